@@ -1,0 +1,35 @@
+# The two commands of the README: `make demo` and `make test`. Each sets itself up; a second call is quick.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check quality speed departures clean
+
+demo: $(READY)
+	$(BIN)/poolrl demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+quality: $(READY)
+	$(BIN)/python -m benchmarks.quality
+
+speed: $(READY)
+	$(BIN)/python -m benchmarks.speed
+
+departures: $(READY)
+	$(BIN)/python -m benchmarks.departures
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "poolrl needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf .venv build dist demo src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

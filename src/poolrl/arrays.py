@@ -1,0 +1,73 @@
+"""Array types, and the checks that every argument passes at the door.
+
+A message names the argument, the rule and, for public values, what was given. A check on a log
+never quotes a value: those use `finite_array`, which speaks of shapes and kinds alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+def positive(**named: float) -> None:
+    """Refuse a public number that is not above zero (infinity is allowed, NaN is not)."""
+    for name, value in named.items():
+        if not _is_number(value) or not value > 0:
+            raise ValueError(f"{name} must be positive, got {value!r}")
+
+
+def fraction(**named: float) -> None:
+    """Refuse a public number outside the open interval (0, 1)."""
+    for name, value in named.items():
+        if not _is_number(value) or not 0 < value < 1:
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+
+
+def whole(*, at_least: int = 1, **named: int) -> None:
+    """Refuse a public number that is not an integer of at least `at_least`."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
+            raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
+
+
+def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    """Broadcast a public parameter to `shape`, read-only; scalars and smaller arrays are welcome."""
+    array = _as_floats(name, value)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    try:
+        full = np.broadcast_to(array, shape).copy()
+    except ValueError:
+        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {array.shape}") from None
+    full.flags.writeable = False
+    return full
+
+
+def finite_array(name: str, value: ArrayLike, *, dimensions: int) -> FloatArray:
+    """Take an array that may be sensitive: finite numbers of a given dimension, no value ever quoted."""
+    array = _as_floats(name, value)
+    if array.ndim != dimensions:
+        raise ValueError(f"{name} must have {dimensions} dimensions, got {array.ndim}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must hold finite numbers, but has NaN or infinite entries")
+    return array
+
+
+def _as_floats(name: str, value: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        # The original message would quote the offending entry.
+        raise ValueError(f"{name} must hold numbers in a regular array") from None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not math.isnan(value)

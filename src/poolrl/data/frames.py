@@ -1,0 +1,164 @@
+"""Long tables ↔ trajectory arrays: one row per (trajectory, step), columns named by the user.
+
+Column names are public; what stands in them is not, so messages name columns and rules alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from poolrl.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds what."""
+
+    trajectory: str
+    step: str
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    next_states: tuple[str, ...]
+    unit: str | None = None
+
+    def names(self) -> list[str]:
+        """Every column that is read."""
+        unit = [] if self.unit is None else [self.unit]
+        return [self.trajectory, self.step, *self.states, *self.actions, *self.next_states, *unit]
+
+
+def as_arrow(table: Any) -> pa.Table:
+    """Take an Arrow, pandas or polars table (anything that speaks the Arrow C stream interface)."""
+    if isinstance(table, pa.Table):
+        return table
+    if hasattr(table, "__arrow_c_stream__"):
+        return pa.table(table)
+    raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
+
+
+def read_parquet(path: str | PathLike[str]) -> pa.Table:
+    """Read a Parquet file or a folder of them."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except pa.ArrowInvalid:
+        raise ValueError(f"{path} is not a readable Parquet file (truncated, or another format?)") from None
+
+
+def read_csv(path: str | PathLike[str]) -> pa.Table:
+    """Read a CSV file with a header line."""
+    import pyarrow.csv as csv
+
+    try:
+        return csv.read_csv(path)
+    except pa.ArrowInvalid:
+        # Arrow's message quotes the offending row.
+        raise ValueError(f"{path} is not a readable CSV file: a header and rows of equal length") from None
+
+
+def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
+    """Sort the rows into (trajectory, step) arrays, or say which rule the table breaks."""
+    for name in columns.names():
+        if table.column_names.count(name) != 1:
+            have = ", ".join(table.column_names)
+            raise ValueError(f"the table must have one column {name!r}; its columns are: {have}")
+        if table[name].null_count:
+            raise ValueError(f"column {name!r} must not have missing values")
+    if table.num_rows == 0:
+        raise ValueError("the table must not be empty")
+    trajectory = _codes(table, columns.trajectory)
+    step = _whole_numbers(table, columns.step) - first_step
+    trajectories, horizon = int(trajectory.max()) + 1, int(step.max()) + 1
+    if step.min() < 0:
+        raise ValueError(f"column {columns.step!r} must not lie below first_step = {first_step}")
+    # Counting every (trajectory, step) needs the product of both: refuse step numbers that are not 0, 1, 2, ...
+    if horizon > table.num_rows:
+        raise ValueError(_steps_rule(columns, first_step))
+    visits = np.bincount(trajectory * horizon + step, minlength=trajectories * horizon)
+    if (visits > 1).any():
+        raise ValueError(
+            f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat"
+        )
+    if (visits == 0).any():
+        raise ValueError(_steps_rule(columns, first_step))
+
+    def gather(names: tuple[str, ...]) -> FloatArray:
+        array = np.empty((trajectories, horizon, len(names)))
+        for position, name in enumerate(names):
+            array[trajectory, step, position] = _numbers(table, name)
+        return array
+
+    arrays: dict[str, Any] = {
+        "states": gather(columns.states),
+        "actions": gather(columns.actions),
+        "next_states": gather(columns.next_states),
+    }
+    if columns.unit is not None:
+        labels = _codes(table, columns.unit)
+        unit = np.empty(trajectories, dtype=np.int64)
+        unit[trajectory] = labels
+        if (unit[trajectory] != labels).any():
+            raise ValueError(f"each trajectory must belong to one {columns.unit!r}, but some name several")
+        arrays["unit"] = unit
+    return arrays
+
+
+def to_arrow(
+    states: FloatArray,
+    actions: FloatArray,
+    next_states: FloatArray,
+    *,
+    unit: NDArray[np.int64] | None,
+) -> pa.Table:
+    """The inverse of `to_arrays`, with plain column names."""
+    trajectories, horizon, _ = states.shape
+    columns: dict[str, Any] = {
+        "trajectory": np.repeat(np.arange(trajectories), horizon),
+        "step": np.tile(np.arange(horizon), trajectories),
+    }
+    if unit is not None:
+        columns["unit"] = np.repeat(unit, horizon)
+    for name, array in (("state", states), ("action", actions), ("next_state", next_states)):
+        for i in range(array.shape[2]):
+            columns[f"{name}_{i}"] = array[:, :, i].ravel()
+    return pa.table(columns)
+
+
+def _steps_rule(columns: Columns, first_step: int) -> str:
+    return (
+        f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
+        "to the horizon without gaps (pass first_step if yours start elsewhere)"
+    )
+
+
+def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """Ids of any type as 0, 1, ... in order of first appearance."""
+    encoded = pc.dictionary_encode(table[name].combine_chunks())
+    array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    return np.asarray(array.indices, dtype=np.int64)
+
+
+def _numbers(table: pa.Table, name: str) -> FloatArray:
+    column = table[name]
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_decimal(column.type)):
+        raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}")
+    return np.asarray(column.cast(pa.float64()), dtype=np.float64)
+
+
+def _whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
+    numbers = _numbers(table, name)
+    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any() or np.abs(numbers).max() > 2**53:
+        raise ValueError(f"column {name!r} must hold whole numbers")
+    return numbers.astype(np.int64)
+
+
+def _is_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind))

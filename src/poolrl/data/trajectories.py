@@ -1,0 +1,238 @@
+"""Trajectories: the sensitive log, checked at the door.
+
+Rows are (state, action, next state) for every step of every trajectory, in the user's units. Rewards are not
+kept: they are a known function of the row. No message here quotes a value, a position or a count of the log.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poolrl.arrays import FloatArray, finite_array, whole
+from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Path = str | PathLike[str]
+
+
+class Trajectories:
+    """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
+
+    `unit` names who is protected, one label per trajectory: by default each trajectory is its own unit. Of a
+    unit's trajectories the first `max_per_unit` in the order of the log are kept and the rest dropped, a rule
+    that looks at no value; noise grows in proportion to `max_per_unit`.
+    """
+
+    def __init__(
+        self,
+        *,
+        states: ArrayLike,
+        actions: ArrayLike,
+        next_states: ArrayLike,
+        unit: ArrayLike | None = None,
+        max_per_unit: int = 1,
+    ) -> None:
+        whole(max_per_unit=max_per_unit)
+        states = finite_array("states", states, dimensions=3)
+        actions = finite_array("actions", actions, dimensions=3)
+        next_states = finite_array("next_states", next_states, dimensions=3)
+        if states.size == 0 or actions.size == 0:
+            raise ValueError("states and actions must not be empty")
+        if next_states.shape != states.shape:
+            raise ValueError(f"next_states must have the shape of states, {states.shape}: {next_states.shape}")
+        if actions.shape[:2] != states.shape[:2]:
+            raise ValueError(
+                f"actions must have the episodes and steps of states, {states.shape[:2]}: {actions.shape[:2]}"
+            )
+        if unit is None and max_per_unit != 1:
+            raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
+        owner = np.arange(len(states)) if unit is None else _owners(unit, len(states))
+        kept = _rank_within(owner) < max_per_unit
+        self.states, self.actions, self.next_states = states[kept], actions[kept], next_states[kept]
+        self.owner: NDArray[np.int64] = owner[kept]
+        self.units = int(owner.max()) + 1
+        self.has_units = unit is not None
+        self.max_per_unit = int(max_per_unit)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __repr__(self) -> str:
+        return f"Trajectories(sensitive, horizon={self.horizon})"
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return int(self.states.shape[1])
+
+    @property
+    def slots(self) -> int:
+        """Places that the log can fill, units × max_per_unit: public when neighbours replace one unit.
+
+        The number of trajectories itself is not, because the new unit may own fewer or more.
+        """
+        return self.units * self.max_per_unit
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a log that does not fit the problem's public facts."""
+        wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}
+        given = {"horizon": self.horizon, "states": self.states.shape[2], "actions": self.actions.shape[2]}
+        for name, number in wanted.items():
+            if given[name] != number:
+                raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
+        for name, values, low, high in self._bounded(problem):
+            slack = ROUNDING * (high - low)
+            if ((values < low - slack) | (values > high + slack)).any():
+                raise ValueError(
+                    f"{name} must lie within the public bounds of the problem; correct the log, declare wider "
+                    "bounds from public knowledge, or clip it by choice with log.clipped(problem)"
+                )
+        for step in range(self.horizon):
+            low, high = problem.feasible(step, self.states[:, step])
+            slack = ROUNDING * (problem.action_high - problem.action_low)
+            action = self.actions[:, step]
+            if (action < low - slack).any():
+                raise ValueError("actions must be feasible, but some lie below the least allowed (the stock on hand)")
+            if (action > high + slack).any():
+                raise ValueError("actions must be feasible, but some lie above the largest allowed")
+            if isinstance(problem, OutcomeProblem):
+                self._check_outcomes(problem, step)
+
+    def clipped(self, problem: Problem) -> Self:
+        """The same log with every value moved into the problem's public bounds, row by row."""
+        parts = {name: np.clip(values, low, high) for name, values, low, high in self._bounded(problem)}
+        for step in range(min(self.horizon, problem.horizon)):
+            low, high = problem.feasible(step, parts["states"][:, step])
+            parts["actions"][:, step] = np.clip(parts["actions"][:, step], low, high)
+            if isinstance(problem, OutcomeProblem):
+                row = parts["states"][:, step], parts["actions"][:, step]
+                seen, _ = problem.observe(step, *row, parts["next_states"][:, step])
+                inside = np.clip(seen, problem.outcome_low, problem.outcome_high)
+                moved = problem.next_state(step, *row, inside)
+                out = (seen != inside).any(axis=-1)
+                parts["next_states"][out, step] = moved[out]
+        return type(self)(
+            **parts, unit=self.owner if self.has_units else None, max_per_unit=self.max_per_unit
+        )
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        trajectory: str,
+        step: str,
+        states: Sequence[str],
+        actions: Sequence[str],
+        next_states: Sequence[str],
+        unit: str | None = None,
+        max_per_unit: int = 1,
+        first_step: int = 0,
+    ) -> Self:
+        """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
+
+        The keyword arguments name its columns; `first_step` is the number of the first step. Trajectories stand
+        in the order in which the table first names them.
+        """
+        from poolrl.data import frames
+
+        columns = frames.Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
+        arrays = frames.to_arrays(frames.as_arrow(table), columns, first_step=first_step)
+        return cls(**arrays, max_per_unit=max_per_unit)
+
+    @classmethod
+    def from_parquet(cls, path: Path, **columns: Any) -> Self:
+        """Read a Parquet file or folder; the keywords are those of `from_table`."""
+        from poolrl.data import frames
+
+        return cls.from_table(frames.read_parquet(path), **columns)
+
+    @classmethod
+    def from_csv(cls, path: Path, **columns: Any) -> Self:
+        """Read a CSV file with a header line; the keywords are those of `from_table`."""
+        from poolrl.data import frames
+
+        return cls.from_table(frames.read_csv(path), **columns)
+
+    def to_arrow(self) -> pa.Table:
+        """The log as a long table with columns trajectory, step, state_i, action_i, next_state_i (and unit)."""
+        from poolrl.data import frames
+
+        unit = self.owner if self.has_units else None
+        return frames.to_arrow(self.states, self.actions, self.next_states, unit=unit)
+
+    def save(self, path: Path) -> None:
+        """Write an npz file (still sensitive)."""
+        owner = {"unit": self.owner} if self.has_units else {}
+        with open(path, "wb") as file:
+            np.savez_compressed(
+                file,
+                states=self.states,
+                actions=self.actions,
+                next_states=self.next_states,
+                max_per_unit=np.array(self.max_per_unit),
+                **owner,  # type: ignore[arg-type]
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                parts = {name: file[name] for name in file.files}
+            limit = int(parts.pop("max_per_unit"))
+            return cls(**parts, max_per_unit=limit)
+        except (zipfile.BadZipFile, EOFError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from error
+
+    def _bounded(self, problem: Problem) -> list[tuple[str, FloatArray, FloatArray, FloatArray]]:
+        return [
+            ("states", self.states, problem.state_low, problem.state_high),
+            ("actions", self.actions, problem.action_low, problem.action_high),
+            ("next_states", self.next_states, problem.state_low, problem.state_high),
+        ]
+
+    def _check_outcomes(self, problem: OutcomeProblem, step: int) -> None:
+        """The outcome that each row implies must be possible: sales are neither negative nor above the bound."""
+        seen, cut = problem.observe(
+            step, self.states[:, step], self.actions[:, step], self.next_states[:, step]
+        )
+        slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
+        if ((seen < problem.outcome_low - slack) | (seen > problem.outcome_high + slack)).any():
+            raise ValueError(
+                "next_states must follow from the actions: some imply an outcome (sales, demand) outside its "
+                "public bounds; correct the log or clip it by choice with log.clipped(problem)"
+            )
+        if not problem.censored and cut.any():
+            raise ValueError("the problem says outcomes are never cut off, but observe() reports a cut")
+
+
+def _owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
+    """Number the units 0, 1, ... whatever their labels are."""
+    labels = np.asarray(unit)
+    if labels.shape != (trajectories,):
+        raise ValueError(f"unit must hold one label per trajectory, shape ({trajectories},): {labels.shape}")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError("unit has missing labels")
+    if labels.dtype.kind == "O":
+        if any(label is None or label != label for label in labels):
+            raise ValueError("unit has missing labels")
+        labels = labels.astype(str)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _rank_within(owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 for the first trajectory of each unit in the order of the log, 1 for the second, ..."""
+    order = np.argsort(owner, kind="stable")
+    sizes = np.bincount(owner)
+    rank = np.empty_like(owner)
+    rank[order] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return rank

@@ -1,0 +1,101 @@
+"""Costs of policies by simulation. Nothing here reads a sensitive log: demand is simulated, public or paid for.
+
+Policies that are compared meet the same demand paths, so that their difference is not noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.arrays import FloatArray, finite_array
+from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
+from poolrl.learning.planning import ValueSettings, default_values, plan_on_outcomes
+from poolrl.learning.policy import Policy
+from poolrl.learning.separable import Separable
+from poolrl.privacy.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from poolrl.problems.problem import OutcomeProblem
+
+# Points on which benchmarks lay outcomes and values: finer than any learner, so that they are not the bottleneck.
+RESOLUTION = 512
+
+
+def rollout_costs(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> FloatArray:
+    """The total cost of each path (paths, H, k), from the problem's initial state (zero stock)."""
+    paths = _paths(problem, outcomes)
+    state = np.tile(problem.initial_state, (len(paths), 1))
+    total = np.zeros(len(paths))
+    for step in range(problem.horizon):
+        action = policy.act(step, state)
+        total += problem.cost(step, state, action, paths[:, step])
+        state = problem.next_state(step, state, action, paths[:, step])
+    return total
+
+
+def rollout_cost(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> float:
+    """The mean total cost over the paths."""
+    return float(rollout_costs(problem, policy, outcomes).mean())
+
+
+def relative_gap(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
+    """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths."""
+    best = rollout_cost(problem, benchmark, outcomes)
+    if best <= 0:
+        raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
+    return (rollout_cost(problem, policy, outcomes) - best) / best
+
+
+def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
+    """c − c*, the gap of the paper's appendix (there with the sign turned), on common paths."""
+    return rollout_cost(problem, policy, outcomes) - rollout_cost(problem, benchmark, outcomes)
+
+
+def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
+    """Sample average approximation: the dynamic programme on the empirical distribution of each step.
+
+    Every sampled outcome is shared between its two neighbours on a fine axis so that its mean is kept.
+    """
+    paths = _paths(problem, outcomes)
+    low, high = problem.outcome_low, problem.outcome_high
+    axis = np.linspace(low, high, RESOLUTION + 1)
+    position = np.clip((paths - low) / (high - low) * RESOLUTION, 0, RESOLUTION)
+    below = np.minimum(np.floor(position), RESOLUTION - 1).astype(np.int64)
+    part = position - below
+    weights = np.zeros((problem.horizon, problem.outcome_dim, RESOLUTION + 1))
+    for step in range(problem.horizon):
+        for i in range(problem.outcome_dim):
+            left = below[:, step, i]
+            weights[step, i] = np.bincount(left, 1 - part[:, step, i], minlength=RESOLUTION + 1)
+            weights[step, i] += np.bincount(left + 1, part[:, step, i], minlength=RESOLUTION + 1)
+    return _planned(problem, OutcomeDistribution(axis.T, weights / len(paths)))
+
+
+def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
+    """The dynamic programme on a known distribution: probabilities (H, k, bins) of equal outcome bins."""
+    middles = bin_middles(problem, probabilities.shape[-1])
+    return _planned(problem, OutcomeDistribution(middles, probabilities))
+
+
+def data_free(problem: OutcomeProblem) -> Policy:
+    """What to do knowing costs and bounds alone: the plan against uniform outcomes."""
+    return _planned(problem, uniform_outcomes(problem, RESOLUTION))
+
+
+def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
+    values: ValueSettings = default_values(problem)
+    if isinstance(values, Separable):
+        values = Separable(RESOLUTION + 1)
+    rule, report = plan_on_outcomes(problem, outcomes, values)
+    return Policy(problem, rule, Guarantee(mechanisms=(), secure=False, steps=problem.horizon), report)
+
+
+def _paths(problem: OutcomeProblem, outcomes: ArrayLike) -> FloatArray:
+    paths = finite_array("outcomes", outcomes, dimensions=3)
+    if paths.shape[1:] != (problem.horizon, problem.outcome_dim) or len(paths) == 0:
+        wanted = f"(paths, {problem.horizon}, {problem.outcome_dim})"
+        raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
+    return paths

@@ -1,0 +1,73 @@
+"""Backward induction: one loop for every count and every value representation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from poolrl.arrays import FloatArray
+from poolrl.learning.kernel import Stages
+from poolrl.learning.pessimism import Bernstein, fell_back
+
+
+class Values(Protocol):
+    """What the loop asks of a value representation."""
+
+    def state_values(self, step: int, q: FloatArray) -> FloatArray:
+        """V_h at the state nodes, the best that Q_h offers there."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Q_h at the nodes, (H, ..., N), with the report of pessimism as shares of all nodes."""
+
+    q: FloatArray
+    fell_back: float  # nodes too seldom visited to be trusted
+    clipped: float  # nodes whose pessimistic value was cut at zero
+
+
+def pessimistic_q(
+    reward: FloatArray, expected: FloatArray, penalty: FloatArray, *, ceiling: float
+) -> FloatArray:
+    """One Bellman backup, lowered by its uncertainty (Algorithm 1, lines 7-10).
+
+    Q̄ₕ(b) = clip( rₕ(b) + Σₛ′ P̃ₕ(s′|b) Ṽₕ₊₁(s′) − Γₕ(b),  0,  H−h+1 )
+    """
+    return np.clip(reward + expected - penalty, 0.0, ceiling)
+
+
+def backward_induction(
+    horizon: int,
+    stages: Stages,
+    values: Values,
+    *,
+    pessimism: Bernstein | None = None,
+    reward_ranges: list[tuple[float, float]] | None = None,
+) -> Solution:
+    """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0.
+
+    Pessimism needs rewards in [0, 1]: `reward_ranges` shifts each step's and divides all by the widest, which
+    changes no decision.
+    """
+    ranges = reward_ranges or [(0.0, 1.0)] * horizon
+    scale = max(high - low for low, high in ranges) or 1.0
+    found, untrusted, cut = [], [], []
+    value: FloatArray | None = None
+    for step in reversed(range(horizon)):
+        stage = stages(step)
+        if value is None:
+            value = np.zeros(stage.kernel.shape[:-2] + stage.kernel.shape[-1:])
+        expected = (stage.kernel @ value[..., None])[..., 0]
+        if pessimism is None:
+            q = stage.reward + expected
+        else:
+            reward = (stage.reward - ranges[step][0]) / scale
+            penalty = pessimism.penalty(stage, value, horizon=horizon)
+            q = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
+            cut.append(np.mean(reward + expected - penalty <= 0))
+        untrusted.append(np.mean(fell_back(stage)))
+        value = values.state_values(step, q)
+        found.insert(0, q)
+    return Solution(np.stack(found), float(np.mean(untrusted)), float(np.mean(cut)) if cut else 0.0)

@@ -1,0 +1,80 @@
+"""Axis-aligned grid cells: the paper's comparison, and the tables of DP-APVI."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.arrays import FloatArray, IntArray, whole
+from poolrl.learning.partition import Partition
+from poolrl.problems.problem import Problem
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Values on `bins` cells per axis of the observable box: constant on a cell, or `linear` between centres."""
+
+    bins: int = 20
+    linear: bool = False
+
+    def __post_init__(self) -> None:
+        whole(bins=self.bins)
+
+    def partition(self, problem: Problem) -> Partition:
+        """Lay the cells over [0, λ_h] of every step."""
+        reach, states = problem.boundary.reach, problem.state_dim
+        after = [min(h, problem.horizon - 1) for h in range(problem.horizon + 1)]
+        return Partition(
+            problem,
+            tuple(Lattice(reach[h], self.bins, self.linear) for h in range(problem.horizon)),
+            tuple(Lattice(reach[h, :states], self.bins, self.linear) for h in after),
+        )
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """bins^D equal cells of [0, reach], numbered with the last axis fastest."""
+
+    reach: FloatArray
+    bins: int
+    linear: bool
+
+    @property
+    def count(self) -> int:
+        """bins^D."""
+        return int(self.bins ** len(self.reach))
+
+    @property
+    def points(self) -> FloatArray:
+        """The cells' centres, (bins^D, D)."""
+        axis = (np.arange(self.bins) + 0.5) / self.bins
+        mesh = np.meshgrid(*[axis * r for r in self.reach], indexing="ij")
+        return np.stack([part.ravel() for part in mesh], axis=-1)
+
+    def index(self, unit: FloatArray) -> IntArray:
+        """The cell that holds each point."""
+        cell = np.clip(np.floor(unit * self.bins / self.reach), 0, self.bins - 1).astype(np.int64)
+        return self._number(cell)
+
+    def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
+        """The cell itself, or the 2^D centres around the point."""
+        if not self.linear:
+            return self.index(unit)[:, None], np.ones((len(unit), 1))
+        position = np.clip(unit * self.bins / self.reach - 0.5, 0.0, self.bins - 1.0)
+        base = np.minimum(np.floor(position), max(self.bins - 2, 0)).astype(np.int64)
+        part = position - base
+        nodes, weights = [], []
+        for corner in itertools.product((0, 1), repeat=len(self.reach)):
+            nodes.append(self._number(np.minimum(base + np.array(corner), self.bins - 1)))
+            weights.append(np.where(np.array(corner) == 1, part, 1.0 - part).prod(axis=1))
+        return np.stack(nodes, axis=1), np.stack(weights, axis=1)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Extent, resolution and kind."""
+        return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
+
+    def _number(self, cell: IntArray) -> IntArray:
+        places = self.bins ** np.arange(len(self.reach) - 1, -1, -1)
+        return np.asarray(cell @ places)

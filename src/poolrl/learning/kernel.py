@@ -1,0 +1,109 @@
+"""The world at the nodes of a partition: expected rewards and a transition kernel P̃_h, from either count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import qmc
+
+from poolrl.arrays import FloatArray, fraction
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.partition import Partition
+from poolrl.privacy.released import PrivateVisits
+from poolrl.privacy.zcdp import noise_bound
+from poolrl.problems.problem import OutcomeProblem
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Learn from privatised visits of nodes, as the paper does; `failure` is the δ in E_ρ and ι."""
+
+    failure: float = 0.05
+
+    def __post_init__(self) -> None:
+        fraction(failure=self.failure)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the estimated world. Leading axes, if any, run over coordinates."""
+
+    reward: FloatArray  # (..., N) expected reward at each node
+    kernel: FloatArray  # (..., N, S) rows sum to one
+    visits: FloatArray | None = None  # (N,) private visit counts ñ, where there are any
+    noise_bound: float = 0.0  # E_ρ
+
+
+Stages = Callable[[int], Stage]
+
+
+def stages_from_visits(released: PrivateVisits, partition: Partition, settings: Visits) -> Stages:
+    """The paper's private kernel: consistent counts, uniform where they drown in noise."""
+    problem = partition.problem
+    bound = noise_bound(
+        variance=released.variance, cells=released.transitions.size, failure=settings.failure
+    )
+
+    def stage(step: int) -> Stage:
+        joint = consistent_counts(released.transitions[step], released.pairs[step], slack=bound / 2)
+        visits = joint.sum(axis=1)
+        trusted = visits > bound
+        uniform = np.full(joint.shape[1], 1.0 / joint.shape[1])
+        kernel = np.where(trusted[:, None], joint / np.where(trusted, visits, 1.0)[:, None], uniform)
+        state, action = problem.natural_pair(partition.pairs[step].points)
+        arrival = problem.natural_state(partition.states[step + 1].points)
+        rewards = problem.reward(step, state[:, None], action[:, None], arrival[None, :])
+        # Node and next node may not fit each other (less stock before than after): keep to the public range.
+        expected = (kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1)
+        return Stage(expected, kernel, visits, bound)
+
+    return stage
+
+
+def consistent_counts(joint: FloatArray, total: FloatArray, *, slack: float) -> FloatArray:
+    """Move joint counts (N, S) as little as possible in the sup norm until their sums fit the totals (N,).
+
+        min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
+
+    In closed form: too small a sum is raised evenly, too large a one is lowered evenly down to zero.
+    """
+    joint, total = np.maximum(joint, 0.0), np.maximum(total, 0.0)
+    low, high = np.maximum(total - slack, 0.0), total + slack
+    size, sums = joint.shape[1], joint.sum(axis=1)
+    raised = joint + np.maximum(low - sums, 0.0)[:, None] / size
+    # Lower by t with Σ (n′_s − t)⁺ = high: the largest t_j = (Σ_{i≤j} n′_(i) − high) / j over sorted counts.
+    descending = -np.sort(-joint, axis=1)
+    t = ((np.cumsum(descending, axis=1) - high[:, None]) / np.arange(1, size + 1)).max(axis=1)
+    lowered = np.maximum(joint - np.maximum(t, 0.0)[:, None], 0.0)
+    return np.where((sums > high)[:, None], lowered, raised)
+
+
+def stages_from_outcomes(
+    outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256
+) -> Stages:
+    """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
+    problem = partition.problem
+    if not isinstance(problem, OutcomeProblem):
+        raise ValueError("Outcomes needs a problem that declares its outcomes (an OutcomeProblem)")
+    cumulative = np.cumsum(outcomes.weights, axis=-1)
+    uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(draws) + 0.5 / draws) % 1.0
+
+    def stage(step: int) -> Stage:
+        drawn = np.empty_like(uniform)
+        for i in range(problem.outcome_dim):
+            position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
+            drawn[:, i] = outcomes.points[i, np.minimum(position, outcomes.points.shape[1] - 1)]
+        state, action = problem.natural_pair(partition.pairs[step].points)
+        nodes, targets = partition.pair_count, partition.state_count
+        arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, draws, w)
+        reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
+        target, weight = partition.states[step + 1].weights(
+            problem.unit_state(arrived.reshape(-1, problem.state_dim))
+        )
+        cell = np.repeat(np.arange(nodes), draws)[:, None] * targets + target
+        kernel = np.bincount(cell.ravel(), weight.ravel() / draws, minlength=nodes * targets)
+        return Stage(reward, kernel.reshape(nodes, targets))
+
+    return stage

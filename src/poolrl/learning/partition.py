@@ -1,0 +1,117 @@
+"""A partition of the observable space into nodes: where Q and V are known, and how to read them elsewhere.
+
+Zones and grids differ in where their nodes lie and in how a point is read from them; the rest is here. All
+geometry is public and lives in oriented unit coordinates, where the observable region is [0, λ_h].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy.stats import qmc
+
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.problems.problem import Problem
+
+# Rows of one evaluation of Q at a time: bounds memory, not results.
+BLOCK = 200_000
+# Transitions beyond which a dense table is no longer sensible (8 bytes each).
+LARGEST_TABLE = 200_000_000
+
+
+class Nodes(Protocol):
+    """Nodes of one space (pairs or states) at one step."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+
+    @property
+    def points(self) -> FloatArray:
+        """Where the nodes lie, (N, dimensions)."""
+
+    def index(self, unit: FloatArray) -> IntArray:
+        """The node at which a point is counted, (m,)."""
+
+    def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Nodes (m, j) and convex weights (m, j) from which a function is read at each point."""
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """What rebuilds the nodes from a file."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Nodes of (state, action) pairs for each step and of states for each step and after the last."""
+
+    problem: Problem
+    pairs: tuple[Nodes, ...]  # H
+    states: tuple[Nodes, ...]  # H + 1; the last ones only carry rewards of the last step
+
+    def __post_init__(self) -> None:
+        cells = len(self.pairs) * self.pair_count * self.state_count
+        if cells > LARGEST_TABLE:
+            raise ValueError(
+                f"{self.pair_count:,} pair nodes × {self.state_count:,} state nodes × {len(self.pairs)} steps make "
+                f"{cells:.1e} transitions, more than {LARGEST_TABLE:.0e}: use fewer zones or bins, or Separable"
+            )
+
+    @property
+    def pair_count(self) -> int:
+        """N."""
+        return self.pairs[0].count
+
+    @property
+    def state_count(self) -> int:
+        """S."""
+        return self.states[0].count
+
+    def pair_index(self, step: int, state: FloatArray, action: FloatArray) -> IntArray:
+        """Where each pair is counted, −1 beyond the boundary."""
+        unit = self.problem.unit_pair(state, action)
+        inside = self.problem.observable(step, state, action).all(axis=-1)
+        return np.where(inside, self.pairs[step].index(unit), -1)
+
+    def state_index(self, step: int, state: FloatArray) -> IntArray:
+        """Where each state is counted."""
+        return self.states[step].index(self.problem.unit_state(state))
+
+    def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:
+        """Q̲_h(s, a): a convex combination of nodes within λ, the boundary's value beyond it."""
+        unit = self.problem.unit_pair(state, action)
+        inside = self.problem.observable(step, state, action).all(axis=-1, keepdims=True)
+        nodes, weights = self.pairs[step].weights(np.where(inside, unit, self.problem.boundary.reach[step]))
+        return np.asarray((q[nodes] * weights).sum(axis=-1))
+
+    def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The best allowed action in each state (m, d) and its value (m,); ties go to the first candidate."""
+        low, high = self.problem.allowed(step, state)
+        candidates = self.candidates
+        actions, values = np.empty_like(low), np.empty(len(state))
+        block = max(1, BLOCK // len(candidates))
+        for start in range(0, len(state), block):
+            rows = slice(start, start + block)
+            tried = low[rows, None] + candidates * (high - low)[rows, None]
+            states = np.broadcast_to(state[rows, None], (*tried.shape[:2], state.shape[1]))
+            flat = self.read(step, q, states.reshape(-1, states.shape[2]), tried.reshape(-1, tried.shape[2]))
+            scores = flat.reshape(tried.shape[:2])
+            best = scores.argmax(axis=1)
+            actions[rows] = tried[np.arange(len(best)), best]
+            values[rows] = scores[np.arange(len(best)), best]
+        return actions, values
+
+    def state_values(self, step: int, q: FloatArray) -> FloatArray:
+        """Ṽ_h at the state nodes, (S,)."""
+        return self.greedy(step, q, self.problem.natural_state(self.states[step].points))[1]
+
+    @cached_property
+    def candidates(self) -> FloatArray:
+        """Actions tried in every state as shares of the allowed box: its corners, then an even spread."""
+        dimensions = self.problem.action_dim
+        if dimensions == 1:
+            return np.linspace(0.0, 1.0, 201)[:, None]
+        ends = np.array([np.zeros(dimensions), np.ones(dimensions)])
+        return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(8)])

@@ -1,0 +1,51 @@
+"""Γ_h: how much less to expect of a node that was seldom seen (Bernstein, Qiao and Wang's DP-APVI)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.arrays import BoolArray, FloatArray, fraction
+from poolrl.learning.kernel import Stage
+
+C1, C2, C = math.sqrt(2), 16.0, 2.0  # Algorithm 1 asks for C > 1; any such value is clipped to Q = 0
+
+
+@dataclass(frozen=True)
+class Bernstein:
+    """The paper's penalty with its printed constants, times `scale`; `failure` is the δ in ι."""
+
+    scale: float = 1.0
+    failure: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not self.scale >= 0:
+            raise ValueError(f"scale must not be negative, got {self.scale!r}")
+        fraction(failure=self.failure)
+
+    def penalty(self, stage: Stage, value: FloatArray, *, horizon: int) -> FloatArray:
+        """Γ(b), with rewards in [0, 1].
+
+            Γ = C₁ √(Var_P̃(Ṽ) ι / (ñ − E_ρ)) + C₂ S H E_ρ ι / ñ    where ñ > E_ρ,   C H elsewhere
+            ι = log(H N / δ)
+        """
+        if stage.visits is None:
+            raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")
+        nodes, states = stage.kernel.shape
+        iota = math.log(horizon * nodes / self.failure)
+        mean = stage.kernel @ value
+        variance = np.maximum(stage.kernel @ value**2 - mean**2, 0.0)
+        trusted = ~fell_back(stage)
+        visits = np.where(trusted, stage.visits, np.inf)
+        gamma = C1 * np.sqrt(variance * iota / (visits - stage.noise_bound))
+        gamma += C2 * states * horizon * stage.noise_bound * iota / visits
+        return self.scale * np.where(trusted, gamma, C * horizon)
+
+
+def fell_back(stage: Stage) -> BoolArray:
+    """Nodes whose visits drown in noise (ñ ≤ E_ρ): their kernel is uniform."""
+    if stage.visits is None:
+        return np.zeros(stage.reward.shape, dtype=bool)
+    return np.asarray(stage.visits <= stage.noise_bound)

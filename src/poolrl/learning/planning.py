@@ -1,0 +1,70 @@
+"""From an estimated world to a decision rule: which stages, which values, then backward induction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolrl.learning.backward_induction import Solution, backward_induction
+from poolrl.learning.grid import Grid
+from poolrl.learning.kernel import Visits, stages_from_outcomes, stages_from_visits
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.partition import Partition
+from poolrl.learning.pessimism import Bernstein
+from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
+from poolrl.learning.separable import Separable, order_up_to_levels, stages_from_marginals
+from poolrl.learning.zones import Zones
+from poolrl.privacy.released import PrivateVisits
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+
+ValueSettings = Zones | Grid | Separable
+
+
+def default_values(problem: Problem) -> ValueSettings:
+    """Separable where declared; else a grid while it stays small, and zones beyond."""
+    if isinstance(problem, SeparableProblem):
+        return Separable()
+    dimensions = problem.state_dim + problem.action_dim
+    return Grid(bins=20, linear=True) if dimensions <= 2 else Zones(zones=100)
+
+
+def plan_on_outcomes(
+    problem: OutcomeProblem, outcomes: OutcomeDistribution, values: ValueSettings
+) -> tuple[Rule, dict[str, Any]]:
+    """The best rule against an outcome distribution, with a report."""
+    if isinstance(values, Separable):
+        if not isinstance(problem, SeparableProblem):
+            raise ValueError(
+                f"Separable needs a problem that declares itself separable; {type(problem).__name__} does not. "
+                "Use Grid (few dimensions) or Zones"
+            )
+        axes = values.axes(problem)
+        solution = backward_induction(problem.horizon, stages_from_marginals(outcomes, axes), axes)
+        if problem.action_sets_state:
+            return Levels(order_up_to_levels(outcomes, axes, solution.q)), _report(solution)
+        return SeparableQ(values.points, solution.q), _report(solution)
+    partition = values.partition(problem)
+    solution = backward_induction(problem.horizon, stages_from_outcomes(outcomes, partition), partition)
+    return PartitionQ(partition, solution.q), _report(solution)
+
+
+def plan_on_visits(
+    partition: Partition, released: PrivateVisits, settings: Visits, pessimism: Bernstein | None
+) -> tuple[Rule, dict[str, Any]]:
+    """The best rule against the private kernel, with a report."""
+    problem = partition.problem
+    solution = backward_induction(
+        problem.horizon,
+        stages_from_visits(released, partition, settings),
+        partition,
+        pessimism=pessimism,
+        reward_ranges=[problem.reward_range(step) for step in range(problem.horizon)],
+    )
+    return PartitionQ(partition, solution.q), _report(solution)
+
+
+def _report(solution: Solution) -> dict[str, Any]:
+    return {
+        "nodes": solution.q[0].size,
+        "fell_back_to_uniform": solution.fell_back,
+        "clipped_to_zero": solution.clipped,
+    }

@@ -1,0 +1,111 @@
+"""Policy: what may leave the house. It holds public facts, released numbers worked on, and its guarantee."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.arrays import FloatArray
+from poolrl.learning.rules import Levels, Rule, rule_from_arrays
+from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.problem import Problem
+
+FORMAT = "poolrl policy 1"
+
+
+class Policy:
+    """A decision rule for every step and state, with the guarantee under which it was learned.
+
+    `report` tells how it came about, in released numbers alone.
+    """
+
+    def __init__(self, problem: Problem, rule: Rule, guarantee: Guarantee, report: dict[str, Any]) -> None:
+        self.problem = problem
+        self.rule = rule
+        self.guarantee = guarantee
+        self.report = report
+
+    def __repr__(self) -> str:
+        return f"Policy({type(self.rule).__name__}, horizon={self.problem.horizon})\n{self.guarantee}"
+
+    def act(self, step: int, stock: ArrayLike) -> FloatArray:
+        """The action at `step` (0 is the first) in one state (w,) or in each of a batch (m, w)."""
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            raise ValueError(f"step must be a whole number, got {type(step).__name__}")
+        if not 0 <= step < self.problem.horizon:
+            raise ValueError(f"step must lie in 0 .. {self.problem.horizon - 1}, got {step}")
+        state = np.asarray(stock, dtype=np.float64)
+        if state.ndim not in (1, 2) or state.shape[-1] != self.problem.state_dim:
+            wanted = self.problem.state_dim
+            raise ValueError(f"stock must have shape ({wanted},) or (m, {wanted}), got {state.shape}")
+        if not np.isfinite(state).all():
+            raise ValueError("stock must be finite")
+        batch = np.atleast_2d(state)
+        action = self.rule.act(self.problem, int(step), batch)
+        return action if state.ndim == 2 else action[0]
+
+    @property
+    def levels(self) -> FloatArray:
+        """Order-up-to levels (H, products), where the policy is that simple."""
+        if not isinstance(self.rule, Levels):
+            raise AttributeError(
+                f"a policy with {type(self.rule).__name__} has no order-up-to table; ask act(step, stock)"
+            )
+        return self.rule.levels
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one npz file: arrays, and a JSON text with facts, guarantee and a checksum."""
+        arrays = self.rule.arrays()
+        facts = {
+            "format": FORMAT,
+            "rule": type(self.rule).__name__,
+            "problem": self.problem.facts(),
+            "guarantee": self.guarantee.to_dict(),
+            "report": self.report,
+        }
+        text = json.dumps(facts | {"sha256": _checksum(facts, arrays)}, sort_keys=True, indent=1)
+        with open(path, "wb") as file:
+            np.savez_compressed(file, facts=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
+        """Read what `save` wrote; `problem` is needed for problems of your own and must match the file's facts."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            facts = json.loads(arrays.pop("facts").tobytes())
+            checksum = facts.pop("sha256")
+            intact = checksum == _checksum(facts, arrays) and facts["format"] == FORMAT
+        except FileNotFoundError:
+            raise
+        except (zipfile.BadZipFile, zipfile.error, EOFError, KeyError, ValueError, OSError, TypeError) as error:
+            raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
+        if not intact:
+            raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")
+        known = {"LostSales": LostSales, "Backlog": Backlog}
+        if problem is None:
+            kind = facts["problem"].pop("kind")
+            if kind not in known:
+                raise ValueError(f"{path} is a policy for your own problem {kind}: pass it as problem=...")
+            problem = known[kind](**facts["problem"])
+        elif problem.facts() != facts["problem"]:
+            raise ValueError(f"{path} was learned for other public facts than those of the problem given")
+        rule = rule_from_arrays(facts["rule"], problem, arrays)
+        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), facts["report"])
+
+
+def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:
+    """SHA-256 over everything in the file; it finds accidents, and forgers who do not know better."""
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,145 @@
+"""The paper's zones: rings of equal width in the ℓ₂ norm, each spanned by w + d points.
+
+Departures from the paper, each with its reason in docs/departures.md:
+  1. coefficients are made convex;  2. rings end at the largest observable norm;
+  3. the points of a ring are feasible and linearly independent, not orthogonal;
+  4. a pair is counted at the point of its ring that is nearest in angle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.linalg import qr
+
+from poolrl.arrays import BoolArray, FloatArray, IntArray, whole
+from poolrl.learning.partition import Partition
+from poolrl.problems.problem import Problem
+
+# Points drawn for a ring, of which pivoted QR keeps the best conditioned.
+DRAWS = 64
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Values linear in each of M norm rings; `geometry_seed` draws their points and is public."""
+
+    zones: int = 100
+    geometry_seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole(zones=self.zones)
+        whole(at_least=0, geometry_seed=self.geometry_seed)
+
+    def partition(self, problem: Problem) -> Partition:
+        """Draw the nodes of every step from the public seed."""
+        rng = np.random.default_rng(self.geometry_seed)
+        last = problem.horizon - 1
+        return Partition(
+            problem,
+            tuple(self._pair_rings(problem, step, rng) for step in range(problem.horizon)),
+            tuple(self._state_rings(problem, min(step, last), rng) for step in range(problem.horizon + 1)),
+        )
+
+    def _pair_rings(self, problem: Problem, step: int, rng: np.random.Generator) -> Rings:
+        """Rings of pairs, on feasible points wherever a ring has enough of them."""
+        reach = problem.boundary.reach[step]
+        norms = self._norms(reach, rng)
+        start = np.minimum(_made_feasible(problem, step, rng.uniform(size=(*norms.shape, len(reach)))), reach)
+        points = _at_norm(start, norms, reach)
+        chosen = np.empty((self.zones, DRAWS, len(reach)))
+        for zone, ring in enumerate(points):
+            feasible = ring[_is_feasible(problem, step, ring)]
+            # A node that nobody can visit does no harm; a ring without its w + d nodes could not be read.
+            chosen[zone] = np.resize(feasible if len(feasible) >= 2 * len(reach) else ring, ring.shape)
+        return Rings.among(chosen, float(np.linalg.norm(reach)))
+
+    def _state_rings(self, problem: Problem, step: int, rng: np.random.Generator) -> Rings:
+        reach = problem.boundary.reach[step, : problem.state_dim]
+        norms = self._norms(reach, rng)
+        points = _at_norm(rng.uniform(size=(*norms.shape, len(reach))) * reach, norms, reach)
+        return Rings.among(points, float(np.linalg.norm(reach)))
+
+    def _norms(self, reach: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Norms (M, draws), each inside its ring."""
+        share = np.arange(self.zones)[:, None] + rng.uniform(0.05, 0.95, (self.zones, DRAWS))
+        return np.asarray(np.linalg.norm(reach) * share / self.zones)
+
+
+@dataclass(frozen=True)
+class Rings:
+    """M rings with D points each in [0, reach] ⊂ [0, 1]^D."""
+
+    corners: FloatArray  # (M, D, D), the points of each ring as rows
+    radius: float
+
+    def __post_init__(self) -> None:
+        # Coefficients of b on the points: m = b · corners⁻¹, with corners = R^T Q^T by Gram-Schmidt (QR).
+        object.__setattr__(self, "_inverse", np.linalg.inv(self.corners))
+        norms = np.linalg.norm(self.corners, axis=-1, keepdims=True)
+        object.__setattr__(self, "_directions", self.corners / norms)
+
+    @classmethod
+    def among(cls, candidates: FloatArray, radius: float) -> Self:
+        """Keep D of each ring's candidates (M, many, D), the best conditioned by pivoted Gram-Schmidt."""
+        pivots = [qr(points.T, mode="economic", pivoting=True)[2] for points in candidates]
+        corners = [points[pivot[: points.shape[1]]] for points, pivot in zip(candidates, pivots, strict=True)]
+        return cls(np.stack(corners), radius)
+
+    @property
+    def count(self) -> int:
+        """M D."""
+        return self.corners.shape[0] * self.corners.shape[1]
+
+    @property
+    def points(self) -> FloatArray:
+        """All points, (M D, D)."""
+        return self.corners.reshape(-1, self.corners.shape[-1])
+
+    def index(self, unit: FloatArray) -> IntArray:
+        """The point of the ring that is nearest in angle."""
+        zone = self._zone(unit)
+        cosine = np.einsum("mjd,md->mj", self._directions[zone], unit)  # type: ignore[attr-defined]
+        return np.asarray(zone * self.corners.shape[1] + cosine.argmax(axis=1))
+
+    def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Non-negative coefficients on the ring's points, made to sum to one; equal where none is positive."""
+        zone, size = self._zone(unit), self.corners.shape[1]
+        raw = np.einsum("md,mdj->mj", unit, self._inverse[zone])  # type: ignore[attr-defined]
+        raw = np.maximum(raw, 0.0)
+        total = raw.sum(axis=1, keepdims=True)
+        convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
+        return zone[:, None] * size + np.arange(size), convex
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Corners and radius."""
+        return {"corners": self.corners, "radius": np.array(self.radius)}
+
+    def _zone(self, unit: FloatArray) -> IntArray:
+        zones = len(self.corners)
+        norm = np.linalg.norm(unit, axis=1)
+        return np.clip(np.floor(norm * zones / self.radius), 0, zones - 1).astype(np.int64)
+
+
+def _made_feasible(problem: Problem, step: int, unit: FloatArray) -> FloatArray:
+    """Points with their actions moved into the feasible box of their states."""
+    state, action = problem.natural_pair(unit)
+    return np.clip(problem.unit_pair(state, np.clip(action, *problem.feasible(step, state))), 0.0, 1.0)
+
+
+def _is_feasible(problem: Problem, step: int, unit: FloatArray) -> BoolArray:
+    return np.asarray(np.isclose(_made_feasible(problem, step, unit), unit, atol=1e-9).all(axis=1))
+
+
+def _at_norm(points: FloatArray, norm: FloatArray, reach: FloatArray) -> FloatArray:
+    """Move points of the box to a norm without leaving it: towards the origin, or towards the far corner."""
+    length = np.linalg.norm(points, axis=-1)
+    shrunk = points * (norm / np.maximum(length, 1e-300))[..., None]
+    # |p + t (reach − p)|² = norm² is a quadratic in t with one root in [0, 1].
+    way = reach - points
+    a = np.maximum((way**2).sum(axis=-1), 1e-300)
+    b, c = (points * way).sum(axis=-1), length**2 - norm**2
+    t = np.clip((-b + np.sqrt(np.maximum(b * b - a * c, 0.0))) / a, 0.0, 1.0)
+    return np.where((length > norm)[..., None], shrunk, points + t[..., None] * way)

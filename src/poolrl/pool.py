@@ -1,0 +1,85 @@
+"""POOL: release once, then learn from what was released. The whole algorithm on one screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from poolrl.learning.kernel import Visits
+from poolrl.learning.outcomes import Outcomes, estimate_outcomes
+from poolrl.learning.pessimism import Bernstein
+from poolrl.learning.planning import ValueSettings, default_values, plan_on_outcomes, plan_on_visits
+from poolrl.learning.policy import Policy
+from poolrl.learning.separable import Separable
+from poolrl.learning.zones import Zones
+from poolrl.privacy import zcdp
+from poolrl.privacy.noise import NoiseSource, SecureNoise
+from poolrl.privacy.release import release_outcomes, release_visits
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+if TYPE_CHECKING:
+    from poolrl.data.trajectories import Trajectories
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Private learning under the budget ρ (zCDP); `rho=inf` is the same code without noise or privacy.
+
+    Left out, `counts` and `values` follow what the problem declares: outcomes and separable values if it can,
+    visits and a partition if not. `pessimism` lowers values of seldom-visited nodes and goes with `Visits`.
+
+        Pool(rho=1.0).fit(problem, log)
+
+    Guarantee: `fit` is ρ-zCDP for one unit of the log, by the release it makes; the rest is post-processing.
+    """
+
+    rho: float
+    counts: Outcomes | Visits | None = None
+    values: ValueSettings | None = None
+    pessimism: Bernstein | None = None
+
+    def __post_init__(self) -> None:
+        zcdp.budget(self.rho)
+
+    @classmethod
+    def published(cls, rho: float, zones: int = 100, *, scale: float = 1.0, failure: float = 0.05) -> Self:
+        """Algorithm 1 of the paper, in its most charitable reading (docs/departures.md).
+
+        `scale` multiplies the pessimism Γ, which is vacuous at the printed constants (scale 1); `failure` is δ.
+        """
+        return cls(rho, Visits(failure), Zones(zones), Bernstein(scale, failure))
+
+    def fit(self, problem: Problem, log: Trajectories, *, noise: NoiseSource | None = None) -> Policy:
+        """Spend ρ on the log, once, and learn a policy. Fitting again spends again.
+
+        Without `noise` the noise is exact and unpredictable; `SeededNoise` makes a reproducible dry run that is
+        not private.
+        """
+        counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
+        values = self.values or self._values_for(problem, counts)
+        source, rho = noise or SecureNoise(), zcdp.budget(self.rho)
+        if isinstance(counts, Outcomes):
+            if not isinstance(problem, OutcomeProblem):
+                raise ValueError(
+                    f"Outcomes needs a problem that declares its outcomes; {type(problem).__name__} does not. "
+                    "Subclass OutcomeProblem, or use counts=Visits()"
+                )
+            if self.pessimism is not None:
+                raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
+            trees = release_outcomes(log, problem, bins=counts.bins, rho=rho, noise=source)
+            rule, report = plan_on_outcomes(problem, estimate_outcomes(trees, problem, counts), values)
+            return Policy(problem, rule, trees.guarantee, report)
+        if isinstance(values, Separable):
+            raise ValueError(
+                "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "
+                "counts=Outcomes(), or values=Zones(...) or Grid(...)"
+            )
+        partition = values.partition(problem)
+        visits = release_visits(log, problem, partition, rho=rho, noise=source)
+        rule, report = plan_on_visits(partition, visits, counts, self.pessimism)
+        return Policy(problem, rule, visits.guarantee, report)
+
+    @staticmethod
+    def _values_for(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
+        values = default_values(problem)
+        return Zones() if isinstance(counts, Visits) and isinstance(values, Separable) else values

@@ -1,0 +1,1 @@
+"""The door: the only place where exact counts become private numbers, and where rho is paid."""

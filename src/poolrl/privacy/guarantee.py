@@ -1,0 +1,122 @@
+"""Guarantee: what was paid, for whom, and by which mechanisms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+from poolrl.privacy import zcdp
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One release: discrete Gaussian noise of `variance` on `cells` counts of squared sensitivity Δ₂²."""
+
+    name: str
+    cells: int
+    sensitivity_squared: Fraction
+    variance: Fraction
+
+    @property
+    def rho(self) -> zcdp.Budget:
+        """What this release costs."""
+        return zcdp.spent(sensitivity_squared=self.sensitivity_squared, variance=self.variance)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """ρ-zCDP when one unit of the log is replaced by another; `str()` gives three lines for a privacy officer.
+
+    `secure` says whether the noise came from the exact, unseeded sampler. Only then, and with a finite ρ, is
+    anything private.
+    """
+
+    mechanisms: tuple[Mechanism, ...]
+    secure: bool
+    steps: int  # H: a unit's whole trajectory of so many steps is protected
+    trajectories_per_unit: int = 1
+    unit: str = "trajectory"
+    adjacency: str = "replace one"
+
+    @property
+    def rho(self) -> float:
+        """The total budget, the sum over the mechanisms."""
+        return float(zcdp.compose(mechanism.rho for mechanism in self.mechanisms))
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is protected at all."""
+        return self.secure and bool(self.mechanisms) and math.isfinite(self.rho)
+
+    def epsilon(self, delta: float = 1e-6) -> float:
+        """ε at δ by the tight zCDP conversion; infinite where nothing is protected."""
+        return zcdp.epsilon(self.rho, delta) if self.private else math.inf
+
+    def __str__(self) -> str:
+        whose = f"one {self.unit}: all its {self.steps} steps"
+        if self.unit != "trajectory":
+            whose = f"one {self.unit}: up to {self.trajectories_per_unit} trajectories of {self.steps} steps"
+        protects = f"Protects {whose}; neighbouring logs replace one {self.unit} by any other."
+        paid = "; ".join(
+            f"{m.name}: {m.cells:,} counts, sensitivity {math.sqrt(m.sensitivity_squared):.4g}, "
+            f"noise sd {math.sqrt(m.variance):.4g}"
+            for m in self.mechanisms
+        )
+        if not self.private:
+            return f"{self._why_not()}\nWould protect {whose}.\nMechanisms: {paid or 'none'}."
+        curve = f"epsilon = {self.epsilon(1e-6):.2f} at delta = 1e-6, {self.epsilon(1e-9):.2f} at 1e-9"
+        return (
+            f"Private: rho = {self.rho:.6g} (zCDP), that is {curve}.\n{protects}\n"
+            f"Exact discrete Gaussian noise from a secure source. {paid}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; fractions stay exact as text."""
+        return {
+            "private": self.private,
+            "notice": None if self.private else self._why_not(),
+            "rho": self.rho if math.isfinite(self.rho) else "inf",
+            "epsilon": {f"{d:g}": self.epsilon(d) for d in (1e-6, 1e-9)} if self.private else None,
+            "unit": self.unit,
+            "trajectories_per_unit": self.trajectories_per_unit,
+            "steps": self.steps,
+            "adjacency": self.adjacency,
+            "secure_noise": self.secure,
+            "mechanisms": [
+                {
+                    "name": m.name,
+                    "cells": m.cells,
+                    "sensitivity_squared": str(m.sensitivity_squared),
+                    "variance": str(m.variance),
+                }
+                for m in self.mechanisms
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; derived entries are computed anew, not believed."""
+        return cls(
+            mechanisms=tuple(
+                Mechanism(
+                    str(m["name"]), int(m["cells"]), Fraction(m["sensitivity_squared"]), Fraction(m["variance"])
+                )
+                for m in facts["mechanisms"]
+            ),
+            secure=facts["secure_noise"] is True,
+            steps=int(facts["steps"]),
+            trajectories_per_unit=int(facts["trajectories_per_unit"]),
+            unit=str(facts["unit"]),
+            adjacency=str(facts["adjacency"]),
+        )
+
+    def _why_not(self) -> str:
+        if not self.mechanisms:
+            return f"{NOT_PRIVATE}: no private log was released here, and none may be claimed to be protected."
+        if not math.isfinite(self.rho):
+            return f"{NOT_PRIVATE}: rho = inf, the counts were released without noise."
+        return f"{NOT_PRIVATE}: a dry run with seeded noise; whoever knows the seed can subtract it."

@@ -1,0 +1,85 @@
+"""The door: the only code that sees exact counts and noise together. Everything after it is free.
+
+Both releases protect one unit of the log, by default one whole trajectory, when it is replaced by any other.
+A unit fills c = max_per_unit slots; a slot it leaves empty counts as unobserved, so that totals are public.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from poolrl.data.counts import Partition, count_outcomes, count_visits
+from poolrl.data.trajectories import Trajectories
+from poolrl.privacy import zcdp
+from poolrl.privacy.guarantee import Guarantee, Mechanism
+from poolrl.privacy.noise import NoiseSource
+from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+
+def release_outcomes(
+    log: Trajectories, problem: OutcomeProblem, *, bins: int, rho: zcdp.Budget, noise: NoiseSource
+) -> PrivateOutcomes:
+    """Release dyadic trees of censored outcome counts.
+
+    Guarantee: ρ-zCDP. At each step, coordinate and released level a slot stands in at most one node, so a unit
+    of c slots can take c from one node and add c to another: Δ₂² = 2 H k L c².
+    """
+    log.check(problem)
+    counts = count_outcomes(log, problem, bins=bins)
+    # Public facts alone decide whether a row can be unobserved and whether the root needs noise.
+    complete = problem.boundary.everywhere and log.max_per_unit == 1
+    root_is_public = complete and not problem.censored
+    levels = len(counts.levels) - root_is_public
+    sensitivity_squared = Fraction(2 * log.horizon * problem.outcome_dim * levels * log.max_per_unit**2)
+    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
+
+    sampler = noise.begin()
+    noisy = [sampler.add(level, variance) for level in counts.levels[int(root_is_public) :]]
+    unobserved = None if complete else sampler.add(counts.unobserved, variance)
+    cells = sum(level.size for level in noisy) + (0 if unobserved is None else unobserved.size)
+    # With nothing cut off and nothing unobserved every slot is under the root: a public number, not a count.
+    root = [np.full_like(counts.levels[0], log.slots)] if root_is_public else []
+    mechanism = Mechanism("outcome trees", cells, sensitivity_squared, variance)
+    return PrivateOutcomes(
+        levels=tuple(root + noisy),
+        unobserved=unobserved,
+        total=log.slots,
+        variance=float(variance),
+        guarantee=_guarantee(log, noise, mechanism),
+    )
+
+
+def release_visits(
+    log: Trajectories, problem: Problem, partition: Partition, *, rho: zcdp.Budget, noise: NoiseSource
+) -> PrivateVisits:
+    """Release the paper's visit counts, ρ/2 for each of the two tables.
+
+    Guarantee: ρ-zCDP. In each table a slot stands in at most one cell per step, so a unit of c slots can take
+    c from one cell and add c to another: Δ₂² = 2 H c² each, σ² = 2 H c² / ρ.
+    """
+    log.check(problem)
+    counts = count_visits(log, partition)
+    sensitivity_squared = Fraction(2 * log.horizon * log.max_per_unit**2)
+    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho / 2)
+
+    sampler = noise.begin()
+    pairs = sampler.add(counts.pairs, variance)
+    transitions = sampler.add(counts.transitions, variance)
+    mechanisms = (
+        Mechanism("visits of nodes", pairs.size, sensitivity_squared, variance),
+        Mechanism("transitions between nodes", transitions.size, sensitivity_squared, variance),
+    )
+    return PrivateVisits(pairs, transitions, float(variance), _guarantee(log, noise, *mechanisms))
+
+
+def _guarantee(log: Trajectories, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
+    return Guarantee(
+        mechanisms=mechanisms,
+        secure=noise.secure,
+        steps=log.horizon,
+        trajectories_per_unit=log.max_per_unit,
+        unit="unit" if log.has_units else "trajectory",
+    )

@@ -1,0 +1,1 @@
+"""The public facts of a decision problem: nothing here has seen a log."""

@@ -1,0 +1,153 @@
+"""Inventory control with zero lead time: order up to y ≥ x, meet demand D, pay for what is left or missing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.arrays import BoolArray, FloatArray, public_array, whole
+from poolrl.problems.problem import Boundary, SeparableProblem
+
+if TYPE_CHECKING:
+    from poolrl.data.trajectories import Trajectories
+
+Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
+
+
+class Inventory(SeparableProblem):
+    """What lost sales and backlog share: products, costs, a public demand bound and a boundary on y.
+
+    Amounts are in the user's units. `holding` and `shortage` are costs per unit and broadcast to
+    (horizon, products); `demand_max` broadcasts to (products,); `boundary` is λ as a share of `demand_max`.
+    """
+
+    action_sets_state = True
+
+    def __init__(
+        self,
+        *,
+        horizon: int,
+        products: int = 1,
+        holding: ArrayLike,
+        shortage: ArrayLike,
+        demand_max: ArrayLike,
+        boundary: ArrayLike = 1.0,
+    ) -> None:
+        whole(horizon=horizon, products=products)
+        self.horizon = int(horizon)
+        self.products = int(products)
+        self.holding = public_array("holding", holding, (horizon, products))
+        self.shortage = public_array("shortage", shortage, (horizon, products))
+        self.demand_max = public_array("demand_max", demand_max, (products,))
+        for name in ("holding", "shortage"):
+            if (getattr(self, name) < 0).any():
+                raise ValueError(f"{name} must not be negative")
+        if (self.demand_max <= 0).any():
+            raise ValueError("demand_max must be positive")
+        self.share = public_array("boundary", boundary, (horizon, products))
+        self.action_low = self.outcome_low = self.initial_state = np.zeros(products)
+        self.action_high = self.outcome_high = self.state_high = self.demand_max
+        self.state_low = self._lowest_stock()
+        level = self.share * self.demand_max
+        state_share = (level - self.state_low) / (self.state_high - self.state_low)
+        self.boundary = Boundary(np.concatenate([state_share, self.share], axis=1))
+
+    def feasible(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Ordering only adds stock: x ≤ y ≤ max(x, demand_max)."""
+        low = np.maximum(state, self.action_low)
+        return low, np.maximum(low, self.action_high)
+
+    def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """h (y − D)⁺ + b (D − y)⁺, summed over products."""
+        left = np.maximum(action - outcome, 0.0)
+        missing = np.maximum(outcome - action, 0.0)
+        total: FloatArray = (self.holding[step] * left + self.shortage[step] * missing).sum(axis=-1)
+        return total
+
+    def simulate_log(
+        self, demand: ArrayLike, *, rng: np.random.Generator, behaviour: Behaviour | None = None
+    ) -> Trajectories:
+        """Play `demand` (episodes, horizon, products) against a behaviour policy and log what a shop would see.
+
+        `behaviour(step, stock, rng)` returns order-up-to levels for stocks (episodes, products); by default
+        they are uniform between the stock on hand and λ.
+        """
+        from poolrl.data.simulation import simulate_log  # simulated, so nothing sensitive comes back
+
+        return simulate_log(self, demand, rng=rng, behaviour=behaviour)
+
+    def facts(self) -> dict[str, Any]:
+        """The constructor's arguments: enough to build the problem again."""
+        return {
+            "kind": type(self).__name__,
+            "horizon": self.horizon,
+            "products": self.products,
+            "holding": self.holding.tolist(),
+            "shortage": self.shortage.tolist(),
+            "demand_max": self.demand_max.tolist(),
+            "boundary": self.share.tolist(),
+        }
+
+    @abstractmethod
+    def _lowest_stock(self) -> FloatArray: ...
+
+
+class LostSales(Inventory):
+    """Unmet demand is lost and unseen: the log shows sales min(y, D), cut off where the shelf ran empty."""
+
+    def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """x′ = (y − D)⁺."""
+        return np.maximum(action - outcome, 0.0)
+
+    def observe(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Sales y − x′, cut off iff nothing was left."""
+        return action - next_state, next_state <= 0.0
+
+    def coordinate_reward(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> FloatArray:
+        """The paper's virtual reward −(h (y − D)⁺ − b min(y, D)), by (y − D)⁺ = x′ and min(y, D) = y − x′."""
+        return -(self.holding[step] * next_state - self.shortage[step] * (action - next_state))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """All stock left over, or all of it sold."""
+        return -float(self.holding[step] @ self.demand_max), float(self.shortage[step] @ self.demand_max)
+
+    def _lowest_stock(self) -> FloatArray:
+        return np.zeros(self.products)
+
+
+class Backlog(Inventory):
+    """Unmet demand waits as negative stock, so demand is always seen (full feedback)."""
+
+    censored = False
+
+    def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """x′ = y − D, negative when demand waits."""
+        return action - outcome
+
+    def observe(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Demand y − x′, never cut off."""
+        return action - next_state, np.zeros(next_state.shape, dtype=bool)
+
+    def coordinate_reward(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> FloatArray:
+        """−(h x′⁺ + b x′⁻)."""
+        left, missing = np.maximum(next_state, 0.0), np.maximum(-next_state, 0.0)
+        return -(self.holding[step] * left + self.shortage[step] * missing)
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """At worst everything is left, or everything is missing."""
+        return -float(np.maximum(self.holding[step], self.shortage[step]) @ self.demand_max), 0.0
+
+    def _lowest_stock(self) -> FloatArray:
+        return -self.demand_max

@@ -1,0 +1,201 @@
+"""What is public about a sequential decision: spaces, boundary, rewards and, if declared, its outcomes.
+
+Three kinds of problem, each telling the learner more:
+
+    Problem            s, a → s′ by an unknown kernel                         learn with Visits
+    OutcomeProblem     s′ = f_h(s, a, ξ), ξ independent of (s, a)             learn with Outcomes
+    SeparableProblem   ... and coordinate i of s, a, ξ, s′ meets only itself   plan with Separable
+
+A user's own problem subclasses one of them. All methods take batches in the user's units: states (m, w),
+actions (m, d), outcomes (m, k); leading axes broadcast.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from poolrl.arrays import BoolArray, FloatArray
+
+Side = Literal["lower", "higher"]
+# Rounding in somebody's arithmetic (y − x′, or a level of exactly λ) is not a violation of a bound.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The observable boundary λ_h: feedback exists on one side of it only.
+
+    `share` is λ in unit coordinates, shape (H, w + d), states before actions.
+    """
+
+    share: FloatArray
+    side: Side = "lower"
+
+    def __post_init__(self) -> None:
+        if self.side not in ("lower", "higher"):
+            raise ValueError(f"side must be 'lower' or 'higher', got {self.side!r}")
+        inside = (self.share > 0) & (self.share <= 1) if self.side == "lower" else self.share < 1
+        if not (inside & (self.share >= 0)).all():
+            rule = "(0, 1]" if self.side == "lower" else "[0, 1)"
+            raise ValueError(f"boundary must lie in {rule} on the {self.side} side")
+
+    @property
+    def reach(self) -> FloatArray:
+        """The observable region is [0, reach_h] in oriented coordinates, (H, w + d)."""
+        return self.share if self.side == "lower" else 1.0 - self.share
+
+    def orient(self, unit: FloatArray) -> FloatArray:
+        """Mirror the higher side onto the lower one, so that everything downstream knows one side only."""
+        return unit if self.side == "lower" else 1.0 - unit
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the whole space is observable (λ = 1 on the lower side)."""
+        return bool((self.reach >= 1).all())
+
+
+class Problem(ABC):
+    """A finite-horizon decision problem with one-sided feedback; every attribute is public."""
+
+    horizon: int
+    state_low: FloatArray  # (w,) in the user's units, as are the next five
+    state_high: FloatArray
+    action_low: FloatArray  # (d,)
+    action_high: FloatArray
+    initial_state: FloatArray  # (w,)
+    boundary: Boundary
+
+    @abstractmethod
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """The reward as a known function of what the log shows; shape (...,)."""
+
+    @abstractmethod
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """Public bounds on `reward` at a step."""
+
+    def feasible(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The box of allowed actions in each state, (..., d) twice; by default the whole action space."""
+        shape = (*state.shape[:-1], self.action_dim)
+        return np.broadcast_to(self.action_low, shape), np.broadcast_to(self.action_high, shape)
+
+    def facts(self) -> dict[str, Any]:
+        """JSON-able public facts that identify the problem in a saved policy."""
+        return {
+            "kind": type(self).__name__,
+            "horizon": self.horizon,
+            "state_low": self.state_low.tolist(),
+            "state_high": self.state_high.tolist(),
+            "action_low": self.action_low.tolist(),
+            "action_high": self.action_high.tolist(),
+            "initial_state": self.initial_state.tolist(),
+            "boundary": self.boundary.share.tolist(),
+            "side": self.boundary.side,
+        }
+
+    @property
+    def state_dim(self) -> int:
+        """w."""
+        return len(self.state_low)
+
+    @property
+    def action_dim(self) -> int:
+        """d."""
+        return len(self.action_low)
+
+    def unit_state(self, state: FloatArray) -> FloatArray:
+        """States in oriented unit coordinates."""
+        return self.boundary.orient((state - self.state_low) / (self.state_high - self.state_low))
+
+    def unit_pair(self, state: FloatArray, action: FloatArray) -> FloatArray:
+        """(s, a) in oriented unit coordinates, where the observable region is [0, λ]."""
+        unit_action = self.boundary.orient((action - self.action_low) / (self.action_high - self.action_low))
+        return np.concatenate([self.unit_state(state), unit_action], axis=-1)
+
+    def natural_state(self, unit: FloatArray) -> FloatArray:
+        """The inverse of `unit_state`."""
+        return self.state_low + self.boundary.orient(unit) * (self.state_high - self.state_low)
+
+    def natural_pair(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The inverse of `unit_pair`."""
+        action = self.boundary.orient(unit[..., self.state_dim :])
+        span = self.action_high - self.action_low
+        return self.natural_state(unit[..., : self.state_dim]), self.action_low + action * span
+
+    def observable(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
+        """Which coordinates lie within the boundary, (..., w + d); λ itself counts as inside."""
+        return self.unit_pair(state, action) <= self.boundary.reach[step] + ROUNDING
+
+    def allowed(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Feasible actions that stay within λ; where none does, the feasible one nearest to λ."""
+        low, high = self.feasible(step, state)
+        share = self.boundary.share[step, self.state_dim :]
+        limit = self.action_low + share * (self.action_high - self.action_low)
+        if self.boundary.side == "lower":
+            return low, np.maximum(low, np.minimum(high, limit))
+        return np.minimum(high, np.maximum(low, limit)), high
+
+
+class OutcomeProblem(Problem):
+    """A problem whose world is exogenous: s′ = f_h(s, a, ξ) with ξ independent of (s, a)."""
+
+    outcome_low: FloatArray  # (k,)
+    outcome_high: FloatArray
+    censored: bool = True  # whether the log can show an outcome cut off
+
+    @abstractmethod
+    def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """f_h(s, a, ξ), (..., w)."""
+
+    @abstractmethod
+    def observe(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """What a row of the log says of the outcome: its value and whether it was cut off there, (..., k).
+
+        On the lower side a cut-off value z means ξ ≥ z, on the higher side ξ ≤ z.
+        """
+
+    def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """The true cost when the outcome is known, for evaluation by simulation."""
+        return -self.reward(step, state, action, self.next_state(step, state, action, outcome))
+
+    @property
+    def outcome_dim(self) -> int:
+        """k."""
+        return len(self.outcome_low)
+
+    def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
+        """Which outcome coordinates a row may report, (..., k): none as soon as one coordinate leaves λ."""
+        inside = self.observable(step, state, action).all(axis=-1, keepdims=True)
+        return np.broadcast_to(inside, (*inside.shape[:-1], self.outcome_dim))
+
+    def facts(self) -> dict[str, Any]:
+        """JSON-able public facts, with the bounds of the outcomes."""
+        bounds = {"outcome_low": self.outcome_low.tolist(), "outcome_high": self.outcome_high.tolist()}
+        return super().facts() | bounds
+
+
+class SeparableProblem(OutcomeProblem):
+    """An outcome problem that falls apart into one problem per coordinate (w = d = k)."""
+
+    action_sets_state: bool = False  # reward and next state depend on the action alone (order-up-to)
+
+    @abstractmethod
+    def coordinate_reward(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> FloatArray:
+        """The reward of each coordinate, (..., k); `reward` is their sum."""
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """The sum of the coordinates' rewards."""
+        total: FloatArray = self.coordinate_reward(step, state, action, next_state).sum(axis=-1)
+        return total
+
+    def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
+        """Coordinate by coordinate: a product beyond its λ does not hide the others."""
+        inside = self.observable(step, state, action)
+        return inside[..., : self.state_dim] & inside[..., self.state_dim :]
