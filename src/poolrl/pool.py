@@ -66,7 +66,14 @@ class Pool:
                 )
             if self.pessimism is not None:
                 raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
-            trees = release_outcomes(log, problem, bins=counts.bins, rho=rho, noise=source)
+            bins = counts.bins_for(
+                steps=problem.horizon,
+                coordinates=problem.outcome_dim,
+                slots=log.slots,
+                per_unit=log.max_per_unit,
+                rho=self.rho,
+            )
+            trees = release_outcomes(log, problem, bins=bins, rho=rho, noise=source)
             rule, report = plan_on_outcomes(problem, estimate_outcomes(trees, problem, counts), values)
             return Policy(problem, rule, trees.guarantee, report)
         if isinstance(values, Separable):

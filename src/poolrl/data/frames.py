@@ -84,9 +84,7 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
         raise ValueError(_steps_rule(columns, first_step))
     visits = np.bincount(trajectory * horizon + step, minlength=trajectories * horizon)
     if (visits > 1).any():
-        raise ValueError(
-            f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat"
-        )
+        raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
     if (visits == 0).any():
         raise ValueError(_steps_rule(columns, first_step))
 

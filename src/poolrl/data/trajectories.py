@@ -119,9 +119,7 @@ class Trajectories:
                 moved = problem.next_state(step, *row, inside)
                 out = (seen != inside).any(axis=-1)
                 parts["next_states"][out, step] = moved[out]
-        return type(self)(
-            **parts, unit=self.owner if self.has_units else None, max_per_unit=self.max_per_unit
-        )
+        return type(self)(**parts, unit=self.owner if self.has_units else None, max_per_unit=self.max_per_unit)
 
     @classmethod
     def from_table(
@@ -202,9 +200,7 @@ class Trajectories:
 
     def _check_outcomes(self, problem: OutcomeProblem, step: int) -> None:
         """The outcome that each row implies must be possible: sales are neither negative nor above the bound."""
-        seen, cut = problem.observe(
-            step, self.states[:, step], self.actions[:, step], self.next_states[:, step]
-        )
+        seen, cut = problem.observe(step, self.states[:, step], self.actions[:, step], self.next_states[:, step])
         slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
         if ((seen < problem.outcome_low - slack) | (seen > problem.outcome_high + slack)).any():
             raise ValueError(

@@ -28,9 +28,7 @@ class Solution:
     clipped: float  # nodes whose pessimistic value was cut at zero
 
 
-def pessimistic_q(
-    reward: FloatArray, expected: FloatArray, penalty: FloatArray, *, ceiling: float
-) -> FloatArray:
+def pessimistic_q(reward: FloatArray, expected: FloatArray, penalty: FloatArray, *, ceiling: float) -> FloatArray:
     """One Bellman backup, lowered by its uncertainty (Algorithm 1, lines 7-10).
 
     Q̄ₕ(b) = clip( rₕ(b) + Σₛ′ P̃ₕ(s′|b) Ṽₕ₊₁(s′) − Γₕ(b),  0,  H−h+1 )
@@ -53,7 +51,9 @@ def backward_induction(
     """
     ranges = reward_ranges or [(0.0, 1.0)] * horizon
     scale = max(high - low for low, high in ranges) or 1.0
-    found, untrusted, cut = [], [], []
+    found: list[FloatArray] = []
+    untrusted: list[float] = []
+    cut: list[float] = []
     value: FloatArray | None = None
     for step in reversed(range(horizon)):
         stage = stages(step)
@@ -66,8 +66,8 @@ def backward_induction(
             reward = (stage.reward - ranges[step][0]) / scale
             penalty = pessimism.penalty(stage, value, horizon=horizon)
             q = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
-            cut.append(np.mean(reward + expected - penalty <= 0))
-        untrusted.append(np.mean(fell_back(stage)))
+            cut.append(float(np.mean(reward + expected - penalty <= 0)))
+        untrusted.append(float(np.mean(fell_back(stage))))
         value = values.state_values(step, q)
         found.insert(0, q)
     return Solution(np.stack(found), float(np.mean(untrusted)), float(np.mean(cut)) if cut else 0.0)

@@ -73,7 +73,11 @@ class Lattice:
 
     def arrays(self) -> dict[str, FloatArray]:
         """Extent, resolution and kind."""
-        return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
+        return {
+            "reach": self.reach,
+            "bins": np.array(float(self.bins)),
+            "linear": np.array(float(self.linear)),
+        }
 
     def _number(self, cell: IntArray) -> IntArray:
         places = self.bins ** np.arange(len(self.reach) - 1, -1, -1)

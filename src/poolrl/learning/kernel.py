@@ -42,9 +42,7 @@ Stages = Callable[[int], Stage]
 def stages_from_visits(released: PrivateVisits, partition: Partition, settings: Visits) -> Stages:
     """The paper's private kernel: consistent counts, uniform where they drown in noise."""
     problem = partition.problem
-    bound = noise_bound(
-        variance=released.variance, cells=released.transitions.size, failure=settings.failure
-    )
+    bound = noise_bound(variance=released.variance, cells=released.transitions.size, failure=settings.failure)
 
     def stage(step: int) -> Stage:
         joint = consistent_counts(released.transitions[step], released.pairs[step], slack=bound / 2)
@@ -80,9 +78,7 @@ def consistent_counts(joint: FloatArray, total: FloatArray, *, slack: float) -> 
     return np.where((sums > high)[:, None], lowered, raised)
 
 
-def stages_from_outcomes(
-    outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256
-) -> Stages:
+def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256) -> Stages:
     """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
     problem = partition.problem
     if not isinstance(problem, OutcomeProblem):
@@ -99,11 +95,9 @@ def stages_from_outcomes(
         nodes, targets = partition.pair_count, partition.state_count
         arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, draws, w)
         reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
-        target, weight = partition.states[step + 1].weights(
-            problem.unit_state(arrived.reshape(-1, problem.state_dim))
-        )
+        target, weight = partition.states[step + 1].weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
         cell = np.repeat(np.arange(nodes), draws)[:, None] * targets + target
         kernel = np.bincount(cell.ravel(), weight.ravel() / draws, minlength=nodes * targets)
-        return Stage(reward, kernel.reshape(nodes, targets))
+        return Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False))
 
     return stage

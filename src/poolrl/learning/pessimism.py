@@ -28,8 +28,8 @@ class Bernstein:
     def penalty(self, stage: Stage, value: FloatArray, *, horizon: int) -> FloatArray:
         """Γ(b), with rewards in [0, 1].
 
-            Γ = C₁ √(Var_P̃(Ṽ) ι / (ñ − E_ρ)) + C₂ S H E_ρ ι / ñ    where ñ > E_ρ,   C H elsewhere
-            ι = log(H N / δ)
+        Γ = C₁ √(Var_P̃(Ṽ) ι / (ñ − E_ρ)) + C₂ S H E_ρ ι / ñ    where ñ > E_ρ,   C H elsewhere
+        ι = log(H N / δ)
         """
         if stage.visits is None:
             raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")

@@ -85,7 +85,15 @@ class Policy:
             intact = checksum == _checksum(facts, arrays) and facts["format"] == FORMAT
         except FileNotFoundError:
             raise
-        except (zipfile.BadZipFile, zipfile.error, EOFError, KeyError, ValueError, OSError, TypeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zipfile.error,
+            EOFError,
+            KeyError,
+            ValueError,
+            OSError,
+            TypeError,
+        ) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
         if not intact:
             raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")

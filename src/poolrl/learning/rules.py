@@ -88,9 +88,7 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
         if kind == "SeparableQ":
             return SeparableQ(int(arrays["points"]), arrays["q"])
         if kind == "PartitionQ":
-            return PartitionQ(
-                Partition(problem, _nodes(arrays, "pairs."), _nodes(arrays, "states.")), arrays["q"]
-            )
+            return PartitionQ(Partition(problem, _nodes(arrays, "pairs."), _nodes(arrays, "states.")), arrays["q"])
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
     raise ValueError(f"the file's rule {kind!r} is not known to this version")
@@ -102,8 +100,7 @@ def _nodes(arrays: Mapping[str, FloatArray], prefix: str) -> tuple[Nodes, ...]:
     }
     if "corners" in parts:
         return tuple(
-            Rings(corners, float(radius))
-            for corners, radius in zip(parts["corners"], parts["radius"], strict=True)
+            Rings(corners, float(radius)) for corners, radius in zip(parts["corners"], parts["radius"], strict=True)
         )
     return tuple(
         Lattice(reach, int(bins), bool(linear))

@@ -11,7 +11,6 @@ from poolrl.learning.kernel import Stage, Stages
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import SeparableProblem
 
-
 # Points of the second look between two points of the axis; odd, so that the axis' own point is among them.
 FINER = 33
 
@@ -138,7 +137,7 @@ def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray)
 
 
 def _position(values: FloatArray, axis: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Where values (..., k) stand on evenly spaced axes (P, k): the point below, and the part of the way to the next."""
+    """Where values (..., k) stand on evenly spaced axes (P, k): the point below, and the way to the next."""
     position = (values - axis[0]) / (axis[-1] - axis[0]) * (len(axis) - 1)
     position = np.clip(position, 0.0, len(axis) - 1.0)
     lower = np.minimum(np.floor(position), len(axis) - 2).astype(np.int64)

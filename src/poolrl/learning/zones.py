@@ -9,6 +9,7 @@ Departures from the paper, each with its reason in docs/departures.md:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -75,11 +76,14 @@ class Rings:
     corners: FloatArray  # (M, D, D), the points of each ring as rows
     radius: float
 
-    def __post_init__(self) -> None:
-        # Coefficients of b on the points: m = b · corners⁻¹, with corners = R^T Q^T by Gram-Schmidt (QR).
-        object.__setattr__(self, "_inverse", np.linalg.inv(self.corners))
-        norms = np.linalg.norm(self.corners, axis=-1, keepdims=True)
-        object.__setattr__(self, "_directions", self.corners / norms)
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        """Coefficients of b on the points of its ring are b · corners⁻¹."""
+        return np.linalg.inv(self.corners)
+
+    @cached_property
+    def _directions(self) -> FloatArray:
+        return self.corners / np.linalg.norm(self.corners, axis=-1, keepdims=True)
 
     @classmethod
     def among(cls, candidates: FloatArray, radius: float) -> Self:
@@ -101,13 +105,13 @@ class Rings:
     def index(self, unit: FloatArray) -> IntArray:
         """The point of the ring that is nearest in angle."""
         zone = self._zone(unit)
-        cosine = np.einsum("mjd,md->mj", self._directions[zone], unit)  # type: ignore[attr-defined]
+        cosine = np.einsum("mjd,md->mj", self._directions[zone], unit)
         return np.asarray(zone * self.corners.shape[1] + cosine.argmax(axis=1))
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Non-negative coefficients on the ring's points, made to sum to one; equal where none is positive."""
         zone, size = self._zone(unit), self.corners.shape[1]
-        raw = np.einsum("md,mdj->mj", unit, self._inverse[zone])  # type: ignore[attr-defined]
+        raw = np.einsum("md,mdj->mj", unit, self._inverse[zone])
         raw = np.maximum(raw, 0.0)
         total = raw.sum(axis=1, keepdims=True)
         convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)

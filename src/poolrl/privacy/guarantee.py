@@ -103,7 +103,10 @@ class Guarantee:
         return cls(
             mechanisms=tuple(
                 Mechanism(
-                    str(m["name"]), int(m["cells"]), Fraction(m["sensitivity_squared"]), Fraction(m["variance"])
+                    str(m["name"]),
+                    int(m["cells"]),
+                    Fraction(m["sensitivity_squared"]),
+                    Fraction(m["variance"]),
                 )
                 for m in facts["mechanisms"]
             ),

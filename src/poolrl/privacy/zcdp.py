@@ -56,9 +56,7 @@ def epsilon(rho: float, delta: float) -> float:
 
     # The minimum lies near α − 1 = √(log(1/δ)/ρ); the bracket spans many orders of magnitude around it.
     centre = 0.5 * math.log(math.log(1 / delta) / rho)
-    best = minimize_scalar(
-        bound, bounds=(centre - 12, centre + 12), method="bounded", options={"xatol": 1e-12}
-    )
+    best = minimize_scalar(bound, bounds=(centre - 12, centre + 12), method="bounded", options={"xatol": 1e-12})
     return max(0.0, float(best.fun))
 
 

@@ -109,9 +109,7 @@ class LostSales(Inventory):
         """Sales y − x′, cut off iff nothing was left."""
         return action - next_state, next_state <= 0.0
 
-    def coordinate_reward(
-        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
-    ) -> FloatArray:
+    def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The paper's virtual reward −(h (y − D)⁺ − b min(y, D)), by (y − D)⁺ = x′ and min(y, D) = y − x′."""
         return -(self.holding[step] * next_state - self.shortage[step] * (action - next_state))
 
@@ -138,9 +136,7 @@ class Backlog(Inventory):
         """Demand y − x′, never cut off."""
         return action - next_state, np.zeros(next_state.shape, dtype=bool)
 
-    def coordinate_reward(
-        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
-    ) -> FloatArray:
+    def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """−(h x′⁺ + b x′⁻)."""
         left, missing = np.maximum(next_state, 0.0), np.maximum(-next_state, 0.0)
         return -(self.holding[step] * left + self.shortage[step] * missing)

@@ -185,9 +185,7 @@ class SeparableProblem(OutcomeProblem):
     action_sets_state: bool = False  # reward and next state depend on the action alone (order-up-to)
 
     @abstractmethod
-    def coordinate_reward(
-        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
-    ) -> FloatArray:
+    def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The reward of each coordinate, (..., k); `reward` is their sum."""
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:

@@ -1,0 +1,1 @@
+"""Commands that make the project's figures; none of them is a test."""

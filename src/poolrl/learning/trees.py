@@ -1,0 +1,122 @@
+"""From noisy dyadic trees to consistent, non-negative masses: least squares upwards, shrinkage downwards.
+
+Upwards, a node's own count and its children's sum are combined by inverse variance. Downwards, from the public
+total, each parent's mass is split between its children. A split that drowns in noise leans on what is known
+better: one step's on that of all steps, that on the one of all coordinates, that on the public prior's. How far
+is itself learned from the released numbers (empirical Bayes), which costs no privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.privacy.released import PrivateOutcomes
+
+# The standard deviations τ that a split may have around its centre; a share never strays further than the last.
+SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
+
+
+def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: Shrinkage) -> FloatArray:
+    """Masses of every leaf, (H, k, kinds, bins), from the trees and the prior's masses (kinds, bins)."""
+    estimates, variances = upward(released.levels, released.variance)
+    total = np.full(released.levels[0].shape[:2], float(released.total))
+    top, top_variance = estimates[0][..., 0], variances[0]  # (H, k, kinds)
+    if released.unobserved is not None:
+        observed = top.sum(axis=-1), top_variance * top.shape[-1]
+        missing = released.unobserved.astype(np.float64), released.variance
+        # How much of a log is observed is nobody's public knowledge: one half, before looking.
+        total = shrinkage.split(total, observed, missing, prior_share=np.array(0.5))
+    if top.shape[-1] == 2:
+        seen, cut = ((top[..., kind], top_variance) for kind in (0, 1))
+        seen_mass = shrinkage.split(total, seen, cut, prior_share=prior[0].sum() / prior.sum())
+        mass = np.stack([seen_mass, total - seen_mass], axis=-1)[..., None]
+    else:
+        mass = total[..., None, None]
+    for level, (estimate, variance) in enumerate(zip(estimates[1:], variances[1:], strict=True), start=1):
+        left, right = (estimate[..., 0::2], variance), (estimate[..., 1::2], variance)
+        expected = prior.reshape(len(prior), 2**level, -1).sum(axis=-1)
+        prior_share = expected[:, 0::2] / (expected[:, 0::2] + expected[:, 1::2])
+        left_mass = shrinkage.split(mass, left, right, prior_share=prior_share)
+        mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
+    return mass
+
+
+def upward(levels: tuple[IntArray, ...], variance: float) -> tuple[list[FloatArray], list[float]]:
+    """Best linear estimate of every node from its own subtree, root first, with its variance.
+
+    v_s = 2 v_child,   w = v_s / (v_s + σ²),   z = w n′ + (1 − w)(z_left + z_right),   v = σ² w
+    """
+    estimates, variances = [levels[-1].astype(np.float64)], [variance]
+    for level in levels[-2::-1]:
+        children, sum_variance = estimates[0], 2 * variances[0]
+        weight = sum_variance / (sum_variance + variance) if variance > 0 else 1.0
+        from_children = children[..., 0::2] + children[..., 1::2]
+        estimates.insert(0, weight * level + (1 - weight) * from_children)
+        variances.insert(0, variance * weight)
+    return estimates, variances
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """How far splits may differ before any data is seen: of the pooled one from the prior, of a step from the pool."""
+
+    spread: float
+    step_spread: float
+
+    def split(
+        self,
+        parent: FloatArray,
+        left: tuple[FloatArray, float],
+        right: tuple[FloatArray, float],
+        *,
+        prior_share: FloatArray,
+    ) -> FloatArray:
+        """The left child's mass, between 0 and the parent's, all (H, k, ...); children are (estimate, variance).
+
+        Given the parent m, the children leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r) with variance
+        v_x = v_l v_r / (v_l + v_r).
+        """
+        (left_estimate, left_variance), (right_estimate, right_variance) = left, right
+        both = left_variance + right_variance
+        weight = left_variance / both if both > 0 else 0.5
+        x = left_estimate + (parent - left_estimate - right_estimate) * weight
+        variance = right_variance * weight
+        centre = prior_share
+        steps, coordinates = parent.shape[:2]
+        if coordinates > 1:
+            centre = borrowed_share(
+                parent.mean(axis=(0, 1)),
+                x.mean(axis=(0, 1)),
+                variance / (steps * coordinates),
+                centre,
+                self.spread,
+            )
+        centre = borrowed_share(parent.mean(axis=0), x.mean(axis=0), variance / steps, centre, self.spread)
+        return parent * borrowed_share(parent, x, variance, centre, self.step_spread)
+
+
+def borrowed_share(parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float) -> FloatArray:
+    """The posterior mean of shares x/m around their centre θ, clipped to [0, 1].
+
+        share ~ N(θ, τ²),   x | share ~ N(m · share, v):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + v)
+
+    with τ unknown but common to all: weighted by its likelihood and by e^{−τ / spread}. Without noise it is x/m.
+    """
+    safe = np.where(parent > 0, parent, 1.0)
+    deviation = x - centre * parent
+    if variance == 0:
+        gain = np.ones_like(parent)
+    else:
+        squares = parent**2
+        evidence = np.empty(len(SPREADS))
+        for i, tau in enumerate(SPREADS):
+            expected = squares * tau**2 + variance
+            evidence[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected) - tau / spread
+        weights = np.exp(evidence - evidence.max())
+        gain = np.zeros_like(parent)
+        for weight, tau in zip(weights / weights.sum(), SPREADS, strict=True):
+            gain += weight * squares * tau**2 / (squares * tau**2 + variance)
+    return np.where(parent > 0, np.clip(centre + gain * deviation / safe, 0.0, 1.0), centre)
