@@ -184,11 +184,12 @@ class Trajectories:
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # Opened here, because NumPy forgets to close a damaged file that it opened itself.
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 parts = {name: file[name] for name in file.files}
             limit = int(parts.pop("max_per_unit"))
             return cls(**parts, max_per_unit=limit)
-        except (zipfile.BadZipFile, EOFError, KeyError, TypeError) as error:
+        except (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from error
 
     def _bounded(self, problem: Problem) -> list[tuple[str, FloatArray, FloatArray, FloatArray]]:

@@ -78,7 +78,7 @@ class Policy:
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
         """Read what `save` wrote; `problem` is needed for problems of your own and must match the file's facts."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             facts = json.loads(arrays.pop("facts").tobytes())
             checksum = facts.pop("sha256")

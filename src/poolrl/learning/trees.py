@@ -11,27 +11,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit, logsumexp, softmax
 
 from poolrl.arrays import FloatArray, IntArray
 from poolrl.privacy.released import PrivateOutcomes
 
+# The odds, before any data, that there is nothing to learn beyond the public prior.
+PRIOR_ODDS = 4.0
 # The standard deviations τ that a split may have around its centre; a share never strays further than the last.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 
 
 def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: Shrinkage) -> FloatArray:
-    """Masses of every leaf, (H, k, kinds, bins), from the trees and the prior's masses (kinds, bins)."""
+    """Masses of every leaf, (H, k, kinds, bins), from the trees and the prior's masses (kinds, bins).
+
+    If the released numbers hardly speak against the prior as a whole, the prior stays: its weight is its posterior
+    probability, from the Bayes factors of all splits and prior odds of PRIOR_ODDS to one.
+    """
     estimates, variances = upward(released.levels, released.variance)
     total = np.full(released.levels[0].shape[:2], float(released.total))
     top, top_variance = estimates[0][..., 0], variances[0]  # (H, k, kinds)
+    evidence = 0.0
     if released.unobserved is not None:
         observed = top.sum(axis=-1), top_variance * top.shape[-1]
         missing = released.unobserved.astype(np.float64), released.variance
-        # How much of a log is observed is nobody's public knowledge: one half, before looking.
-        total = shrinkage.split(total, observed, missing, prior_share=np.array(0.5))
+        # How much of a log is observed is nobody's public knowledge, and says nothing for or against the prior.
+        total, _ = shrinkage.split(total, observed, missing, prior_share=np.array(0.5))
     if top.shape[-1] == 2:
         seen, cut = ((top[..., kind], top_variance) for kind in (0, 1))
-        seen_mass = shrinkage.split(total, seen, cut, prior_share=prior[0].sum() / prior.sum())
+        seen_mass, evidence = shrinkage.split(total, seen, cut, prior_share=prior[0].sum() / prior.sum())
         mass = np.stack([seen_mass, total - seen_mass], axis=-1)[..., None]
     else:
         mass = total[..., None, None]
@@ -39,9 +47,11 @@ def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: S
         left, right = (estimate[..., 0::2], variance), (estimate[..., 1::2], variance)
         expected = prior.reshape(len(prior), 2**level, -1).sum(axis=-1)
         prior_share = expected[:, 0::2] / (expected[:, 0::2] + expected[:, 1::2])
-        left_mass = shrinkage.split(mass, left, right, prior_share=prior_share)
+        left_mass, more = shrinkage.split(mass, left, right, prior_share=prior_share)
         mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
-    return mass
+        evidence += more
+    weight = expit(evidence - np.log(PRIOR_ODDS))
+    return weight * mass + (1 - weight) * total[..., None, None] * prior
 
 
 def upward(levels: tuple[IntArray, ...], variance: float) -> tuple[list[FloatArray], list[float]]:
@@ -73,10 +83,10 @@ class Shrinkage:
         right: tuple[FloatArray, float],
         *,
         prior_share: FloatArray,
-    ) -> FloatArray:
-        """The left child's mass, between 0 and the parent's, all (H, k, ...); children are (estimate, variance).
+    ) -> tuple[FloatArray, float]:
+        """The left child's mass, between 0 and the parent's, (H, k, ...), and the log Bayes factor against the prior.
 
-        Given the parent m, the children leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r) with variance
+        Children are (estimate, variance). Given the parent m, the children leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r) with variance
         v_x = v_l v_r / (v_l + v_r).
         """
         (left_estimate, left_variance), (right_estimate, right_variance) = left, right
@@ -84,39 +94,41 @@ class Shrinkage:
         weight = left_variance / both if both > 0 else 0.5
         x = left_estimate + (parent - left_estimate - right_estimate) * weight
         variance = right_variance * weight
-        centre = prior_share
         steps, coordinates = parent.shape[:2]
+        centre, evidence = prior_share, np.zeros(3)
         if coordinates > 1:
-            centre = borrowed_share(
-                parent.mean(axis=(0, 1)),
-                x.mean(axis=(0, 1)),
-                variance / (steps * coordinates),
-                centre,
-                self.spread,
-            )
-        centre = borrowed_share(parent.mean(axis=0), x.mean(axis=0), variance / steps, centre, self.spread)
-        return parent * borrowed_share(parent, x, variance, centre, self.step_spread)
+            everywhere = parent.mean(axis=(0, 1)), x.mean(axis=(0, 1)), variance / (steps * coordinates)
+            centre, evidence[0] = borrowed_share(*everywhere, centre, self.spread)
+        all_steps = parent.mean(axis=0), x.mean(axis=0), variance / steps
+        centre, evidence[1] = borrowed_share(*all_steps, centre, self.spread)
+        share, evidence[2] = borrowed_share(parent, x, variance, centre, self.step_spread)
+        return parent * share, float(evidence.sum())
 
 
-def borrowed_share(parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float) -> FloatArray:
-    """The posterior mean of shares x/m around their centre θ, clipped to [0, 1].
+def borrowed_share(
+    parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float
+) -> tuple[FloatArray, float]:
+    """The posterior mean of shares x/m around their centre θ, clipped to [0, 1], and the log Bayes factor against θ.
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + v)
 
     with τ unknown but common to all: weighted by its likelihood and by e^{−τ / spread}. Without noise it is x/m.
     """
-    safe = np.where(parent > 0, parent, 1.0)
     deviation = x - centre * parent
     if variance == 0:
-        gain = np.ones_like(parent)
+        gain, evidence = np.ones_like(parent), np.inf
     else:
         squares = parent**2
-        evidence = np.empty(len(SPREADS))
+        prior = np.exp(-SPREADS / spread)
+        likelihood = np.empty(len(SPREADS))
         for i, tau in enumerate(SPREADS):
             expected = squares * tau**2 + variance
-            evidence[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected) - tau / spread
-        weights = np.exp(evidence - evidence.max())
+            likelihood[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected)
+        joint = likelihood + np.log(prior / prior.sum())
+        evidence = logsumexp(joint) - likelihood[0]
         gain = np.zeros_like(parent)
-        for weight, tau in zip(weights / weights.sum(), SPREADS, strict=True):
+        for weight, tau in zip(softmax(joint), SPREADS, strict=True):
             gain += weight * squares * tau**2 / (squares * tau**2 + variance)
-    return np.where(parent > 0, np.clip(centre + gain * deviation / safe, 0.0, 1.0), centre)
+    safe = np.where(parent > 0, parent, 1.0)
+    share = np.clip(centre + gain * deviation / safe, 0.0, 1.0)
+    return np.where(parent > 0, share, centre), float(evidence)

@@ -83,7 +83,7 @@ class Rings:
 
     @cached_property
     def _directions(self) -> FloatArray:
-        return self.corners / np.linalg.norm(self.corners, axis=-1, keepdims=True)
+        return np.asarray(self.corners / np.linalg.norm(self.corners, axis=-1, keepdims=True), dtype=np.float64)
 
     @classmethod
     def among(cls, candidates: FloatArray, radius: float) -> Self:

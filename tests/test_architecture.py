@@ -1,0 +1,136 @@
+"""The import graph is the privacy proof: what learning can reach, it could leak."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+
+import poolrl
+
+SOURCE = Path(poolrl.__file__).parent
+
+# Which rooms a room may import. `privacy.release` alone may also open `data`.
+ALLOWED = {
+    "arrays": set(),
+    "problems": {"arrays", "problems"},
+    "data": {"arrays", "problems", "data"},
+    "privacy": {"arrays", "problems", "privacy"},
+    "learning": {"arrays", "problems", "privacy", "learning"},
+    "evaluation": {"arrays", "problems", "privacy", "learning"},
+    "pool": {"arrays", "problems", "data", "privacy", "learning"},
+    "app": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "app"},
+}
+# Makes a log and reads none: `problem.simulate_log(...)`.
+SIMULATION = {
+    ("problems.inventory", "data.simulation"),
+    ("problems.inventory", "data.trajectories"),
+}
+
+
+def import_graph(source: Path) -> set[tuple[str, str]]:
+    """(module, imported module) below `poolrl`, wherever in a file the import stands."""
+    edges = set()
+    for path in source.rglob("*.py"):
+        module = ".".join(path.relative_to(source).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{module}: relative imports hide the graph"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            for name in names:
+                target = _module_of(source, name)
+                if target:
+                    edges.add((module, target))
+    return edges
+
+
+def _module_of(source: Path, name: str) -> str | None:
+    """`poolrl.data.counts.OutcomeCounts` → `data.counts`."""
+    parts = name.split(".")
+    if parts[0] != "poolrl":
+        return None
+    for end in range(len(parts), 1, -1):
+        inside = source.joinpath(*parts[1:end])
+        if inside.with_suffix(".py").exists() or inside.is_dir():
+            return ".".join(parts[1:end])
+    return None
+
+
+def violations(source: Path) -> list[str]:
+    """Every import that breaks the barrier, and every detour by which learning could reach a log."""
+    graph = import_graph(source)
+    found = []
+    for module, target in sorted(graph - SIMULATION):
+        room, other = module.split(".")[0], target.split(".")[0]
+        if room == "__init__":
+            continue
+        allowed = ALLOWED[room] | ({"data"} if module == "privacy.release" else set())
+        if other not in allowed:
+            found.append(f"{module} imports {target}")
+    for start in ("learning", "evaluation", "problems"):
+        for module in _reachable({m for m, _ in graph if m.split(".")[0] == start}, graph - SIMULATION):
+            if module.split(".")[0] == "data" or module == "privacy.release":
+                found.append(f"{start} reaches {module}")
+    for path in [*source.glob("learning/*.py"), *source.glob("privacy/*.py"), source / "evaluation.py"]:
+        if any(word in path.read_text() for word in ("importlib", "__import__", "sys.modules", "exec(", "eval(")):
+            found.append(f"{path.name} imports dynamically")
+    return found
+
+
+def _reachable(start: set[str], graph: set[tuple[str, str]]) -> set[str]:
+    seen, frontier = set(start), set(start)
+    while frontier:
+        frontier = {target for module, target in graph if module in frontier} - seen
+        seen |= frontier
+    return seen
+
+
+def test_the_barrier_holds() -> None:
+    graph = import_graph(SOURCE)
+    assert ("privacy.release", "data.counts") in graph  # the parser sees the one allowed arrow
+    assert violations(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("learning/kernel.py", "from poolrl.data.counts import VisitCounts"),
+        ("learning/policy.py", "def peek():\n    import poolrl.data.trajectories"),
+        ("learning/trees.py", "from poolrl.privacy.release import release_outcomes"),
+        ("learning/trees.py", "from poolrl.privacy import release"),
+        ("learning/zones.py", "import importlib; importlib.import_module('poolrl.data.counts')"),
+        ("privacy/zcdp.py", "from poolrl.data.counts import count_outcomes"),
+        ("privacy/noise.py", "from poolrl.data import trajectories"),
+        ("problems/problem.py", "from poolrl.data.trajectories import Trajectories"),
+        ("evaluation.py", "from poolrl.pool import Pool"),
+    ],
+)
+def test_a_planted_leak_is_caught(tmp_path: Path, module: str, line: str) -> None:
+    copy = tmp_path / "poolrl"
+    shutil.copytree(SOURCE, copy)
+    target = copy / module
+    target.write_text(target.read_text() + f"\n{line}\n")
+    assert violations(copy)
+
+
+def test_the_command_line_starts_without_heavy_packages() -> None:
+    """`poolrl --help` must not wait for SciPy, OpenDP, Arrow or matplotlib."""
+    import subprocess
+    import sys
+
+    program = "import sys, poolrl.app.cli; print([m for m in ('scipy', 'opendp', 'pyarrow', 'matplotlib') if m in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_public_names_exist() -> None:
+    for name in poolrl.__all__:
+        assert getattr(poolrl, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = poolrl.Nonsense

@@ -1,0 +1,196 @@
+"""What release pays for: sensitivity in integers, for any two neighbouring logs, and the guarantee's words."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Zones
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.privacy.release import release_outcomes, release_visits
+from poolrl.privacy.zcdp import budget
+
+
+@dataclass
+class Recorder:
+    """A noise source that adds nothing and remembers what it was given: the exact tables and their variance."""
+
+    secure: bool = False
+    tables: list[IntArray] = field(default_factory=list)
+    variances: list[Fraction] = field(default_factory=list)
+
+    def begin(self) -> Recorder:
+        return self
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        self.tables.append(counts.copy())
+        self.variances.append(variance)
+        return counts
+
+
+def squared_change(first: Recorder, second: Recorder) -> list[int]:
+    return [int(((a - b) ** 2).sum()) for a, b in zip(first.tables, second.tables, strict=True)]
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[LostSales | Backlog, Trajectories, Trajectories]:
+    """Two logs that differ in one unit, which may own 0 to 4 trajectories of which max_per_unit count."""
+    horizon, products = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    kind = draw(st.sampled_from([LostSales, Backlog]))
+    share = draw(st.sampled_from([1.0, 0.6]))
+    problem = kind(horizon=horizon, products=products, holding=1, shortage=1, demand_max=10.0, boundary=share)
+    cap, units = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    seed = draw(st.integers(0, 2**32 - 1))
+    # Whole numbers meet bin edges, the boundary and zero stock far more often than reals do.
+    rng, whole = np.random.default_rng(seed), draw(st.booleans())
+    owned = [draw(st.integers(1, 4)) for _ in range(units + 1)]
+
+    def rows(count: int) -> list[FloatArray]:
+        x = rng.uniform(problem.state_low, 10, (count, horizon, products))
+        y = rng.uniform(np.maximum(x, 0), 10)
+        demand = rng.uniform(0, 10, y.shape)
+        if whole:
+            x, y, demand = np.floor(x), np.ceil(y), np.floor(demand)
+        left = problem.next_state(0, x, y, demand)
+        return [x, y, left]
+
+    parts = [rows(count) for count in owned]
+
+    def log(members: list[int]) -> Trajectories:
+        x, y, left = (np.concatenate([parts[i][j] for i in members]) for j in range(3))
+        unit = np.repeat(np.arange(len(members)), [owned[i] for i in members])
+        return Trajectories(states=x, actions=y, next_states=left, unit=unit, max_per_unit=cap)
+
+    common = list(range(units - 1))
+    return problem, log([*common, units - 1]), log([*common, units])
+
+
+@settings(max_examples=120, deadline=None)
+@given(neighbours(), st.sampled_from([2, 16, 64]))
+def test_outcome_trees_never_change_by_more_than_was_paid_for(pair: tuple, bins: int) -> None:
+    problem, first, second = pair
+    recorders = Recorder(), Recorder()
+    for log, recorder in zip((first, second), recorders, strict=True):
+        released = release_outcomes(log, problem, bins=bins, rho=budget(0.5), noise=recorder)
+    (mechanism,) = released.guarantee.mechanisms
+    assert sum(squared_change(*recorders)) <= mechanism.sensitivity_squared
+    assert set(recorders[0].variances) == {mechanism.sensitivity_squared / (2 * Fraction(1, 2))}
+    assert mechanism.cells == sum(table.size for table in recorders[0].tables)
+    # What is published without noise must be the same for both: the total, and a public root.
+    assert first.slots == second.slots
+
+
+@settings(max_examples=80, deadline=None)
+@given(neighbours(), st.sampled_from([Zones(3), Grid(2), Zones(1)]))
+def test_visits_never_change_by_more_than_was_paid_for(pair: tuple, values: Zones | Grid) -> None:
+    problem, first, second = pair
+    partition = values.partition(problem)
+    recorders = Recorder(), Recorder()
+    for log, recorder in zip((first, second), recorders, strict=True):
+        released = release_visits(log, problem, partition, rho=budget(0.5), noise=recorder)
+    for change, mechanism in zip(squared_change(*recorders), released.guarantee.mechanisms, strict=True):
+        assert change <= mechanism.sensitivity_squared
+    assert released.guarantee.rho == 0.5
+    cap = first.max_per_unit
+    assert set(recorders[0].variances) == {Fraction(2 * first.horizon * cap**2) / Fraction(1, 2)}  # σ² = 2Hc²/ρ
+
+
+def test_the_sensitivity_is_attained() -> None:
+    """Not a loose bound: a unit that moves from one end of the trees to the other pays for all of it."""
+    problem = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=8.0)
+    shape = (3, 2, 2)
+    full, zeros = np.full(shape, 8.0), np.zeros(shape)
+    units = [0, 0, 0]
+    low = Trajectories(states=zeros, actions=full, next_states=full, unit=units, max_per_unit=3)  # sold nothing
+    high = Trajectories(states=zeros, actions=full, next_states=zeros, unit=units, max_per_unit=3)  # ran out
+    recorders = Recorder(), Recorder()
+    for log, recorder in zip((low, high), recorders, strict=True):
+        released = release_outcomes(log, problem, bins=8, rho=budget(1.0), noise=recorder)
+    # H k L c² · 2 with L = 4 levels (kinds, 2, 4, 8 bins)
+    assert sum(squared_change(*recorders)) == released.guarantee.mechanisms[0].sensitivity_squared == 2 * 2 * 2 * 4 * 9
+
+
+def test_empty_slots_keep_the_total_public() -> None:
+    """A unit with one trajectory and one with three are neighbours: both fill three slots."""
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
+
+    def log(owned: int) -> Trajectories:
+        x = np.zeros((1 + owned, 1, 1))
+        unit = [0] + [1] * owned
+        return Trajectories(states=x, actions=x + 5, next_states=x + 2, unit=unit, max_per_unit=3)
+
+    one, three = (release_outcomes(log(owned), problem, bins=4, rho=budget(1.0), noise=Recorder()) for owned in (1, 3))
+    assert one.total == three.total == 6
+    assert one.unobserved is not None
+    assert three.unobserved is not None
+    assert one.unobserved.item() == 4
+    assert three.unobserved.item() == 2
+
+
+@pytest.fixture
+def problem() -> LostSales:
+    return LostSales(horizon=5, holding=0.2, shortage=0.3, demand_max=100.0)
+
+
+@pytest.fixture
+def log(problem: LostSales) -> Trajectories:
+    rng = np.random.default_rng(0)
+    return problem.simulate_log(rng.uniform(0, 100, (200, 5, 1)), rng=rng)
+
+
+def test_the_guarantee_speaks_in_three_lines(problem: LostSales, log: Trajectories) -> None:
+    guarantee = Pool(rho=0.5).fit(problem, log).guarantee
+    assert guarantee.private
+    assert guarantee.rho == 0.5
+    assert guarantee.epsilon(delta=1e-6) == pytest.approx(5.2, abs=0.1)
+    first, second, third = str(guarantee).splitlines()
+    assert first.startswith("Private: rho = 0.5 (zCDP), that is epsilon = 5.2")
+    assert "one trajectory: all its 5 steps" in second
+    assert "replace one" in second
+    assert "secure" in third
+    assert "outcome trees" in third
+
+
+@pytest.mark.parametrize(
+    ("rho", "noise", "why"),
+    [(1.0, SeededNoise(1), "seeded noise"), (math.inf, None, "rho = inf"), (math.inf, SeededNoise(1), "rho = inf")],
+)
+def test_what_is_not_private_says_so(
+    problem: LostSales, log: Trajectories, rho: float, noise: SeededNoise | None, why: str
+) -> None:
+    policy = Pool(rho).fit(problem, log, noise=noise)
+    assert not policy.guarantee.private
+    assert policy.guarantee.epsilon() == math.inf
+    assert str(policy.guarantee).startswith("NOT PRIVATE")
+    assert why in str(policy.guarantee)
+    assert "NOT PRIVATE" in repr(policy)
+    facts = policy.guarantee.to_dict()
+    assert facts["private"] is False
+    assert "NOT PRIVATE" in facts["notice"]
+
+
+def test_a_guarantee_survives_json_exactly(problem: LostSales, log: Trajectories) -> None:
+    for pool in (Pool(0.3), Pool.published(1 / 3, zones=5), Pool(math.inf)):
+        guarantee = pool.fit(problem, log).guarantee
+        assert Guarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
+
+
+def test_units_are_named_in_the_guarantee(problem: LostSales, log: Trajectories) -> None:
+    owned = Trajectories(
+        states=log.states, actions=log.actions, next_states=log.next_states, unit=np.arange(200) // 4, max_per_unit=2
+    )
+    assert len(owned) == 100
+    guarantee = Pool(rho=1.0).fit(problem, owned).guarantee
+    assert "one unit: up to 2 trajectories of 5 steps" in str(guarantee)
+    assert guarantee.rho == 1.0
+    single = Pool(rho=1.0).fit(problem, log).guarantee.mechanisms[0]
+    levels = 2 * 5 * 1  # 2 H k
+    assert guarantee.mechanisms[0].sensitivity_squared % (4 * levels) == 0  # c² = 4
+    assert single.sensitivity_squared % levels == 0

@@ -1,0 +1,214 @@
+"""The door of the sensitive room: every kind of bad input has its error, and no error tells a value of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from poolrl import Backlog, LostSales, Pool, Trajectories
+
+SECRET = 77.7077  # planted into logs; no message may contain it
+COLUMNS: dict[str, Any] = {
+    "trajectory": "week",
+    "step": "day",
+    "states": ["stock"],
+    "actions": ["target"],
+    "next_states": ["left"],
+}
+
+
+@pytest.fixture
+def problem() -> LostSales:
+    return LostSales(horizon=2, holding=1, shortage=1, demand_max=100.0)
+
+
+def arrays(**changes: Any) -> dict[str, Any]:
+    parts: dict[str, Any] = {
+        "states": np.zeros((3, 2, 1)),
+        "actions": np.full((3, 2, 1), SECRET),
+        "next_states": np.full((3, 2, 1), 10.0),
+    }
+    return parts | changes
+
+
+def frame(**changes: Any) -> pd.DataFrame:
+    columns: dict[str, Any] = {
+        "week": ["a", "a", "b", "b"],
+        "day": [0, 1, 1, 0],
+        "stock": [0.0, 10.0, 20.0, 0.0],
+        "target": [SECRET, 80.0, 90.0, 60.0],
+        "left": [10.0, 0.0, 30.0, 20.0],
+        "shop": ["x", "x", "y", "y"],
+    }
+    return pd.DataFrame(columns | changes)
+
+
+def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
+    array = np.full((3, 2, 1), float(base))
+    array[row] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"states": np.zeros((3, 2))}, "states must have 3 dimensions, got 2"),
+        ({"actions": np.zeros((2, 2, 1))}, "actions must have the episodes and steps of states"),
+        ({"next_states": np.zeros((3, 2, 2))}, "next_states must have the shape of states"),
+        ({"states": at((1, 1, 0), np.nan, 0)}, "states must hold finite numbers"),
+        ({"actions": at((1, 1, 0), np.inf, SECRET)}, "actions must hold finite numbers"),
+        ({"states": [[["x" + str(SECRET)]]]}, "states must hold numbers"),
+        ({"states": np.zeros((0, 2, 1)), "actions": np.zeros((0, 2, 1)), "next_states": np.zeros((0, 2, 1))}, "empty"),
+        ({"max_per_unit": 0}, "max_per_unit must be a whole number of at least 1, got 0"),
+        ({"max_per_unit": 2}, "max_per_unit needs unit"),
+        ({"unit": [1, 2]}, "unit must hold one label per trajectory"),
+        ({"unit": [1.0, np.nan, 2.0]}, "unit has missing labels"),
+        ({"unit": np.array(["a", None, "b"], dtype=object)}, "unit has missing labels"),
+    ],
+)
+def test_bad_arrays(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        Trajectories(**arrays(**changes))
+    assert str(SECRET) not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"states": at((0, 1, 0), -5.5077, 0)}, "states must lie within the public bounds"),
+        ({"actions": at((2, 1, 0), 100.5077, SECRET)}, "actions must lie within the public bounds"),
+        ({"next_states": at((2, 1, 0), 100.5077, 1)}, "next_states must lie within the public bounds"),
+        ({"states": at((2, 1, 0), 88.8077, 0)}, "below the least allowed"),
+        ({"next_states": at((2, 1, 0), 99.9077, 1)}, "imply an outcome"),
+    ],
+)
+def test_a_log_that_does_not_fit_the_problem(problem: LostSales, changes: dict[str, Any], message: str) -> None:
+    log = Trajectories(**arrays(**changes))
+    for pool in (Pool(1.0), Pool.published(1.0, zones=3)):
+        with pytest.raises(ValueError, match=message) as caught:
+            pool.fit(problem, log)
+        assert "077" not in str(caught.value)
+    clipped = log.clipped(problem)  # the explicit choice
+    clipped.check(problem)
+    assert len(clipped) == len(log)
+
+
+def test_the_wrong_shape_for_the_problem() -> None:
+    log = Trajectories(**arrays())
+    with pytest.raises(ValueError, match="the log has horizon = 2, but the problem has 3"):
+        Pool(1.0).fit(LostSales(horizon=3, holding=1, shortage=1, demand_max=100), log)
+    with pytest.raises(ValueError, match="the log has states = 1, but the problem has 2"):
+        Pool(1.0).fit(LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=100), log)
+
+
+def test_clipping_moves_only_what_lies_outside() -> None:
+    problem = Backlog(horizon=2, holding=1, shortage=1, demand_max=100.0)
+    log = Trajectories(**arrays(next_states=at((1, 0, 0), -150.0, 10.0)))
+    clipped = log.clipped(problem)
+    assert clipped.next_states[1, 0, 0] == pytest.approx(SECRET - 100)  # demand clipped to its bound
+    rest = np.ones(3, dtype=bool)
+    rest[1] = False
+    assert np.array_equal(clipped.next_states[rest], log.next_states[rest])
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
+)
+def test_tables_of_every_make_give_the_same_log(convert: Callable[[pd.DataFrame], Any]) -> None:
+    log = Trajectories.from_table(convert(frame()), **COLUMNS, unit="shop", max_per_unit=1)
+    assert log.states[:, :, 0].tolist() == [[0, 10], [0, 20]]
+    assert log.actions[:, :, 0].tolist() == [[SECRET, 80], [60, 90]]
+    assert log.next_states[:, :, 0].tolist() == [[10, 0], [20, 30]]
+    assert log.units == 2
+
+
+def test_files_and_round_trips(tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "log.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(frame()), tmp_path / "log.parquet")
+    logs = [
+        Trajectories.from_csv(tmp_path / "log.csv", **COLUMNS),
+        Trajectories.from_parquet(tmp_path / "log.parquet", **COLUMNS),
+    ]
+    logs[0].save(tmp_path / "log.npz")
+    logs.append(Trajectories.load(tmp_path / "log.npz"))
+    names = {"trajectory": "trajectory", "step": "step"} | {
+        f"{part}s": [f"{part}_0"] for part in ("state", "action", "next_state")
+    }
+    logs.append(Trajectories.from_table(logs[0].to_arrow(), **names))
+    for log in logs:
+        assert np.array_equal(log.actions, logs[0].actions)
+        assert np.array_equal(log.next_states, logs[0].next_states)
+    owned = Trajectories(**arrays(unit=["a", "b", "a"]), max_per_unit=2)
+    owned.save(tmp_path / "owned.npz")
+    again = Trajectories.load(tmp_path / "owned.npz")
+    assert (again.max_per_unit, again.units, again.slots) == (2, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "message"),
+    [
+        (frame(day=[0, 1, 1, 1]), {}, "each .'week', 'day'. must stand in one row"),
+        (frame(day=[0, 1, 1, 2]), {}, "every trajectory must have every step"),
+        (frame().iloc[:3], {}, "every trajectory must have every step"),
+        (frame(day=[0, 1, 1, 10**9]), {}, "every trajectory must have every step"),
+        (frame(day=[1, 2, 2, 1]), {}, "every trajectory must have every step"),
+        (frame(day=[0, 1, 1, 0]), {"first_step": 1}, "'day' must not lie below first_step = 1"),
+        (frame(day=[0, 0.5, 1, 0]), {}, "'day' must hold whole numbers"),
+        (frame(target=[SECRET, None, 1, 2]), {}, "'target' must not have missing values"),
+        (frame(left=["a", "b", "c", str(SECRET)]), {}, "'left' must hold numbers, but has type"),
+        (frame(left=[np.inf, 0, 0, SECRET]), {}, "next_states must hold finite numbers"),
+        (frame(shop=["x", "y", "y", "y"]), {"unit": "shop"}, "each trajectory must belong to one 'shop'"),
+        (frame(), {"states": ["nothing"]}, "must have one column 'nothing'; its columns are: week, day"),
+        (frame().iloc[:0], {}, "must not be empty"),
+        ([1, 2, 3], {}, "table must be an Arrow, pandas or polars table, got list"),
+    ],
+)
+def test_bad_tables(table: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        Trajectories.from_table(table, **(COLUMNS | changes))
+    assert str(SECRET) not in str(caught.value)
+
+
+def test_steps_may_start_at_one() -> None:
+    log = Trajectories.from_table(frame(day=[1, 2, 2, 1]), **COLUMNS, first_step=1)
+    assert log.actions[:, :, 0].tolist() == [[SECRET, 80], [60, 90]]
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    Trajectories(**arrays()).save(tmp_path / "log.npz")
+    frame().to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "log.csv").write_text(f"week,day\n1,{SECRET},3\n")
+    for name in ("log.npz", "log.parquet"):
+        data = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(data[: len(data) // 2])
+    with pytest.raises(ValueError, match=r"log\.npz is not a log"):
+        Trajectories.load(tmp_path / "log.npz")
+    with pytest.raises(ValueError, match=r"log\.parquet is not a readable Parquet file"):
+        Trajectories.from_parquet(tmp_path / "log.parquet", **COLUMNS)
+    with pytest.raises(ValueError, match=r"log\.csv is not a readable CSV file") as caught:
+        Trajectories.from_csv(tmp_path / "log.csv", **COLUMNS)
+    assert str(SECRET) not in str(caught.value)
+
+
+def test_surplus_is_dropped_by_position_alone() -> None:
+    """Which trajectories of a unit stay must not depend on what they hold."""
+    rng = np.random.default_rng(0)
+    unit = np.array([5, 3, 5, 5, 3, 9])
+    for _ in range(5):
+        parts = {name: rng.uniform(0, 1, (6, 2, 1)) for name in ("states", "actions", "next_states")}
+        log = Trajectories(**parts, unit=unit, max_per_unit=2)
+        assert np.array_equal(log.states, parts["states"][[0, 1, 2, 4, 5]])
+        assert log.slots == 6
+
+
+def test_a_log_does_not_print_itself() -> None:
+    assert str(SECRET) not in repr(Trajectories(**arrays()))
+    assert "sensitive" in repr(Trajectories(**arrays()))
