@@ -17,10 +17,8 @@ import math
 import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
-
-for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_threads, "1")  # one process per core instead
 
 import numpy as np
 from rich.console import Console
@@ -122,7 +120,9 @@ def _job(job: tuple[int, str, int]) -> list[float]:
 def measure(seeds: int, blocks: list[int]) -> dict[tuple[int, str], np.ndarray[Any, Any]]:
     """(block, family) → gaps (seeds, rows), over all cores."""
     jobs = [(block, family, seed) for block in blocks for family in FAMILIES for seed in range(seeds)]
-    with ProcessPoolExecutor() as pool:
+    # Fresh processes, each on one thread: the cores are shared out by jobs, not inside linear algebra.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         results = list(
             track(pool.map(_job, jobs), total=len(jobs), description="fitting", console=Console(stderr=True))
         )

@@ -124,7 +124,8 @@ def test_the_command_line_starts_without_heavy_packages() -> None:
     import subprocess
     import sys
 
-    program = "import sys, poolrl.app.cli; print([m for m in ('scipy', 'opendp', 'pyarrow', 'matplotlib') if m in sys.modules])"
+    heavy = "('scipy', 'opendp', 'pyarrow', 'matplotlib')"
+    program = f"import sys, poolrl.app.cli; print([m for m in {heavy} if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 

@@ -52,6 +52,7 @@ class Outcomes:
 
 
 FEWEST_BINS, MOST_BINS = 16, 1024
+PLANNING_BINS = 512
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     weights = kaplan_meier(consistent_masses(released, prior, shrinkage), prior)
     if problem.boundary.side == "higher":
         weights = weights[..., ::-1]
-    return OutcomeDistribution(bin_middles(problem, bins), weights)
+    # Inside a bin any value is as likely as another: planning on bin middles alone would favour them.
+    parts = max(1, PLANNING_BINS // bins)
+    return OutcomeDistribution(bin_middles(problem, bins * parts), np.repeat(weights / parts, parts, axis=-1))
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:

@@ -86,8 +86,8 @@ class Shrinkage:
     ) -> tuple[FloatArray, float]:
         """The left child's mass, between 0 and the parent's, (H, k, ...), and the log Bayes factor against the prior.
 
-        Children are (estimate, variance). Given the parent m, the children leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r) with variance
-        v_x = v_l v_r / (v_l + v_r).
+        Children are (estimate, variance). Given the parent m, they leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r)
+        with variance v_x = v_l v_r / (v_l + v_r).
         """
         (left_estimate, left_variance), (right_estimate, right_variance) = left, right
         both = left_variance + right_variance

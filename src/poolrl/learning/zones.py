@@ -79,7 +79,7 @@ class Rings:
     @cached_property
     def _inverse(self) -> FloatArray:
         """Coefficients of b on the points of its ring are b · corners⁻¹."""
-        return np.linalg.inv(self.corners)
+        return np.asarray(np.linalg.inv(self.corners), dtype=np.float64)
 
     @cached_property
     def _directions(self) -> FloatArray:

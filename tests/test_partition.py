@@ -1,0 +1,112 @@
+"""Zones and grids: geometry, convex reading, boundary, and both sides of feedback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from poolrl import Grid, LostSales, Zones
+from tests.own_problems import PostedPrice
+
+
+def shop(products: int, **changes: float) -> LostSales:
+    return LostSales(horizon=2, products=products, holding=1, shortage=1, demand_max=10.0, **changes)
+
+
+@pytest.mark.parametrize("products", [1, 2, 4])
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_ring_points_lie_in_their_ring_are_feasible_and_independent(products: int, share: float) -> None:
+    problem = shop(products, boundary=share)
+    rings = Zones(12).partition(problem).pairs[0]
+    norms = np.linalg.norm(rings.corners, axis=-1)
+    edges = np.linspace(0, share * np.sqrt(2 * products), 13)  # up to the largest observable norm
+    assert (norms >= edges[:-1, None] - 1e-9).all()
+    assert (norms <= edges[1:, None] + 1e-9).all()
+    assert (rings.corners >= -1e-9).all()
+    assert (rings.corners <= share + 1e-9).all()
+    state, action = problem.natural_pair(rings.points)
+    assert (action >= state - 1e-6).mean() > 0.95  # all but a few points of the innermost or outermost rings
+    assert (np.abs(np.linalg.det(rings.corners)) > 0).all()
+
+
+@pytest.mark.parametrize("values", [Zones(7), Grid(3), Grid(3, linear=True), Grid(1, linear=True)])
+@pytest.mark.parametrize("products", [1, 2])
+def test_reading_is_convex_so_constants_are_reproduced(values: Zones | Grid, products: int) -> None:
+    problem = shop(products)
+    partition = values.partition(problem)
+    rng = np.random.default_rng(0)
+    state = rng.uniform(0, 10, (200, products))
+    action = rng.uniform(state, 10)
+    state[0], action[0] = 0.0, 0.0  # at the origin the weights are equal
+    nodes, weights = partition.pairs[0].weights(problem.unit_pair(state, action))
+    assert (weights >= 0).all()
+    assert weights.sum(axis=1) == pytest.approx(1)
+    assert (nodes >= 0).all()
+    assert (nodes < partition.pair_count).all()
+    constant = np.full(partition.pair_count, 3.25)
+    assert partition.read(0, constant, state, action) == pytest.approx(3.25)
+
+
+def test_a_linear_grid_reproduces_linear_functions_between_centres() -> None:
+    problem = shop(1)
+    partition = Grid(5, linear=True).partition(problem)
+    x, y = problem.natural_pair(partition.pairs[0].points)
+    q = 2 * x[:, 0] - 3 * y[:, 0]
+    rng = np.random.default_rng(1)
+    state, action = rng.uniform(1, 9, (50, 1)), rng.uniform(1, 9, (50, 1))
+    assert partition.read(0, q, state, action) == pytest.approx(2 * state[:, 0] - 3 * action[:, 0])
+
+
+@pytest.mark.parametrize("values", [Zones(6), Grid(4)])
+def test_nodes_are_counted_at_themselves(values: Zones | Grid) -> None:
+    nodes = values.partition(shop(2)).pairs[0]
+    assert (nodes.index(nodes.points) == np.arange(nodes.count)).all()
+
+
+@pytest.mark.parametrize("values", [Zones(6), Grid(4), Grid(4, linear=True)])
+def test_beyond_the_boundary_q_is_the_boundarys(values: Zones | Grid) -> None:
+    problem = shop(1, boundary=0.5)
+    partition = values.partition(problem)
+    q = np.random.default_rng(2).normal(size=partition.pair_count)
+    at_boundary = partition.read(0, q, np.array([[5.0]]), np.array([[5.0]]))
+    outside = partition.read(0, q, np.array([[1.0], [6.0]]), np.array([[5.5], [9.0]]))
+    assert outside == pytest.approx(at_boundary[0])
+    assert (partition.pair_index(0, np.array([[1.0]]), np.array([[5.5]])) == -1).all()
+    assert (partition.pair_index(0, np.array([[1.0]]), np.array([[5.0]])) >= 0).all()
+
+
+@pytest.mark.parametrize("values", [Zones(6), Grid(4)])
+def test_greedy_actions_are_feasible_and_never_exceed_lambda(values: Zones | Grid) -> None:
+    problem = shop(2, boundary=0.7)
+    partition = values.partition(problem)
+    rng = np.random.default_rng(3)
+    q = rng.normal(size=partition.pair_count)
+    state = rng.uniform(0, 10, (300, 2))
+    action, value = partition.greedy(0, q, state)
+    assert (action >= state).all()
+    assert (action <= np.maximum(state, 7.0) + 1e-9).all()
+    assert value == pytest.approx(partition.read(0, q, state, action))
+
+
+def test_the_higher_side_mirrors_the_lower_one() -> None:
+    problem = PostedPrice(horizon=1, lowest_price=20.0)
+    partition = Grid(4).partition(problem)
+    prices = np.array([[10.0], [20.0], [49.0]])
+    inside = partition.pair_index(0, np.zeros((3, 1)), prices) >= 0
+    assert inside.tolist() == [False, True, True]
+    low, high = problem.allowed(0, np.zeros((1, 1)))
+    assert (low.item(), high.item()) == (20.0, 50.0)
+    state, action = problem.natural_pair(partition.pairs[0].points)
+    assert action.min() > 20.0
+    assert problem.unit_pair(state, action) == pytest.approx(partition.pairs[0].points)
+
+
+def test_a_table_past_any_memory_is_refused_with_its_size() -> None:
+    with pytest.raises(ValueError, match="pair nodes .* state nodes .* 2 steps make .* use fewer zones or bins"):
+        Grid(20).partition(shop(4))
+
+
+def test_the_geometry_is_public_and_reproducible() -> None:
+    first, again, other = (Zones(5, geometry_seed=s).partition(shop(2)) for s in (1, 1, 2))
+    assert np.array_equal(first.pairs[0].points, again.pairs[0].points)
+    assert not np.array_equal(first.pairs[0].points, other.pairs[0].points)

@@ -1,0 +1,273 @@
+"""Pool: limits of the budget, every combination, problems of one's own, censoring."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from poolrl import (
+    Backlog,
+    Bernstein,
+    Grid,
+    LostSales,
+    Outcomes,
+    Pool,
+    SeededNoise,
+    Separable,
+    Trajectories,
+    Visits,
+    Zones,
+    data_free,
+    relative_gap,
+    rollout_cost,
+    saa,
+)
+from poolrl.arrays import BoolArray, FloatArray
+from poolrl.data.simulation import simulate_log
+from poolrl.evaluation import optimum
+from tests.own_problems import OrderQuantity, PostedPrice, Wear
+
+
+def shop(horizon: int = 4, products: int = 2, **changes: object) -> LostSales:
+    rng = np.random.default_rng(5)
+    costs = {
+        "holding": rng.uniform(0.1, 0.5, (horizon, products)),
+        "shortage": rng.uniform(0.1, 0.5, (horizon, products)),
+    }
+    return LostSales(**({"horizon": horizon, "products": products, "demand_max": 100.0} | costs | changes))
+
+
+def demand(episodes: int, problem: LostSales | Backlog, seed: int = 0) -> FloatArray:
+    rng = np.random.default_rng(seed)
+    return np.clip(rng.normal(35, 12, (episodes, problem.horizon, problem.products)), 0, 100)
+
+
+def wear_log(problem: Wear, episodes: int) -> Trajectories:
+    rng = np.random.default_rng(7)
+    states, actions, arrivals = [], [], []
+    state = np.zeros((episodes, 1))
+    for _ in range(problem.horizon):
+        state = rng.uniform(0, 10, state.shape)
+        action = rng.uniform(0, 10, state.shape)
+        states.append(state)
+        actions.append(action)
+        arrivals.append(problem.arrive(state, action, rng))
+    return Trajectories(states=np.stack(states, 1), actions=np.stack(actions, 1), next_states=np.stack(arrivals, 1))
+
+
+def test_infinite_budget_is_the_noiseless_estimate_exactly() -> None:
+    problem = shop()
+    log = problem.simulate_log(demand(300, problem), rng=np.random.default_rng(1))
+    fits = [Pool(math.inf).fit(problem, log, noise=noise).levels for noise in (None, SeededNoise(1), SeededNoise(2))]
+    assert np.array_equal(fits[0], fits[1])
+    assert np.array_equal(fits[1], fits[2])
+    # An independent Kaplan-Meier on the same 1,024 bins, planned by the same planner.
+    weights = np.zeros((4, 2, 1024))
+    for step in range(4):
+        for i in range(2):
+            y, left = log.actions[:, step, i], log.next_states[:, step, i]
+            leaf = np.minimum((y - left) / 100 * 1024, 1023).astype(int)
+            survival, alive = 1.0, len(leaf)
+            for k in range(1024):
+                seen, cut = ((leaf == k) & (left > 0)).sum(), ((leaf == k) & (left <= 0)).sum()
+                if alive > 0 and seen > 0:
+                    s, c = seen / alive, cut / alive
+                    u = 1 + (s - c) / 2
+                    hazard = u - math.sqrt(max(u * u - 2 * s, 0))
+                    weights[step, i, k] = survival * hazard
+                    survival *= 1 - hazard
+                alive -= seen + cut
+            weights[step, i, -1] += survival
+    assert optimum(problem, weights).levels == pytest.approx(fits[0], abs=0.5)
+
+
+def test_vanishing_budget_is_the_data_free_policy() -> None:
+    problem = shop()
+    log = problem.simulate_log(demand(300, problem), rng=np.random.default_rng(1))
+    free = data_free(problem).levels
+    for seed in range(5):
+        learned = Pool(1e-12).fit(problem, log, noise=SeededNoise(seed)).levels
+        assert learned == pytest.approx(free, abs=0.1)
+    assert np.abs(Pool(1.0).fit(problem, log, noise=SeededNoise(0)).levels - free).max() > 5
+
+
+def test_more_budget_and_more_data_help() -> None:
+    problem = shop()
+    paths = demand(4000, problem, seed=9)
+    best = saa(problem, paths)
+
+    def gap(rho: float, episodes: int) -> float:
+        log = problem.simulate_log(demand(episodes, problem, seed=1), rng=np.random.default_rng(1))
+        fits = [Pool(rho).fit(problem, log, noise=SeededNoise(seed)) for seed in range(4)]
+        return float(np.mean([relative_gap(problem, fit, paths, benchmark=best) for fit in fits]))
+
+    free = relative_gap(problem, data_free(problem), paths, benchmark=best)
+    assert gap(0.1, 30_000) < 0.01
+    assert gap(1.0, 2000) < gap(0.01, 2000) < free
+    assert gap(0.01, 20_000) < gap(0.01, 1000)
+
+
+class Naive(LostSales):
+    """The bug that censoring invites: sales are taken for demand, sold out or not."""
+
+    censored = False
+
+    def observe(
+        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        sales, cut = super().observe(step, state, action, next_state)
+        return sales, np.zeros_like(cut)
+
+
+def test_a_censored_log_teaches_the_same_policy_and_the_naive_reading_does_not() -> None:
+    facts = {"horizon": 3, "products": 1, "holding": 0.1, "shortage": 0.5, "demand_max": 100.0}
+    lost, waiting, naive = LostSales(**facts), Backlog(**facts), Naive(**facts)
+    paths = demand(20_000, waiting, seed=3)
+    best = saa(lost, paths)
+
+    def low_orders(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return np.maximum(stock, rng.choice([20.0, 30.0, 40.0, 60.0, 100.0], stock.shape))
+
+    gaps = {}
+    for episodes in (500, 20_000):
+        wanted = demand(episodes, waiting, seed=4)
+        full = Pool(1.0).fit(waiting, waiting.simulate_log(wanted, rng=np.random.default_rng(0)), noise=SeededNoise(0))
+        log = lost.simulate_log(wanted, rng=np.random.default_rng(0), behaviour=low_orders)
+        assert (log.next_states == 0).mean() > 0.25  # the shelf was often empty
+        cut = Pool(1.0).fit(lost, log, noise=SeededNoise(0))
+        wrong = Pool(1.0).fit(naive, log, noise=SeededNoise(0))
+        gaps[episodes] = [relative_gap(lost, fit, paths, benchmark=best) for fit in (full, cut, wrong)]
+        if episodes == 20_000:
+            assert cut.levels == pytest.approx(full.levels, abs=2.0)
+            assert (wrong.levels < cut.levels - 3).all()
+    assert gaps[20_000][1] < 0.005
+    assert gaps[20_000][1] < gaps[500][1]
+    assert gaps[20_000][2] > 0.05
+    assert gaps[20_000][2] > 20 * gaps[20_000][1]
+
+
+@pytest.mark.parametrize("counts", [Outcomes(), Visits()])
+@pytest.mark.parametrize("values", [Zones(8), Grid(4), Grid(4, linear=True), Separable(33)])
+@pytest.mark.parametrize("kind", [LostSales, Backlog])
+def test_every_combination_works_or_says_why(
+    counts: Outcomes | Visits, values: Zones | Grid | Separable, kind: type
+) -> None:
+    problem = kind(horizon=3, products=2, holding=0.2, shortage=0.3, demand_max=100.0, boundary=0.8)
+    log = problem.simulate_log(demand(200, problem), rng=np.random.default_rng(0))
+    pool = Pool(1.0, counts, values)
+    if isinstance(counts, Visits) and isinstance(values, Separable):
+        with pytest.raises(ValueError, match="Visits counts joint nodes"):
+            pool.fit(problem, log)
+        return
+    policy = pool.fit(problem, log, noise=SeededNoise(0))
+    stock = np.random.default_rng(1).uniform(problem.state_low, 100, (50, 2))
+    for step in range(3):
+        action = policy.act(step, stock)
+        assert (action >= np.maximum(stock, 0) - 1e-9).all()
+        assert (action <= np.maximum(stock, 80.0) + 1e-9).all()
+
+
+def test_combinations_that_make_no_sense_say_why() -> None:
+    wear, price, log = Wear(3), PostedPrice(3), wear_log(Wear(3), 20)
+    with pytest.raises(ValueError, match="Outcomes needs a problem that declares its outcomes; Wear does not"):
+        Pool(1.0, Outcomes()).fit(wear, log)
+    with pytest.raises(ValueError, match="Separable needs a problem that declares itself separable; PostedPrice"):
+        Pool(1.0, values=Separable()).fit(price, simulate_log(price, np.ones((5, 3, 1)), rng=np.random.default_rng(0)))
+    with pytest.raises(ValueError, match="pessimism needs visit counts"):
+        Pool(1.0, Outcomes(), pessimism=Bernstein()).fit(shop(), log)
+    for rho in (-1.0, 0, math.nan):
+        with pytest.raises(ValueError, match="rho must be positive, got"):
+            Pool(rho)
+
+
+def test_defaults_follow_what_the_problem_declares() -> None:
+    inventory, price, wear = shop(3), PostedPrice(3), Wear(3)
+    rng = np.random.default_rng(0)
+    kinds = {
+        "Levels": Pool(1.0).fit(inventory, inventory.simulate_log(demand(50, inventory), rng=rng)),
+        "PartitionQ": Pool(1.0).fit(price, simulate_log(price, rng.uniform(0, 50, (50, 3, 1)), rng=rng)),
+    }
+    for kind, policy in kinds.items():
+        assert type(policy.rule).__name__ == kind
+        assert policy.guarantee.mechanisms[0].name == "outcome trees"
+    visited = Pool(1.0).fit(wear, wear_log(wear, 50))
+    assert [m.name for m in visited.guarantee.mechanisms] == ["visits of nodes", "transitions between nodes"]
+    published = Pool.published(0.7, zones=9)
+    assert published == Pool(0.7, Visits(0.05), Zones(9), Bernstein(1.0, 0.05))
+    assert replace(published, pessimism=None).pessimism is None
+
+
+def test_a_problem_of_ones_own_without_outcomes() -> None:
+    """Repairing costs 0.3 and wear 1 per unit: the best is to repair as much as wear can be."""
+    problem = Wear(horizon=3)
+    policy = Pool(10.0).fit(problem, wear_log(problem, 20_000), noise=SeededNoise(0))
+    rng = np.random.default_rng(1)
+
+    def cost(act) -> float:  # type: ignore[no-untyped-def]
+        generator, state, total = np.random.default_rng(2), np.full((2000, 1), 5.0), 0.0
+        for step in range(3):
+            action = act(step, state)
+            arrived = problem.arrive(state, action, generator)
+            total -= problem.reward(step, state, action, arrived).mean()
+            state = arrived
+        return total
+
+    learned = cost(policy.act)
+    idle = cost(lambda step, state: np.zeros_like(state))
+    random = cost(lambda step, state: rng.uniform(0, 10, state.shape))
+    best = min(cost(lambda step, state, extra=extra: np.clip(state + extra, 0, 10)) for extra in np.linspace(-2, 4, 25))
+    assert learned < 0.75 * random
+    assert learned < 0.5 * idle
+    assert learned < 1.25 * best
+
+
+def test_a_problem_of_ones_own_with_feedback_on_the_higher_side() -> None:
+    """Values uniform on [20, 40]: price a sells with probability (40 − a)/20, so the best price is 20, revenue 20."""
+    for low, best_price, best_revenue in ((20.0, 20.0, 20.0), (0.0, 20.0, 10.0)):
+        problem = PostedPrice(horizon=2, lowest_price=5.0)
+        rng = np.random.default_rng(0)
+        values = rng.uniform(low, 40, (20_000, 2, 1))
+        log = simulate_log(problem, values, rng=rng)
+        policy = Pool(1.0, values=Grid(50)).fit(problem, log, noise=SeededNoise(0))
+        price = policy.act(0, np.zeros(1))
+        assert price == pytest.approx([best_price], abs=2.5)
+        assert price >= 5.0
+        revenue = -rollout_cost(problem, policy, values) / 2
+        assert revenue == pytest.approx(best_revenue, rel=0.08)
+
+
+def test_a_separable_problem_of_ones_own() -> None:
+    problem = OrderQuantity(horizon=3, products=2, holding=0.2, shortage=0.5, cap=60.0)
+    rng = np.random.default_rng(0)
+    wanted = np.clip(rng.normal(30, 8, (3000, 3, 2)), 0, 100)
+    policy = Pool(1.0, values=Separable(65)).fit(problem, simulate_log(problem, wanted, rng=rng), noise=SeededNoise(0))
+    assert type(policy.rule).__name__ == "SeparableQ"
+    with pytest.raises(AttributeError, match="no order-up-to table"):
+        _ = policy.levels
+    order = policy.act(0, np.array([[0.0, 0.0], [20.0, 90.0]]))
+    assert order[0] == pytest.approx([36, 36], abs=5)
+    assert order[1] == pytest.approx([16, 0], abs=5)
+
+
+def test_dropping_lambda_below_the_need_binds() -> None:
+    problem = shop(3, 1, holding=0.05, shortage=0.5, boundary=0.3)
+    log = problem.simulate_log(demand(2000, problem), rng=np.random.default_rng(0))
+    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
+    assert policy.levels == pytest.approx(30.0, abs=0.5)  # demand is about 35: order as much as one may
+
+
+def test_rows_beyond_lambda_tell_nothing() -> None:
+    """Two logs that differ only where y > λ release the same trees."""
+    problem = shop(2, 1, boundary=0.5)
+    rng = np.random.default_rng(0)
+    wanted = demand(300, problem)
+    log = problem.simulate_log(wanted, rng=rng, behaviour=lambda h, x, r: np.maximum(x, r.uniform(0, 100, x.shape)))
+    beyond = log.actions > 50.0
+    assert 0.2 < beyond.mean() < 0.9
+    other = np.where(beyond, log.actions * 0.25, log.next_states)  # another outcome in exactly those rows
+    changed = Trajectories(states=log.states, actions=log.actions, next_states=other)
+    first, second = (Pool(1.0).fit(problem, each, noise=SeededNoise(0)).levels for each in (log, changed))
+    assert np.array_equal(first, second)

@@ -1,0 +1,114 @@
+"""Public facts: rewards, units, boundary, simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from poolrl import Backlog, Boundary, LostSales
+
+
+def test_the_virtual_reward_is_the_papers() -> None:
+    """−(h (y − D)⁺ − b min(y, D)) as a function of (y, x′), and the true cost up to the constant b D."""
+    rng = np.random.default_rng(0)
+    problem = LostSales(
+        horizon=2, products=3, holding=rng.uniform(0, 1, (2, 3)), shortage=rng.uniform(0, 1, (2, 3)), demand_max=10.0
+    )
+    x, demand = rng.uniform(0, 5, (50, 3)), rng.uniform(0, 10, (50, 3))
+    y = rng.uniform(x, 10)
+    left = problem.next_state(1, x, y, demand)
+    h, b = problem.holding[1], problem.shortage[1]
+    printed = -(np.maximum(y - demand, 0) @ h - np.minimum(y, demand) @ b)
+    assert problem.reward(1, x, y, left) == pytest.approx(printed)
+    assert -problem.reward(1, x, y, left) + demand @ b == pytest.approx(problem.cost(1, x, y, demand))
+    low, high = problem.reward_range(1)
+    assert (low <= printed).all()
+    assert (printed <= high).all()
+
+
+def test_a_row_worked_by_hand() -> None:
+    lost = LostSales(horizon=1, holding=2.0, shortage=5.0, demand_max=10.0)
+    waiting = Backlog(horizon=1, holding=2.0, shortage=5.0, demand_max=10.0)
+    x, y, demand = np.array([[1.0]]), np.array([[4.0]]), np.array([[7.0]])
+    assert lost.next_state(0, x, y, demand) == 0
+    assert lost.reward(0, x, y, np.array([[0.0]])) == 20  # sold 4 at 5 each
+    assert lost.observe(0, x, y, np.array([[0.0]])) == (4, True)
+    assert lost.observe(0, x, y, np.array([[1.5]])) == (2.5, False)
+    assert waiting.next_state(0, x, y, demand) == -3
+    assert waiting.reward(0, x, y, np.array([[-3.0]])) == -15
+    assert waiting.observe(0, x, y, np.array([[-3.0]])) == (7, False)
+    assert lost.cost(0, x, y, demand) == waiting.cost(0, x, y, demand) == 15
+
+
+def test_units_are_the_users_and_go_there_and_back() -> None:
+    problem = Backlog(horizon=2, products=2, holding=1, shortage=1, demand_max=[10.0, 400.0], boundary=[[0.5, 1.0]])
+    state, action = np.array([[-10.0, 400.0]]), np.array([[0.0, 100.0]])
+    unit = problem.unit_pair(state, action)
+    assert unit == pytest.approx(np.array([[0, 1, 0, 0.25]]))
+    back = problem.natural_pair(unit)
+    assert back[0] == pytest.approx(state)
+    assert back[1] == pytest.approx(action)
+    # λ = 0.5 of demand_max = 10 is y = 5, and a stock of 5 is three quarters of [−10, 10].
+    assert problem.boundary.reach[0] == pytest.approx([0.75, 1.0, 0.5, 1.0])
+
+
+def test_costs_and_bounds_broadcast() -> None:
+    problem = LostSales(horizon=3, products=2, holding=[[1.0], [2.0], [3.0]], shortage=[4.0, 5.0], demand_max=7)
+    assert problem.holding.tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert problem.shortage.tolist() == [[4, 5]] * 3
+    assert problem.demand_max.tolist() == [7, 7]
+    assert not problem.holding.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
+        ({"products": 1.5}, r"products must be a whole number of at least 1, got 1\.5"),
+        ({"holding": -1}, "holding must not be negative"),
+        ({"shortage": np.nan}, "shortage must be finite"),
+        ({"shortage": "dear"}, "shortage must hold numbers"),
+        ({"holding": np.ones((3, 3))}, r"holding must broadcast to shape \(2, 1\), got shape \(3, 3\)"),
+        ({"demand_max": 0}, "demand_max must be positive"),
+        ({"boundary": 0.0}, r"boundary must lie in \(0, 1\] on the lower side"),
+        ({"boundary": 1.2}, r"boundary must lie in \(0, 1\] on the lower side"),
+    ],
+)
+def test_bad_facts(changes: dict, message: str) -> None:
+    facts = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 10.0} | changes
+    with pytest.raises(ValueError, match=message):
+        LostSales(**facts)
+
+
+def test_bad_boundaries() -> None:
+    with pytest.raises(ValueError, match="side must be 'lower' or 'higher', got 'left'"):
+        Boundary(np.ones((1, 2)), side="left")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"boundary must lie in \[0, 1\) on the higher side"):
+        Boundary(np.ones((1, 2)), side="higher")
+
+
+def test_simulation_logs_what_a_shop_would_see() -> None:
+    problem = LostSales(horizon=4, products=2, holding=1, shortage=1, demand_max=10.0, boundary=0.8)
+    rng = np.random.default_rng(0)
+    demand = rng.uniform(0, 10, (500, 4, 2))
+    log = problem.simulate_log(demand, rng=rng)
+    assert (log.states[:, 0] == 0).all()
+    assert np.array_equal(log.states[:, 1:], log.next_states[:, :-1])
+    assert log.next_states == pytest.approx(np.maximum(log.actions - demand, 0))
+    assert (log.actions >= log.states).all()
+    assert log.actions.max() <= 8.0
+    # Uniform between the stock on hand and λ.
+    share = (log.actions - log.states) / (8.0 - log.states)
+    assert share.mean() == pytest.approx(0.5, abs=0.02)
+    assert np.quantile(share, [0.1, 0.9]) == pytest.approx([0.1, 0.9], abs=0.02)
+    fixed = problem.simulate_log(demand, rng=rng, behaviour=lambda step, stock, rng: np.full(stock.shape, 6.0 + step))
+    assert (fixed.actions[:, 2] == 8.0).all()
+
+
+def test_simulation_refuses_impossible_demand() -> None:
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=10.0)
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="outcomes must lie within the problem's public bounds"):
+        problem.simulate_log(np.full((1, 1, 1), 11.0), rng=rng)
+    with pytest.raises(ValueError, match=r"outcomes must have shape \(episodes, 1, 1\), got \(2, 2, 1\)"):
+        problem.simulate_log(np.ones((2, 2, 1)), rng=rng)
