@@ -85,15 +85,7 @@ class Policy:
             intact = checksum == _checksum(facts, arrays) and facts["format"] == FORMAT
         except FileNotFoundError:
             raise
-        except (
-            zipfile.BadZipFile,
-            zipfile.error,
-            EOFError,
-            KeyError,
-            ValueError,
-            OSError,
-            TypeError,
-        ) as error:
+        except (zipfile.BadZipFile, EOFError, LookupError, ValueError, OSError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
         if not intact:
             raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")

@@ -1,0 +1,74 @@
+"""Pictures, drawn without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from poolrl.privacy.zcdp import epsilon
+
+INK, ACCENT, QUIET = "#1f2933", "#1565a8", "#7b8794"
+
+
+class BudgetPoint(Protocol):
+    """A budget and the relative gaps of its runs."""
+
+    @property
+    def rho(self) -> float:
+        """The budget."""
+
+    @property
+    def gaps(self) -> Sequence[float]:
+        """One gap per run."""
+
+
+def privacy_curve(path: Path, points: Sequence[BudgetPoint], *, non_private: float, data_free: float) -> None:
+    """The gap to the benchmark against ρ, with ε on the upper axis and the two ends of the scale as lines."""
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    rhos = np.array([point.rho for point in points])
+    # A fit may beat the benchmark by luck, which a logarithmic axis cannot show: such points lie on its floor.
+    floor = 1e-4
+    means = np.maximum([np.mean(point.gaps) for point in points], floor)
+    non_private, data_free = max(non_private, floor), max(data_free, floor)
+    axes.axhline(100 * data_free, color=QUIET, linestyle="--", linewidth=1)
+    axes.axhline(100 * non_private, color=INK, linestyle=":", linewidth=1)
+    for point in points:
+        axes.plot(
+            [point.rho] * len(point.gaps),
+            100 * np.maximum(point.gaps, floor),
+            "o",
+            color=ACCENT,
+            alpha=0.35,
+            markersize=4,
+        )
+    axes.plot(rhos, 100 * means, "-o", color=ACCENT, linewidth=2, markersize=6)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(rhos, [f"{rho:g}" for rho in rhos])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    axes.set_xlabel("privacy budget ρ (zCDP): stronger privacy to the left")
+    axes.set_ylabel("cost above SAA on uncensored demand")
+    upper = axes.secondary_xaxis("top")
+    upper.set_xticks(rhos, [f"{epsilon(rho, 1e-6):.2g}" for rho in rhos])
+    upper.xaxis.set_minor_locator(NullLocator())
+    upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
+    right = rhos[-1]
+    axes.annotate(
+        "no data at all", (right, 100 * data_free), (0, -14), textcoords="offset points", ha="right", color=QUIET
+    )
+    axes.annotate("no privacy", (rhos[0], 100 * non_private), (0, 4), textcoords="offset points", ha="left", color=INK)
+    middle = len(rhos) // 2
+    axes.annotate(
+        "POOL", (rhos[middle], 100 * means[middle]), (8, 8), textcoords="offset points", color=ACCENT, weight="bold"
+    )
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.set_title("What privacy costs", loc="left", weight="bold", color=INK)
+    figure.savefig(path, dpi=150)
