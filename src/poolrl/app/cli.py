@@ -13,10 +13,16 @@ app = App(
     name="poolrl",
     version=__version__,
     help="Learn a decision policy from a sensitive, censored log, with a differential-privacy guarantee.",
+    help_format="plaintext",
 )
 
 
-@app.command
+DEMO_EXAMPLES = """Examples:
+  poolrl demo
+  poolrl demo /tmp/shop --trajectories 500"""
+
+
+@app.command(help_epilogue=DEMO_EXAMPLES)
 def demo(
     out: Annotated[Path, Parameter(help="Folder for the log, the policy, the guarantee and the picture.")] = Path(
         "demo"
@@ -28,11 +34,6 @@ def demo(
     """Simulate a shop, learn its ordering policy at several privacy budgets, and show what privacy costs.
 
     Takes less than a minute. Everything is written to a folder that you can look through.
-
-    Examples
-    --------
-    poolrl demo
-    poolrl demo /tmp/shop --trajectories 500
     """
     from poolrl.app.demo import run_demo
 

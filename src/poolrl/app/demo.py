@@ -157,7 +157,7 @@ def _table(points: list[Point], benchmark: float, others: dict[str, float]) -> T
         title_style="bold",
         caption_justify="left",
         caption=(
-            f"Cost per week on {TEST_WEEKS:,} simulated weeks; gap to SAA, which saw 10,000 weeks of uncensored demand.\n"
+            f"Cost per week on {TEST_WEEKS:,} simulated weeks; gap to SAA, which saw 10,000 uncensored weeks.\n"
             f"Mean ± standard deviation over {RUNS} fits with secure noise. Epsilon at delta = 1e-6."
         ),
     )

@@ -1,0 +1,68 @@
+"""The README's examples, run word by word, and the demo as a user starts it."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrl import Policy
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_readmes_examples() -> None:
+    results = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert results.attempted > 15
+    assert results.failed == 0
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def poolrl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "poolrl.app.cli", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_demo_leaves_everything_it_says(tmp_path: Path) -> None:
+    answer = poolrl("demo", str(tmp_path / "shop"), "--trajectories", "150")
+    assert answer.returncode == 0, answer.stderr
+    written = {path.name for path in (tmp_path / "shop").iterdir()}
+    assert written == {"log.parquet", "policy.npz", "guarantee.json", "privacy-utility.svg", "privacy-utility.png"}
+    guarantee = json.loads((tmp_path / "shop" / "guarantee.json").read_text())
+    assert guarantee["private"] is True
+    assert guarantee["rho"] == pytest.approx(0.1)
+    policy = Policy.load(tmp_path / "shop" / "policy.npz")
+    assert policy.guarantee.private
+    assert np.isfinite(policy.levels).all()
+    assert policy.levels.shape == (7, 3)
+    for words in ("What privacy costs", "epsilon", "data-free", "Pool.published", "NonPrivate", "Next"):
+        assert words in answer.stdout
+    assert (tmp_path / "shop" / "privacy-utility.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "shop" / "privacy-utility.svg").read_text()
+
+
+def test_the_command_line_explains_itself() -> None:
+    answer = poolrl("demo", "--help")
+    assert answer.returncode == 0
+    for words in ("Simulate a shop", "--trajectories", "poolrl demo /tmp/shop"):
+        assert words in answer.stdout
+    assert poolrl("--version").stdout.strip() == "0.1.0"
+
+
+def test_a_bad_argument_is_one_line(tmp_path: Path) -> None:
+    answer = poolrl("demo", str(tmp_path), "--trajectories", "3")
+    assert answer.returncode == 1
+    assert answer.stderr == "poolrl: trajectories must be a whole number of at least 10, got 3\n"
+    (tmp_path / "file").write_text("")
+    answer = poolrl("demo", str(tmp_path / "file"))
+    assert answer.returncode == 1
+    assert "Traceback" not in answer.stderr
