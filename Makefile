@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check quality speed departures clean
+.PHONY: demo test check quality speed departures shrinkage clean
 
 demo: $(READY)
 	$(BIN)/poolrl demo
@@ -21,6 +21,9 @@ quality: $(READY)
 
 speed: $(READY)
 	$(BIN)/python -m benchmarks.speed
+
+shrinkage: $(READY)
+	$(BIN)/python -m benchmarks.shrinkage
 
 departures: $(READY)
 	$(BIN)/python -m benchmarks.departures

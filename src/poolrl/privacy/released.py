@@ -22,11 +22,6 @@ class PrivateOutcomes:
     variance: float  # of every noisy count
     guarantee: Guarantee
 
-    @property
-    def root_is_public(self) -> bool:
-        """Nothing cut off and nothing unobserved: then the tree's root is `total`, and carries no noise."""
-        return self.unobserved is None and self.levels[0].shape[2] == 1
-
 
 @dataclass(frozen=True)
 class PrivateVisits:
