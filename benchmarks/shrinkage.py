@@ -4,8 +4,8 @@
 
 Fixed: every split of a tree leans on that of all steps with prior standard deviation 0.2, that one on the public
 prior with 0.5, always 256 bins. Learned (the default): spreads by empirical Bayes, products lean on each other, the
-prior keeps its posterior probability, bins by public quantities. H = 10, lost sales, seeded noise, gap to the exact optimum in
-percent, mean over 6 seeds; "free" is the data-free policy.
+prior keeps its posterior probability, bins by public quantities. H = 10, lost sales, seeded noise; gap to the exact
+optimum in percent, mean over 6 seeds; "free" is the data-free policy.
 """
 
 from __future__ import annotations
