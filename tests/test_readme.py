@@ -36,7 +36,7 @@ def test_the_demo_leaves_everything_it_says(tmp_path: Path) -> None:
     answer = poolrl("demo", str(tmp_path / "shop"), "--trajectories", "150")
     assert answer.returncode == 0, answer.stderr
     written = {path.name for path in (tmp_path / "shop").iterdir()}
-    assert written == {"log.parquet", "policy.npz", "guarantee.json", "privacy-utility.svg", "privacy-utility.png"}
+    assert written == {"sensitive", "policy.npz", "guarantee.json", "privacy-utility.svg", "privacy-utility.png"}
     guarantee = json.loads((tmp_path / "shop" / "guarantee.json").read_text())
     assert guarantee["private"] is True
     assert guarantee["rho"] == pytest.approx(0.1)

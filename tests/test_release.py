@@ -6,13 +6,14 @@ import json
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Zones
+from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Visits, Zones
 from poolrl.arrays import FloatArray, IntArray
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.zcdp import budget
@@ -22,7 +23,6 @@ from poolrl.privacy.zcdp import budget
 class Recorder:
     """A noise source that adds nothing and remembers what it was given: the exact tables and their variance."""
 
-    secure: bool = False
     tables: list[IntArray] = field(default_factory=list)
     variances: list[Fraction] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ def squared_change(first: Recorder, second: Recorder) -> list[int]:
 
 @st.composite
 def neighbours(draw: st.DrawFn) -> tuple[LostSales | Backlog, Trajectories, Trajectories]:
-    """Two logs that differ in one unit, which may own 0 to 4 trajectories of which max_per_unit count."""
+    """Two logs that differ in one unit, which may own 1 to 4 trajectories of which max_per_unit count."""
     horizon, products = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     kind = draw(st.sampled_from([LostSales, Backlog]))
     share = draw(st.sampled_from([1.0, 0.6]))
@@ -194,3 +194,63 @@ def test_units_are_named_in_the_guarantee(problem: LostSales, log: Trajectories)
     levels = 2 * 5 * 1  # 2 H k
     assert guarantee.mechanisms[0].sensitivity_squared % (4 * levels) == 0  # c² = 4
     assert single.sensitivity_squared % levels == 0
+
+
+class Boastful(SeededNoise):
+    """A source that claims to be secure."""
+
+    secure = True
+
+
+def test_nobody_is_believed_to_be_secure(problem: LostSales, log: Trajectories) -> None:
+    source = SeededNoise(1)
+    source.secure = True  # type: ignore[attr-defined]
+    for noise in (source, Boastful(1), Recorder()):
+        assert not Pool(1.0).fit(problem, log, noise=noise).guarantee.private
+
+
+@pytest.mark.parametrize(("entry", "value"), [("variance", "-1"), ("sensitivity_squared", "0"), ("cells", 0)])
+def test_an_impossible_mechanism_is_refused(problem: LostSales, log: Trajectories, entry: str, value: object) -> None:
+    facts = Pool(1.0).fit(problem, log).guarantee.to_dict()
+    facts["mechanisms"][0][entry] = value
+    with pytest.raises(ValueError, match="a mechanism has"):
+        Guarantee.from_dict(facts)
+
+
+def test_a_plain_number_buys_the_noise_it_says(problem: LostSales, log: Trajectories) -> None:
+    trees = release_outcomes(log, problem, bins=16, rho=0.5, noise=SeededNoise(0))
+    visits = release_visits(log, problem, Grid(3).partition(problem), rho=1, noise=SeededNoise(0))
+    assert trees.guarantee.rho == 0.5
+    assert visits.guarantee.rho == 1
+    with pytest.raises(ValueError, match="bins must be a power of two, got 6"):
+        release_outcomes(log, problem, bins=6, rho=0.5, noise=SeededNoise(0))
+
+
+class Frozen:
+    """Noise that drowns everything: what comes out does not depend on the counts at all."""
+
+    def begin(self) -> Frozen:
+        self.rng = np.random.default_rng(0)
+        return self
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        return self.rng.integers(0, 40, counts.shape)
+
+
+@pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=4), Pool(1.0, Visits(), Grid(3))])
+@pytest.mark.parametrize("kind", [LostSales, Backlog])
+@pytest.mark.parametrize("cap", [1, 3])
+def test_with_the_released_tables_frozen_nothing_depends_on_the_log(
+    pool: Pool, kind: type, cap: int, tmp_path: Path
+) -> None:
+    """Non-interference: the policy's file is the same to the byte, whatever the log holds and whoever owns it."""
+    problem = kind(horizon=2, products=1, holding=0.2, shortage=0.3, demand_max=10.0)
+    files = []
+    for seed, owned in ((1, [1, 1, 1]), (2, [3, 1, 2])):
+        rng = np.random.default_rng(seed)
+        log = problem.simulate_log(rng.uniform(0, 10, (sum(owned), 2, 1)), rng=rng)
+        unit = np.repeat(np.arange(3), owned)
+        parts = {"states": log.states, "actions": log.actions, "next_states": log.next_states}
+        pool.fit(problem, Trajectories(**parts, unit=unit, max_per_unit=cap), noise=Frozen()).save(tmp_path / "p.npz")
+        files.append((tmp_path / "p.npz").read_bytes())
+    assert files[0] == files[1]

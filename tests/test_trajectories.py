@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ COLUMNS: dict[str, Any] = {
 @pytest.fixture
 def problem() -> LostSales:
     return LostSales(horizon=2, holding=1, shortage=1, demand_max=100.0)
+
+
+def whole_story(caught: pytest.ExceptionInfo[ValueError]) -> str:
+    """All that a user would see: the traceback with its causes, without the source lines of the test."""
+    shown = traceback.TracebackException.from_exception(caught.value)
+    story = [str(caught.value)]
+    while shown := shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__):
+        story.append("".join(shown.format_exception_only()))
+    return "\n".join(story)
 
 
 def arrays(**changes: Any) -> dict[str, Any]:
@@ -61,7 +71,7 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
     ("changes", "message"),
     [
         ({"states": np.zeros((3, 2))}, "states must have 3 dimensions, got 2"),
-        ({"actions": np.zeros((2, 2, 1))}, "actions must have the episodes and steps of states"),
+        ({"actions": np.zeros((2, 2, 1))}, "actions must have the trajectories and steps of states"),
         ({"next_states": np.zeros((3, 2, 2))}, "next_states must have the shape of states"),
         ({"states": at((1, 1, 0), np.nan, 0)}, "states must hold finite numbers"),
         ({"actions": at((1, 1, 0), np.inf, SECRET)}, "actions must hold finite numbers"),
@@ -77,7 +87,7 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
 def test_bad_arrays(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         Trajectories(**arrays(**changes))
-    assert str(SECRET) not in str(caught.value)
+    assert str(SECRET) not in whole_story(caught)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +105,7 @@ def test_a_log_that_does_not_fit_the_problem(problem: LostSales, changes: dict[s
     for pool in (Pool(1.0), Pool.published(1.0, zones=3)):
         with pytest.raises(ValueError, match=message) as caught:
             pool.fit(problem, log)
-        assert "077" not in str(caught.value)
+        assert "077" not in whole_story(caught)
     clipped = log.clipped(problem)  # the explicit choice
     clipped.check(problem)
     assert len(clipped) == len(log)
@@ -166,7 +176,10 @@ def test_files_and_round_trips(tmp_path: Path) -> None:
         (frame(left=["a", "b", "c", str(SECRET)]), {}, "'left' must hold numbers, but has type"),
         (frame(left=[np.inf, 0, 0, SECRET]), {}, "next_states must hold finite numbers"),
         (frame(shop=["x", "y", "y", "y"]), {"unit": "shop"}, "each trajectory must belong to one 'shop'"),
-        (frame(), {"states": ["nothing"]}, "must have one column 'nothing'; its columns are: week, day"),
+        (frame(), {"states": ["nothing"]}, "must have one column 'nothing' .is there a header line"),
+        (frame(target=[SECRET, f"Alice {SECRET}", 1.0, 2.0]), {}, "a column of mixed types"),
+        (frame(left=np.array([2**63 - 1, 1, 2, 3])), {"first_step": 1}, "'day' must not lie below"),
+        (frame(day=np.array([2**63 - 1, 1, 2, 3])), {}, "'day' must hold whole numbers"),
         (frame().iloc[:0], {}, "must not be empty"),
         ([1, 2, 3], {}, "table must be an Arrow, pandas or polars table, got list"),
     ],
@@ -174,7 +187,7 @@ def test_files_and_round_trips(tmp_path: Path) -> None:
 def test_bad_tables(table: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         Trajectories.from_table(table, **(COLUMNS | changes))
-    assert str(SECRET) not in str(caught.value)
+    assert str(SECRET) not in whole_story(caught)
 
 
 def test_steps_may_start_at_one() -> None:
@@ -183,19 +196,71 @@ def test_steps_may_start_at_one() -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    Trajectories(**arrays()).save(tmp_path / "log.npz")
     frame().to_parquet(tmp_path / "log.parquet")
     (tmp_path / "log.csv").write_text(f"week,day\n1,{SECRET},3\n")
-    for name in ("log.npz", "log.parquet"):
-        data = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(data[: len(data) // 2])
-    with pytest.raises(ValueError, match=r"log\.npz is not a log"):
-        Trajectories.load(tmp_path / "log.npz")
+    (tmp_path / "headless.csv").write_text(f"Alice,{SECRET}\nBob,1\n")
+    data = (tmp_path / "log.parquet").read_bytes()
+    (tmp_path / "log.parquet").write_bytes(data[: len(data) // 2])
     with pytest.raises(ValueError, match=r"log\.parquet is not a readable Parquet file"):
         Trajectories.from_parquet(tmp_path / "log.parquet", **COLUMNS)
-    with pytest.raises(ValueError, match=r"log\.csv is not a readable CSV file") as caught:
-        Trajectories.from_csv(tmp_path / "log.csv", **COLUMNS)
-    assert str(SECRET) not in str(caught.value)
+    for name, message in (("log", r"log\.csv is not a readable CSV file"), ("headless", "is there a header line")):
+        with pytest.raises(ValueError, match=message) as caught:
+            Trajectories.from_csv(tmp_path / f"{name}.csv", **COLUMNS)
+        assert str(SECRET) not in whole_story(caught)
+        assert "Alice" not in whole_story(caught)
+
+
+def test_no_damage_to_a_saved_log_is_quoted(tmp_path: Path) -> None:
+    """Every byte of the file's structure turned over, one at a time: the error names the file and nothing else."""
+    path = tmp_path / "log.npz"
+    log = Trajectories(**arrays())
+    log.save(path)
+    data = path.read_bytes()
+    refused = 0
+    for position in [*range(0, len(data), 3), *range(20, 40)]:
+        path.write_bytes(data[:position] + bytes([data[position] ^ 0xFF]) + data[position + 1 :])
+        try:
+            Trajectories.load(path)
+        except ValueError as error:
+            refused += 1
+            assert str(error).startswith(str(path)), position
+            assert error.__cause__ is None
+            assert error.__suppress_context__
+    assert refused > 100
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ValueError, match=r"log\.npz is not a log"):
+        Trajectories.load(path)
+    np.savez(path, states=log.states)
+    with pytest.raises(ValueError, match=r"log\.npz is not a log"):
+        Trajectories.load(path)
+
+
+def test_errors_do_not_tell_how_many_trajectories_there_are() -> None:
+    for changes in ({"actions": np.zeros((17, 2, 1))}, {"unit": range(17)}, {"unit": [[1], [2, 3], [4]]}):
+        with pytest.raises(ValueError, match="must") as caught:
+            Trajectories(**arrays(states=np.zeros((13, 2, 1)), next_states=np.zeros((13, 2, 1)), **changes))
+        assert "13" not in whole_story(caught)
+        assert "17" not in whole_story(caught)
+    wide = LostSales(horizon=2, products=3, holding=1, shortage=1, demand_max=100.0)
+    with pytest.raises(ValueError, match="the log has states = 1, but the problem has 3"):
+        Trajectories(**arrays()).clipped(wide)
+
+
+def test_equal_labels_are_one_unit_however_they_are_written() -> None:
+    """A unit that falls in two would cost four times what is paid."""
+    for labels in (np.array([7, 7.0, "x"], dtype=object), [0.0, -0.0, 1.0], ["a", "a", "b"], [True, 1, 2]):
+        assert Trajectories(**arrays(unit=labels)).units == 2
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1, 1]), pa.array(["x", "x"]))
+    for shop in (dictionary, pa.array([0.0, 0.0, -0.0, -0.0])):
+        table = pa.Table.from_pandas(frame().drop(columns="shop")).append_column("shop", shop)
+        assert Trajectories.from_table(table, **COLUMNS, unit="shop").units == 1
+
+
+def test_what_the_noise_is_scaled_by_cannot_be_changed_afterwards() -> None:
+    log = Trajectories(**arrays(unit=[1, 1, 2]), max_per_unit=2)
+    for name in ("max_per_unit", "units", "slots"):
+        with pytest.raises(AttributeError):
+            setattr(log, name, 1)
 
 
 def test_surplus_is_dropped_by_position_alone() -> None:

@@ -66,7 +66,8 @@ def run_demo(out: Path, *, trajectories: int, seed: int) -> None:
     whole(at_least=0, seed=seed)
     whole(trajectories=trajectories, at_least=10)
     console = Console(width=100)
-    out.mkdir(parents=True, exist_ok=True)
+    table = out / "sensitive" / "log.parquet"  # apart from what may be handed out
+    table.parent.mkdir(parents=True, exist_ok=True)
     problem, means, spreads = simulated_shop(seed)
 
     # 1. What the shop has: a table of stocks, order-up-to levels and what was left, sales cut off by empty shelves.
@@ -78,17 +79,17 @@ def run_demo(out: Path, *, trajectories: int, seed: int) -> None:
         return np.maximum(stock, usual * rng.uniform(0.4, 2.0, stock.shape))
 
     simulated = problem.simulate_log(demand, rng=np.random.default_rng(seed + 2), behaviour=habit)
-    pq.write_table(simulated.to_arrow(), out / "log.parquet")
+    pq.write_table(simulated.to_arrow(), table)
     empty = (simulated.next_states == 0).mean()
     console.print(
-        f"[bold]A simulated shop[/]: {', '.join(PRODUCTS)}; {trajectories:,} weeks in {out / 'log.parquet'}; the shelf "
+        f"[bold]A simulated shop[/]: {', '.join(PRODUCTS)}; {trajectories:,} weeks in {table}; the shelf "
         f"was empty on {empty:.0%} of product-days, and demand beyond it was never seen.\n"
     )
 
     # 2. What a data scientist does: read the table, name its columns, fit.
     numbers = range(len(PRODUCTS))
     log = Trajectories.from_parquet(
-        out / "log.parquet",
+        table,
         trajectory="trajectory",
         step="step",
         states=[f"state_{i}" for i in numbers],
@@ -142,7 +143,7 @@ def run_demo(out: Path, *, trajectories: int, seed: int) -> None:
         f"Spent on the simulated log: {len(BUDGETS) * RUNS + 1} private fits of rho each. On a real log you fit once.\n"
     )
     console.print(
-        f"[bold]Written to {out}/[/]: log.parquet, policy.npz, guarantee.json, privacy-utility.svg and .png\n"
+        f"[bold]Written to {out}/[/]: sensitive/log.parquet, policy.npz, guarantee.json, privacy-utility.svg and .png\n"
         "[bold]Next[/]: open the picture; then in Python\n"
         f"    from poolrl import Policy\n"
         f"    Policy.load('{out / 'policy.npz'}').act(5, [10, 20, 5])   # Saturday's order-up-to levels\n"

@@ -34,13 +34,19 @@ class Columns:
         return [self.trajectory, self.step, *self.states, *self.actions, *self.next_states, *unit]
 
 
-def as_arrow(table: Any) -> pa.Table:
-    """Take an Arrow, pandas or polars table (anything that speaks the Arrow C stream interface)."""
+def as_arrow(table: Any, columns: Columns) -> pa.Table:
+    """Take the named columns of an Arrow, pandas or polars table (anything that speaks the Arrow C stream)."""
     if isinstance(table, pa.Table):
         return table
-    if hasattr(table, "__arrow_c_stream__"):
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
+    if hasattr(table, "columns"):  # a column that is not asked for need not be convertible
+        table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
+    try:
         return pa.table(table)
-    raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
+    except pa.ArrowException:
+        # Arrow's message quotes the offending entry.
+        raise ValueError("the table has a column of mixed types: give each column one type") from None
 
 
 def read_parquet(path: str | PathLike[str]) -> pa.Table:
@@ -68,8 +74,8 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     """Sort the rows into (trajectory, step) arrays, or say which rule the table breaks."""
     for name in columns.names():
         if table.column_names.count(name) != 1:
-            have = ", ".join(table.column_names)
-            raise ValueError(f"the table must have one column {name!r}; its columns are: {have}")
+            # The table's own names are not listed: without a header line they are its first row.
+            raise ValueError(f"the table must have one column {name!r} (is there a header line?)")
         if table[name].null_count:
             raise ValueError(f"column {name!r} must not have missing values")
     if table.num_rows == 0:
@@ -138,8 +144,13 @@ def _steps_rule(columns: Columns, first_step: int) -> str:
 
 
 def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Ids of any type as 0, 1, ... in order of first appearance."""
-    encoded = pc.dictionary_encode(table[name].combine_chunks())
+    """Ids of any type as 0, 1, ... in order of first appearance; equal ids must never get two numbers."""
+    column = table[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)  # a dictionary may hold a value twice
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, 0.0)  # −0 is 0
+    encoded = pc.dictionary_encode(column.combine_chunks())
     array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     return np.asarray(array.indices, dtype=np.int64)
 
@@ -148,7 +159,8 @@ def _numbers(table: pa.Table, name: str) -> FloatArray:
     column = table[name]
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_decimal(column.type)):
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}")
-    return np.asarray(column.cast(pa.float64()), dtype=np.float64)
+    # Unchecked: Arrow's complaint about a large integer would quote it.
+    return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
 
 
 def _whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:

@@ -6,7 +6,6 @@ kept: they are a known function of the row. No message here quotes a value, a po
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Path = str | PathLike[str]
+_PARTS = ("states", "actions", "next_states", "max_per_unit", "unit")
 
 
 class Trajectories:
@@ -47,20 +47,18 @@ class Trajectories:
         if states.size == 0 or actions.size == 0:
             raise ValueError("states and actions must not be empty")
         if next_states.shape != states.shape:
-            raise ValueError(f"next_states must have the shape of states, {states.shape}: {next_states.shape}")
+            raise ValueError("next_states must have the shape of states")
         if actions.shape[:2] != states.shape[:2]:
-            raise ValueError(
-                f"actions must have the episodes and steps of states, {states.shape[:2]}: {actions.shape[:2]}"
-            )
+            raise ValueError("actions must have the trajectories and steps of states")
         if unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         owner = np.arange(len(states)) if unit is None else _owners(unit, len(states))
         kept = _rank_within(owner) < max_per_unit
         self.states, self.actions, self.next_states = states[kept], actions[kept], next_states[kept]
         self.owner: NDArray[np.int64] = owner[kept]
-        self.units = int(owner.max()) + 1
         self.has_units = unit is not None
-        self.max_per_unit = int(max_per_unit)
+        self._units = int(owner.max()) + 1
+        self._max_per_unit = int(max_per_unit)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -74,6 +72,16 @@ class Trajectories:
         return int(self.states.shape[1])
 
     @property
+    def units(self) -> int:
+        """How many units the log holds: public, because neighbours replace one."""
+        return self._units
+
+    @property
+    def max_per_unit(self) -> int:
+        """c. Read-only: the surplus was dropped by it, and the noise is scaled by it."""
+        return self._max_per_unit
+
+    @property
     def slots(self) -> int:
         """Places that the log can fill, units × max_per_unit: public when neighbours replace one unit.
 
@@ -83,11 +91,7 @@ class Trajectories:
 
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts."""
-        wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}
-        given = {"horizon": self.horizon, "states": self.states.shape[2], "actions": self.actions.shape[2]}
-        for name, number in wanted.items():
-            if given[name] != number:
-                raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
+        self._check_shape(problem)
         for name, values, low, high in self._bounded(problem):
             slack = ROUNDING * (high - low)
             if ((values < low - slack) | (values > high + slack)).any():
@@ -108,8 +112,9 @@ class Trajectories:
 
     def clipped(self, problem: Problem) -> Self:
         """The same log with every value moved into the problem's public bounds, row by row."""
+        self._check_shape(problem)
         parts = {name: np.clip(values, low, high) for name, values, low, high in self._bounded(problem)}
-        for step in range(min(self.horizon, problem.horizon)):
+        for step in range(self.horizon):
             low, high = problem.feasible(step, parts["states"][:, step])
             parts["actions"][:, step] = np.clip(parts["actions"][:, step], low, high)
             if isinstance(problem, OutcomeProblem):
@@ -143,7 +148,7 @@ class Trajectories:
         from poolrl.data import frames
 
         columns = frames.Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
-        arrays = frames.to_arrays(frames.as_arrow(table), columns, first_step=first_step)
+        arrays = frames.to_arrays(frames.as_arrow(table, columns), columns, first_step=first_step)
         return cls(**arrays, max_per_unit=max_per_unit)
 
     @classmethod
@@ -186,11 +191,23 @@ class Trajectories:
         try:
             # Opened here, because NumPy forgets to close a damaged file that it opened itself.
             with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                parts = {name: file[name] for name in file.files}
-            limit = int(parts.pop("max_per_unit"))
-            return cls(**parts, max_per_unit=limit)
-        except (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from error
+                parts: dict[str, Any] = {name: file[name] for name in file.files}
+            parts["max_per_unit"] = int(parts["max_per_unit"])
+        except FileNotFoundError:
+            raise
+        except Exception:
+            # Whatever a damaged file makes its readers say, they may quote bytes of the log.
+            raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
+        if not {"states", "actions", "next_states", "max_per_unit"} <= parts.keys() <= {*_PARTS}:
+            raise ValueError(f"{path} is not a log written by Trajectories.save")
+        return cls(**parts)
+
+    def _check_shape(self, problem: Problem) -> None:
+        wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}
+        given = {"horizon": self.horizon, "states": self.states.shape[2], "actions": self.actions.shape[2]}
+        for name, number in wanted.items():
+            if given[name] != number:
+                raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
 
     def _bounded(self, problem: Problem) -> list[tuple[str, FloatArray, FloatArray, FloatArray]]:
         return [
@@ -213,16 +230,20 @@ class Trajectories:
 
 
 def _owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
-    """Number the units 0, 1, ... whatever their labels are."""
-    labels = np.asarray(unit)
+    """Number the units 0, 1, ... whatever their labels are; equal labels (7 and 7.0) are one unit."""
+    try:
+        labels = np.asarray(unit)
+    except ValueError:
+        raise ValueError("unit must hold one label per trajectory") from None
     if labels.shape != (trajectories,):
-        raise ValueError(f"unit must hold one label per trajectory, shape ({trajectories},): {labels.shape}")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError("unit has missing labels")
+        raise ValueError("unit must hold one label per trajectory")
     if labels.dtype.kind == "O":
         if any(label is None or label != label for label in labels):
             raise ValueError("unit has missing labels")
-        labels = labels.astype(str)
+        numbers: dict[Any, int] = {}
+        return np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError("unit has missing labels")
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 

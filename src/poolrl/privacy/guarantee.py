@@ -21,13 +21,17 @@ class Mechanism:
     sensitivity_squared: Fraction
     variance: Fraction
 
+    def __post_init__(self) -> None:
+        if self.cells < 1 or self.sensitivity_squared <= 0 or self.variance < 0:
+            raise ValueError("a mechanism has cells, a positive sensitivity and a variance that is not negative")
+
     @property
     def rho(self) -> zcdp.Budget:
         """What this release costs."""
         return zcdp.spent(sensitivity_squared=self.sensitivity_squared, variance=self.variance)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee:
     """ρ-zCDP when one unit of the log is replaced by another; `str()` gives three lines for a privacy officer.
 
@@ -44,7 +48,7 @@ class Guarantee:
 
     @property
     def rho(self) -> float:
-        """The total budget, the sum over the mechanisms."""
+        """The budget to which the mechanisms are calibrated, their sum; `private` says whether it protects."""
         return float(zcdp.compose(mechanism.rho for mechanism in self.mechanisms))
 
     @property
@@ -55,6 +59,9 @@ class Guarantee:
     def epsilon(self, delta: float = 1e-6) -> float:
         """ε at δ by the tight zCDP conversion; infinite where nothing is protected."""
         return zcdp.epsilon(self.rho, delta) if self.private else math.inf
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         whose = f"one {self.unit}: all its {self.steps} steps"

@@ -18,10 +18,6 @@ from poolrl.arrays import FloatArray, IntArray, whole
 class NoiseSource(Protocol):
     """Where a fit takes its noise from."""
 
-    @property
-    def secure(self) -> bool:
-        """Whether the noise is exact and unpredictable."""
-
     def begin(self) -> Sampler:
         """Start one release; every draw of it comes from the sampler returned."""
 
@@ -35,8 +31,6 @@ class Sampler(Protocol):
 
 class SecureNoise:
     """OpenDP's exact sampler, seeded by the operating system: what a private release uses."""
-
-    secure = True
 
     def begin(self) -> Sampler:
         """OpenDP keeps no state of ours, so every release is fresh."""
@@ -61,8 +55,6 @@ class SeededNoise:
 
     Every release starts from the seed again, so the same call gives the same policy.
     """
-
-    secure = False
 
     def __init__(self, seed: int) -> None:
         whole(at_least=0, seed=seed)

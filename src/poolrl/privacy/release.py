@@ -14,7 +14,7 @@ from poolrl.data.counts import Partition, count_outcomes, count_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
-from poolrl.privacy.noise import NoiseSource
+from poolrl.privacy.noise import NoiseSource, SecureNoise
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -27,6 +27,8 @@ def release_outcomes(
     Guarantee: ρ-zCDP. At each step, coordinate and released level a slot stands in at most one node, so a unit
     of c slots can take c from one node and add c to another: Δ₂² = 2 H k L c².
     """
+    if bins < 2 or bins & (bins - 1):
+        raise ValueError(f"bins must be a power of two, got {bins}")
     log.check(problem)
     counts = count_outcomes(log, problem, bins=bins)
     # Public facts alone decide whether a row can be unobserved and whether the root needs noise.
@@ -63,7 +65,7 @@ def release_visits(
     log.check(problem)
     counts = count_visits(log, partition)
     sensitivity_squared = Fraction(2 * log.horizon * log.max_per_unit**2)
-    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho / 2)
+    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=zcdp.budget(rho) / 2)
 
     sampler = noise.begin()
     pairs = sampler.add(counts.pairs, variance)
@@ -78,7 +80,7 @@ def release_visits(
 def _guarantee(log: Trajectories, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
     return Guarantee(
         mechanisms=mechanisms,
-        secure=noise.secure,
+        secure=type(noise) is SecureNoise,  # nobody else's word is taken for it
         steps=log.horizon,
         trajectories_per_unit=log.max_per_unit,
         unit="unit" if log.has_units else "trajectory",

@@ -18,15 +18,18 @@ from poolrl.arrays import fraction, positive
 Budget = Fraction | float  # a float only for infinity, which buys no privacy
 
 
-def budget(rho: float) -> Budget:
+def budget(rho: Budget) -> Budget:
     """Read ρ as the decimal number that was written: 0.1 is 1/10, not its nearest double."""
+    if isinstance(rho, Fraction):
+        return rho
     positive(rho=rho)
     return math.inf if math.isinf(rho) else Fraction(str(rho))
 
 
 def noise_variance(*, sensitivity_squared: Fraction, rho: Budget) -> Fraction:
     """σ² = Δ₂² / 2ρ, exact; zero for ρ = ∞."""
-    return Fraction(0) if isinstance(rho, float) else sensitivity_squared / (2 * rho)
+    exact = budget(rho)
+    return Fraction(0) if isinstance(exact, float) else sensitivity_squared / (2 * exact)
 
 
 def spent(*, sensitivity_squared: Fraction, variance: Fraction) -> Budget:
