@@ -17,6 +17,7 @@ import math
 import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from typing import Any
 
@@ -25,8 +26,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.families import FAMILIES, TOP
+from benchmarks.families import FAMILIES, TOP, Family
 from poolrl import Bernstein, Grid, LostSales, Outcomes, Policy, Pool, SeededNoise, Visits, Zones
+from poolrl.arrays import FloatArray
 from poolrl.evaluation import data_free, optimum, rollout_cost
 
 HORIZON = 10
@@ -80,55 +82,61 @@ TABLE: list[tuple[Setting, list[Row]]] = [
     (Setting(8, 60), _defaults({1: None, 0.1: None, 0.01: None})),
     (Setting(1, 10_000), _defaults({1: 0.5})),
     (Setting(8, 10_000), _defaults({1: 0.5})),
-    (Setting(1, 1000, paths=2000), [*_contenders(math.inf, 20), *_contenders(1, 20)]),
-    (Setting(1, 10_000, paths=2000), _contenders(1, 20)),
-    (Setting(2, 1000, paths=1000), [*_contenders(math.inf, 8), *_contenders(1, 8)]),
+    (Setting(1, 1000, paths=1000), [*_contenders(math.inf, 20), *_contenders(1, 20)]),
+    (Setting(1, 10_000, paths=1000), _contenders(1, 20)),
+    (Setting(2, 1000, paths=500), [*_contenders(math.inf, 8), *_contenders(1, 8)]),
 ]
+
+
+@cache
+def shop(products: int, family: str, seed: int) -> tuple[dict[str, FloatArray], Family, Policy]:
+    """Costs, demand and the best policy, the same for every block of the table."""
+    rng, shape = np.random.default_rng([seed, 0]), (HORIZON, products)
+    costs = {"holding": rng.uniform(0, 0.5, shape), "shortage": rng.uniform(0, 0.5, shape)}
+    demand = FAMILIES[family](rng, shape)
+    problem = LostSales(horizon=HORIZON, products=products, demand_max=TOP, **costs)
+    return costs, demand, optimum(problem, demand.probabilities(TOP, 1024))
 
 
 def gaps(setting: Setting, rows: list[Row], family: str, seed: int) -> list[float]:
     """The gap of every row in percent, all on the same shop, log and demand paths."""
-    shape = (HORIZON, setting.products)
-    # One stream per purpose, so that a longer log is not another shop.
-    shop, log_rng, test = (np.random.default_rng([seed, purpose]) for purpose in range(3))
-    costs = {"holding": shop.uniform(0, 0.5, shape), "shortage": shop.uniform(0, 0.5, shape)}
-    demand = FAMILIES[family](shop, shape)
+    costs, demand, best = shop(setting.products, family, seed)
     problem = LostSales(horizon=HORIZON, products=setting.products, demand_max=TOP * setting.loose, **costs)
-    tight = LostSales(horizon=HORIZON, products=setting.products, demand_max=TOP, **costs)
-    log = problem.simulate_log(demand.sample(log_rng, setting.trajectories), rng=log_rng)
-    paths = demand.sample(test, setting.paths)
-    # Demand never exceeds TOP, so the best policy of the tight problem is the best of the loose one.
-    best = rollout_cost(tight, optimum(tight, demand.probabilities(TOP, 1024)), paths)
-
+    rng = np.random.default_rng([seed, 1])
+    log = problem.simulate_log(demand.sample(rng, setting.trajectories), rng=rng)
+    paths = demand.sample(np.random.default_rng([seed, 2]), setting.paths)
+    # Demand never exceeds TOP, so the best policy under the tight bound is the best under a loose one.
+    optimal = rollout_cost(best.problem, best, paths)  # type: ignore[arg-type]
     # Families are judged on noise of their own, too.
     noise_seed = seed * len(FAMILIES) + list(FAMILIES).index(family)
 
     def cost(row: Row) -> float:
-        policy: Policy = (
-            data_free(problem) if row.pool is None else row.pool.fit(problem, log, noise=SeededNoise(noise_seed))
-        )
-        return rollout_cost(problem, policy, paths)
+        if row.pool is None:
+            return rollout_cost(problem, data_free(problem), paths)
+        return rollout_cost(problem, row.pool.fit(problem, log, noise=SeededNoise(noise_seed)), paths)
 
-    return [100 * (cost(row) / best - 1) for row in rows]
+    return [100 * (cost(row) / optimal - 1) for row in rows]
 
 
-def _job(job: tuple[int, str, int]) -> list[float]:
-    block, family, seed = job
-    return gaps(*TABLE[block], family, seed)
+def _job(job: tuple[list[int], str, int]) -> list[list[float]]:
+    blocks, family, seed = job
+    return [gaps(*TABLE[block], family, seed) for block in blocks]
 
 
 def measure(seeds: int, blocks: list[int]) -> dict[tuple[int, str], np.ndarray[Any, Any]]:
-    """(block, family) → gaps (seeds, rows), over all cores."""
-    jobs = [(block, family, seed) for block in blocks for family in FAMILIES for seed in range(seeds)]
+    """(block, family) → gaps (seeds, rows), over all cores; blocks that share a shop go together."""
+    together: dict[int, list[int]] = {}
+    for block in blocks:
+        together.setdefault(TABLE[block][0].products, []).append(block)
+    jobs = [(same, family, seed) for same in together.values() for family in FAMILIES for seed in range(seeds)]
     # Fresh processes, each on one thread: the cores are shared out by jobs, not inside linear algebra.
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        results = list(
-            track(pool.map(_job, jobs), total=len(jobs), description="fitting", console=Console(stderr=True))
-        )
     found: dict[tuple[int, str], list[list[float]]] = {}
-    for (block, family, _), result in zip(jobs, results, strict=True):
-        found.setdefault((block, family), []).append(result)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        results = track(pool.map(_job, jobs), total=len(jobs), description="fitting", console=Console(stderr=True))
+        for (same, family, _), result in zip(jobs, results, strict=True):
+            for block, row_gaps in zip(same, result, strict=True):
+                found.setdefault((block, family), []).append(row_gaps)
     return {key: np.array(rows) for key, rows in found.items()}
 
 

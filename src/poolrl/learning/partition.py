@@ -72,7 +72,7 @@ class Partition:
     def pair_index(self, step: int, state: FloatArray, action: FloatArray) -> IntArray:
         """Where each pair is counted, −1 beyond the boundary."""
         unit = self.problem.unit_pair(state, action)
-        inside = self.problem.observable(step, state, action).all(axis=-1)
+        inside = self.problem.within(step, unit).all(axis=-1)
         return np.where(inside, self.pairs[step].index(unit), -1)
 
     def state_index(self, step: int, state: FloatArray) -> IntArray:
@@ -82,7 +82,7 @@ class Partition:
     def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:
         """Q̲_h(s, a): a convex combination of nodes within λ, the boundary's value beyond it."""
         unit = self.problem.unit_pair(state, action)
-        inside = self.problem.observable(step, state, action).all(axis=-1, keepdims=True)
+        inside = self.problem.within(step, unit).all(axis=-1, keepdims=True)
         nodes, weights = self.pairs[step].weights(np.where(inside, unit, self.problem.boundary.reach[step]))
         return np.asarray((q[nodes] * weights).sum(axis=-1))
 

@@ -125,9 +125,9 @@ class Problem(ABC):
         span = self.action_high - self.action_low
         return self.natural_state(unit[..., : self.state_dim]), self.action_low + action * span
 
-    def observable(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
-        """Which coordinates lie within the boundary, (..., w + d); λ itself counts as inside."""
-        return self.unit_pair(state, action) <= self.boundary.reach[step] + ROUNDING
+    def within(self, step: int, unit: FloatArray) -> BoolArray:
+        """Which coordinates of unit pairs lie within the boundary, (..., w + d); λ itself counts as inside."""
+        return unit <= self.boundary.reach[step] + ROUNDING
 
     def allowed(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Feasible actions that stay within λ; where none does, the feasible one nearest to λ."""
@@ -170,7 +170,7 @@ class OutcomeProblem(Problem):
 
     def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
         """Which outcome coordinates a row may report, (..., k): none as soon as one coordinate leaves λ."""
-        inside = self.observable(step, state, action).all(axis=-1, keepdims=True)
+        inside = self.within(step, self.unit_pair(state, action)).all(axis=-1, keepdims=True)
         return np.broadcast_to(inside, (*inside.shape[:-1], self.outcome_dim))
 
     def facts(self) -> dict[str, Any]:
@@ -195,5 +195,5 @@ class SeparableProblem(OutcomeProblem):
 
     def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
         """Coordinate by coordinate: a product beyond its λ does not hide the others."""
-        inside = self.observable(step, state, action)
+        inside = self.within(step, self.unit_pair(state, action))
         return inside[..., : self.state_dim] & inside[..., self.state_dim :]
