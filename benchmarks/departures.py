@@ -185,10 +185,10 @@ def facts() -> list[tuple[str, str]]:
         ("3. orthogonalised basis vectors that leave the cube, w + d = 4", f"{leaves.mean():.0%}"),
         ("4. pairs that equal a node exactly", f"{exact.mean():.0%}"),
         ("5. visits of one node before Gamma <= H (H = 10, M = 100, w = d = 1, rho = 1)", f"{_visits_needed():,}"),
-        ("7. cells that one trajectory moves if counted at every node, w = d = 1, M = 100, H = 5", f"{2 * 5 * 200:,}"),
+        ("9. cells that one trajectory moves if counted at every node, w = d = 1, M = 100, H = 5", f"{2 * 5 * 200:,}"),
         ("   the printed sensitivity allows", f"{2 * 5}"),
         (
-            "9. epsilon at delta = 1e-6 for rho = 0.1, 1, 5, 10, 20, 40",
+            "14. epsilon at delta = 1e-6 for rho = 0.1, 1, 5, 10, 20, 40",
             ", ".join(f"{epsilon(r, 1e-6):.1f}" for r in (0.1, 1, 5, 10, 20, 40)),
         ),
     ]
