@@ -67,8 +67,8 @@ def printed(partition: Partition, *, wide: bool) -> Partition:
         return PrintedCoefficients(rings.corners[np.minimum(middle.astype(int), zones - 1)], float(dimensions))
 
     pairs = tuple(undo(rings) for rings in partition.pairs if isinstance(rings, Rings))
-    states = tuple(undo(rings) for rings in partition.states if isinstance(rings, Rings))
-    return replace(partition, pairs=pairs, states=states)
+    assert isinstance(partition.states, Rings)
+    return replace(partition, pairs=pairs, states=undo(partition.states))
 
 
 def on_visits(change: Callable[[Partition], Partition], rho: float) -> Learner:
@@ -96,7 +96,7 @@ def _middle(problem: LostSales, log: Trajectories, seed: int) -> Policy:
 
 
 def _exact(problem: LostSales, log: Trajectories, seed: int) -> Policy:
-    rule, report = plan_on_outcomes(problem, uniform_outcomes(problem, 512), Zones(ZONES))
+    rule, report = plan_on_outcomes(uniform_outcomes(problem, 512), Zones(ZONES).partition(problem))
     return Policy(problem, rule, NOBODY, report)
 
 

@@ -23,10 +23,10 @@ class Family:
         """Demand (episodes, H, k)."""
         shape = (episodes, *self.parts[0][0].shape)
         which = rng.random(shape)
-        drawn = self.parts[0][1].ppf(rng.random(shape))
+        drawn = self.parts[0][1].rvs(shape, random_state=rng)
         threshold = self.parts[0][0]
         for weight, law in self.parts[1:]:
-            other = law.ppf(rng.random(shape))
+            other = law.rvs(shape, random_state=rng)
             drawn = np.where(which < threshold, drawn, other)
             threshold = threshold + weight
         return np.clip(drawn, 0.0, TOP)

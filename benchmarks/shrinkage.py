@@ -61,7 +61,8 @@ def fixed(problem: LostSales, log: Trajectories, rho: float, seed: int) -> Polic
     released = release_outcomes(log, problem, bins=BINS, rho=budget(rho), noise=SeededNoise(seed))
     prior = prior_masses(kinds=2, bins=BINS)
     weights = kaplan_meier(consistent_masses(released, prior, FixedShrinkage(0.5, 0.2)), prior)
-    rule, report = plan_on_outcomes(problem, OutcomeDistribution(bin_middles(problem, BINS), weights), Separable())
+    outcomes = OutcomeDistribution(bin_middles(problem, BINS), weights)
+    rule, report = plan_on_outcomes(outcomes, Separable().axes(problem))
     return Policy(problem, rule, released.guarantee, report)
 
 

@@ -77,7 +77,7 @@ class OrderQuantity(SeparableProblem):
     def observe(
         self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        return np.minimum(state + action - next_state, self.outcome_high), next_state <= 0.0
+        return np.minimum(state + action - next_state, self.outcome_high), next_state <= 1e-9
 
     def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         return self.shortage * (state + action - next_state) - self.holding * next_state

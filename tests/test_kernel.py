@@ -81,13 +81,14 @@ def test_gamma_is_the_printed_formula() -> None:
     stage = Stage(np.zeros(1), kernel, visits=np.array([100.0]), noise_bound=10.0)
     iota = math.log(3 * 1 / 0.05)
     expected = math.sqrt(2) * math.sqrt(0.21 * iota / 90) + 16 * 2 * 3 * 10 * iota / 100
-    gamma = Bernstein(failure=0.05).penalty(stage, np.array([0.0, 1.0]), horizon=3)
-    assert gamma == pytest.approx([expected])
+    assert expected > 6  # more than C H: no better than a node that nobody visited
+    assert Bernstein(failure=0.05).penalty(stage, np.array([0.0, 1.0]), horizon=3) == pytest.approx([6])
     assert Bernstein(scale=0.1, failure=0.05).penalty(stage, np.array([0.0, 1.0]), horizon=3) == pytest.approx(
         expected / 10
     )
     seldom = Stage(np.zeros(1), kernel, visits=np.array([10.0]), noise_bound=10.0)
-    assert Bernstein().penalty(seldom, np.array([0.0, 1.0]), horizon=3) > 3  # C H with C > 1
+    for scale in (1.0, 1e-4, 0.0):  # C H with C > 1: softening Γ never makes an unknown node look better
+        assert Bernstein(scale).penalty(seldom, np.array([0.0, 1.0]), horizon=3) > 3
 
 
 def test_pessimistic_q_is_clipped_between_zero_and_the_ceiling() -> None:
@@ -117,9 +118,9 @@ def test_the_printed_constants_are_vacuous_and_the_report_says_so() -> None:
     assert 0 < softer["fell_back_to_uniform"] < 1
 
 
-@pytest.mark.parametrize("scale", [-1.0, math.nan])
+@pytest.mark.parametrize("scale", [-1.0, math.nan, math.inf])
 def test_bad_pessimism(scale: float) -> None:
-    with pytest.raises(ValueError, match="scale must not be negative"):
+    with pytest.raises(ValueError, match="scale must be finite and not negative"):
         Bernstein(scale=scale)
     with pytest.raises(ValueError, match="failure must lie strictly between 0 and 1, got 0"):
         Visits(failure=0)

@@ -131,6 +131,77 @@ def test_the_priors_expected_counts_give_the_prior_back() -> None:
         assert kaplan_meier(prior * 1000, prior) == pytest.approx(np.full(16, 1 / 16))
 
 
+@pytest.mark.parametrize("reach", [0.25, 0.5, 0.75])
+def test_the_prior_knows_the_boundary(reach: float) -> None:
+    """Nothing is counted beyond λ, so nothing is expected there; up to λ the prior gives itself back."""
+    prior = prior_masses(kinds=2, bins=16, reaches=np.full(6, reach))
+    inside = int(16 * reach)
+    assert prior.sum() == pytest.approx(1)
+    assert prior[:, inside:].sum() == pytest.approx(0)
+    weights = kaplan_meier(prior * 1000, prior_masses(kinds=2, bins=16))
+    assert weights == pytest.approx(np.full(16, 1 / 16), rel=1e-3)
+
+
+def test_rows_that_tell_nothing_do_not_bend_the_estimate() -> None:
+    """A third of the rows beyond λ, units with one or two trajectories of at most three: F is still found."""
+    problem = LostSales(horizon=3, products=1, holding=1, shortage=1, demand_max=10.0, boundary=[[0.8], [0.5], [1.0]])
+    rng = np.random.default_rng(4)
+    log = problem.simulate_log(
+        rng.beta(2, 3, (9000, 3, 1)) * 10, rng=rng, behaviour=lambda h, x, r: np.maximum(x, r.uniform(0, 10, x.shape))
+    )
+    parts = {"states": log.states, "actions": log.actions, "next_states": log.next_states}
+    owner = rng.integers(0, 6000, 9000)
+    owned = Trajectories(**parts, unit=owner, max_per_unit=3)
+    released = release_outcomes(owned, problem, bins=64, rho=budget(20.0), noise=SeededNoise(0))
+    assert released.unobserved is not None
+    assert (released.unobserved / released.total > 0.35).all()
+    cumulative = np.cumsum(estimate_outcomes(released, problem, Outcomes()).weights[:, 0], axis=-1)
+    for step, reach in enumerate((0.8, 0.5, 1.0)):
+        for at in (0.2, 0.4, 0.45):
+            if at < reach:
+                index = int(at * cumulative.shape[-1]) - 1
+                edge = (index + 1) / cumulative.shape[-1]
+                assert cumulative[step, index] == pytest.approx(stats.beta.cdf(edge, 2, 3), abs=0.03)
+
+
+def test_steps_and_products_lean_on_each_other_and_on_the_prior() -> None:
+    """One split, hand-made: the same counts everywhere speak louder than one of them alone."""
+    variance, shape = 400.0, (8, 5, 1)
+    parent = np.full(shape, 100.0)
+    alone = np.full(shape, 50.0)
+    alone[0, 0] = 80.0  # one step of one product differs
+    together = np.full(shape, 80.0)
+    prior = np.array(0.5)
+
+    def seen(left: np.ndarray) -> tuple[np.ndarray, float]:
+        return SHRINKAGE.split(parent, (left, variance), (parent - left, variance), prior_share=prior)
+
+    lonely, weak = seen(alone)
+    common, strong = seen(together)
+    assert lonely[0, 0] < 60
+    assert (common > 75).all()
+    assert strong > 10 > weak
+    product = np.full(shape, 50.0)
+    product[:, 0] = 80.0  # all steps of one product differ
+    own, _ = seen(product)
+    assert (own[:, 0] > 70).all()
+    assert (own[:, 1:] < 56).all()
+
+
+def test_weak_evidence_leaves_the_prior_alone() -> None:
+    """Trees drawn from the prior itself at a small budget: the masses hardly move from it."""
+    problem = LostSales(horizon=4, products=3, holding=1, shortage=1, demand_max=10.0)
+    rng = np.random.default_rng(5)
+    prior = prior_masses(kinds=2, bins=16)
+    moved = []
+    for seed in range(10):
+        log = problem.simulate_log(rng.uniform(0, 10, (100, 4, 3)), rng=rng)
+        released = release_outcomes(log, problem, bins=16, rho=budget(0.02), noise=SeededNoise(seed))
+        masses = consistent_masses(released, prior, SHRINKAGE) / 100
+        moved.append(np.abs(masses - prior).sum(axis=(2, 3)).mean())
+    assert np.mean(moved) < 0.1
+
+
 def test_the_hazard_is_exact_for_even_bins() -> None:
     """Two bins, hazards a = 0.3 and b = 0.5 in the first: of 1,000 at risk 225 are seen and 425 cut off in it."""
     masses = np.array([[225.0, 100.0], [425.0, 250.0]])

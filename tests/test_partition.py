@@ -14,7 +14,7 @@ def shop(products: int, **changes: float) -> LostSales:
 
 
 @pytest.mark.parametrize("products", [1, 2, 4])
-@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.01])
 def test_ring_points_lie_in_their_ring_are_feasible_and_independent(products: int, share: float) -> None:
     problem = shop(products, boundary=share)
     rings = Zones(12).partition(problem).pairs[0]

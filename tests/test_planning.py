@@ -9,12 +9,28 @@ import pytest
 from quantecon.markov.ddp import DiscreteDP
 from quantecon.markov.ddp import backward_induction as quantecon_induction
 
-from poolrl import Backlog, Grid, LostSales, Separable, Visits, data_free, relative_gap, rollout_cost, saa
+from poolrl import (
+    Backlog,
+    Bernstein,
+    Grid,
+    LostSales,
+    Outcomes,
+    Policy,
+    Pool,
+    Separable,
+    Visits,
+    Zones,
+    data_free,
+    relative_gap,
+    rollout_cost,
+    saa,
+)
 from poolrl.evaluation import cost_difference, optimum, rollout_costs
 from poolrl.learning.backward_induction import backward_induction
 from poolrl.learning.kernel import Stage, stages_from_visits
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
+from poolrl.learning.rules import Levels
 from poolrl.privacy.noise import SeededNoise
 from poolrl.privacy.release import release_visits
 from tests.own_problems import OrderQuantity, Wear
@@ -33,7 +49,7 @@ def test_a_two_step_problem_worked_by_hand(shortage: float, levels: list[float],
     """
     problem = LostSales(horizon=2, holding=1.0, shortage=[[shortage], [0.2]], demand_max=10.0)
     demand = OutcomeDistribution(np.array([[0.0, 10.0]]), COIN)
-    rule, _ = plan_on_outcomes(problem, demand, Separable(11))
+    rule, _ = plan_on_outcomes(demand, Separable(11).axes(problem))
     assert rule.arrays()["levels"][:, 0] == pytest.approx(levels)
     paths = np.array(list(itertools.product([0.0, 10.0], repeat=2)))[:, :, None]
     assert rollout_cost(problem, saa(problem, paths), paths) == pytest.approx(cost)
@@ -107,12 +123,84 @@ def test_a_separable_problem_whose_state_matters() -> None:
     stock = np.linspace(0, 100, 21)[:, None]
     for cap in (200.0, 30.0):
         problem = OrderQuantity(horizon=3, products=1, holding=0.2, shortage=0.5, cap=cap)
-        rule, _ = plan_on_outcomes(
-            problem, OutcomeDistribution((np.arange(128)[None] + 0.5) * 100 / 128, uniform), Separable(65)
-        )
-        last = rule.act(problem, 2, stock)[:, 0]
-        wanted = np.clip(levels[2] - stock[:, 0], 0, cap)
-        assert last == pytest.approx(wanted, abs=200 / 64)
+        demand = OutcomeDistribution((np.arange(128)[None] + 0.5) * 100 / 128, uniform)
+        rule, _ = plan_on_outcomes(demand, Separable(65).axes(problem))
+        order = rule.act(problem, 2, stock)[:, 0]
+        assert order == pytest.approx(np.clip(levels[2] - stock[:, 0], 0, cap), abs=200 / 64)
+        first = rule.act(problem, 0, stock)[:, 0]
+        if cap == 200.0:
+            assert first == pytest.approx(np.clip(levels[0] - stock[:, 0], 0, cap), abs=200 / 64)
+        else:  # who cannot catch up tomorrow stocks up today
+            assert (first >= np.clip(levels[0] - stock[:, 0], 0, cap) - 100 / 64).all()
+
+
+def test_benchmarks_work_where_the_state_matters() -> None:
+    problem = OrderQuantity(horizon=2, products=2, holding=0.2, shortage=0.5, cap=60.0)
+    paths = np.random.default_rng(4).uniform(0, 50, (300, 2, 2))
+    costs = [rollout_cost(problem, policy, paths) for policy in (saa(problem, paths), data_free(problem))]
+    assert costs[0] < 0.9 * costs[1]
+
+
+FALLING = [
+    ([[1.0], [0.1]], [[0.01], [1.0]], [[0.5], [0.3]]),
+    ([[1.0], [0.3]], [[0.5], [0.01]], [[0.3], [0.3]]),
+    ([[0.2], [1.0]], [[0.1], [0.1]], [[0.5], [0.5]]),
+]
+
+
+@pytest.mark.parametrize(("share", "holding", "shortage"), FALLING)
+def test_a_boundary_that_changes_between_steps_against_brute_force(share: list, holding: list, shortage: list) -> None:
+    """Stock left from a step with a high λ must be carried through one with a low λ."""
+    facts = {"horizon": 2, "holding": holding, "shortage": shortage, "demand_max": 10.0}
+    problem = LostSales(boundary=share, **facts)
+    rng = np.random.default_rng(5)
+    steps = rng.uniform(0, 10, (40, 2))
+    paths = np.array(list(itertools.product(*steps.T)))[:, :, None]
+    tried = [Levels(np.array([[a], [b]])) for a in np.linspace(0, 10, 81) for b in np.linspace(0, 10, 21)]
+    guarantee = saa(problem, paths).guarantee
+    best = min(rollout_cost(problem, Policy(problem, levels, guarantee, {}), paths) for levels in tried)
+    assert rollout_cost(problem, saa(problem, paths), paths) <= best * 1.002
+    assert (saa(problem, paths).levels <= np.array(share) * 10 + 1e-9).all()
+
+
+@pytest.mark.parametrize(("share", "holding", "shortage"), FALLING[1:])
+@pytest.mark.parametrize("pool", [Pool(np.inf), Pool(np.inf, Visits(), Grid(20)), Pool(np.inf, Outcomes(), Zones(40))])
+def test_every_learner_copes_with_a_boundary_that_changes(
+    pool: Pool, share: list, holding: list, shortage: list
+) -> None:
+    problem = LostSales(horizon=2, holding=holding, shortage=shortage, demand_max=10.0, boundary=share)
+    rng = np.random.default_rng(6)
+    log = problem.simulate_log(rng.uniform(0, 10, (20_000, 2, 1)), rng=rng)
+    paths = rng.uniform(0, 10, (2000, 2, 1))
+    gap = relative_gap(problem, pool.fit(problem, log), paths, benchmark=saa(problem, paths))
+    assert gap < 0.06
+
+
+def test_saa_is_not_blurred_by_a_loose_bound() -> None:
+    rng = np.random.default_rng(7)
+    paths = rng.normal(50, 10, (2000, 2, 1)).clip(0)
+    costs = []
+    for top in (100.0, 20_000.0):
+        problem = LostSales(horizon=2, holding=0.3, shortage=0.5, demand_max=top)
+        costs.append(rollout_cost(problem, saa(problem, paths), paths))
+    assert costs[1] < 1.03 * costs[0]
+
+
+def test_pessimistic_values_stay_below_what_is_left_to_earn() -> None:
+    """Rewards at the top of every step's range, no penalty: Q at step h is exactly H − h + 1 in units of the widest."""
+
+    class Still:
+        def state_values(self, step: int, q: np.ndarray) -> np.ndarray:
+            return q
+
+    ranges = [(-1.0, 3.0), (5.0, 9.0), (0.0, 2.0)]
+    stages = [Stage(np.array([high]), np.ones((1, 1)), np.array([100.0])) for _, high in ranges]
+    solution = backward_induction(3, lambda h: stages[h], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
+    assert solution.q[:, 0] == pytest.approx([2.5, 1.5, 0.5])
+    generous = [Stage(stage.reward + 100, stage.kernel, stage.visits) for stage in stages]
+    solution = backward_induction(3, lambda h: generous[h], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
+    assert solution.q[:, 0] == pytest.approx([3, 2, 1])  # the ceiling H − h + 1
+    assert solution.clipped == 0
 
 
 def test_the_data_free_policy_is_the_newsvendor_on_uniform_demand() -> None:
@@ -132,13 +220,13 @@ def test_gaps_use_common_paths_and_have_two_names() -> None:
     assert relative_gap(problem, best, paths, benchmark=best) == 0
     with pytest.raises(ValueError, match="benchmark's cost must be positive"):
         relative_gap(problem, free, np.full((1, 2, 1), 0.0), benchmark=saa(problem, np.zeros((1, 2, 1))))
+    with pytest.raises(ValueError, match="within the problem's public bounds"):
+        saa(problem, np.full((1, 2, 1), 11.0))
     with pytest.raises(ValueError, match=r"outcomes must have shape \(paths, 2, 1\), got \(4, 3, 1\)"):
         rollout_cost(problem, best, np.zeros((4, 3, 1)))
 
 
 def test_pessimism_is_refused_without_visits() -> None:
-    from poolrl import Bernstein
-
     stage = Stage(np.zeros(2), np.eye(2))
     with pytest.raises(ValueError, match="needs visit counts"):
         Bernstein().penalty(stage, np.zeros(2), horizon=1)

@@ -40,6 +40,14 @@ def test_a_row_worked_by_hand() -> None:
     assert lost.cost(0, x, y, demand) == waiting.cost(0, x, y, demand) == 15
 
 
+def test_a_shelf_emptied_by_float_arithmetic_is_empty() -> None:
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=1.0)
+    y, sales = np.array([[0.1 * 3]]), np.array([[0.3]])
+    left = y - sales
+    assert left > 0  # 5.6e-17 of a loaf
+    assert problem.observe(0, y * 0, y, left)[1].all()
+
+
 def test_units_are_the_users_and_go_there_and_back() -> None:
     problem = Backlog(horizon=2, products=2, holding=1, shortage=1, demand_max=[10.0, 400.0], boundary=[[0.5, 1.0]])
     state, action = np.array([[-10.0, 400.0]]), np.array([[0.0, 100.0]])
@@ -65,11 +73,11 @@ def test_costs_and_bounds_broadcast() -> None:
     [
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
         ({"products": 1.5}, r"products must be a whole number of at least 1, got 1\.5"),
-        ({"holding": -1}, "holding must not be negative"),
+        ({"holding": -1}, "holding must not be negative, got -1"),
         ({"shortage": np.nan}, "shortage must be finite"),
         ({"shortage": "dear"}, "shortage must hold numbers"),
         ({"holding": np.ones((3, 3))}, r"holding must broadcast to shape \(2, 1\), got shape \(3, 3\)"),
-        ({"demand_max": 0}, "demand_max must be positive"),
+        ({"demand_max": 0}, "demand_max must be positive, got 0"),
         ({"boundary": 0.0}, r"boundary must lie in \(0, 1\] on the lower side"),
         ({"boundary": 1.2}, r"boundary must lie in \(0, 1\] on the lower side"),
     ],

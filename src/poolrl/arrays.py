@@ -70,4 +70,5 @@ def _as_floats(name: str, value: ArrayLike) -> FloatArray:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not math.isnan(value)
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and not math.isnan(value)

@@ -5,23 +5,22 @@ Policies that are compared meet the same demand paths, so that their difference 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.arrays import FloatArray, finite_array
+from poolrl.learning.grid import Grid
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
-from poolrl.learning.planning import ValueSettings, default_values, plan_on_outcomes
+from poolrl.learning.partition import Partition
+from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.policy import Policy
-from poolrl.learning.separable import Separable
+from poolrl.learning.separable import Axes
+from poolrl.learning.zones import Zones
 from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
 
-if TYPE_CHECKING:
-    from poolrl.problems.problem import OutcomeProblem
-
-# Points on which benchmarks lay outcomes and values: finer than any learner, so that they are not the bottleneck.
-RESOLUTION = 512
+# Points per coordinate for benchmarks, where the action alone decides and where the state matters too.
+RESOLUTION, STATE_RESOLUTION = 512, 128
 
 
 def rollout_costs(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> FloatArray:
@@ -60,9 +59,10 @@ def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
     Every sampled outcome is shared between its two neighbours on a fine axis so that its mean is kept.
     """
     paths = _paths(problem, outcomes)
-    low, high = problem.outcome_low, problem.outcome_high
+    # The axis spans the sample, which is no secret here, so that a loose public bound costs no resolution.
+    low, high = paths.min(axis=(0, 1)), paths.max(axis=(0, 1))
     axis = np.linspace(low, high, RESOLUTION + 1)
-    position = np.clip((paths - low) / (high - low) * RESOLUTION, 0, RESOLUTION)
+    position = (paths - low) / np.where(high > low, high - low, 1.0) * RESOLUTION
     below = np.minimum(np.floor(position), RESOLUTION - 1).astype(np.int64)
     part = position - below
     weights = np.zeros((problem.horizon, problem.outcome_dim, RESOLUTION + 1))
@@ -86,10 +86,14 @@ def data_free(problem: OutcomeProblem) -> Policy:
 
 
 def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
-    values: ValueSettings = default_values(problem)
-    if isinstance(values, Separable):
-        values = Separable(RESOLUTION + 1)
-    rule, report = plan_on_outcomes(problem, outcomes, values)
+    where: Axes | Partition
+    if isinstance(problem, SeparableProblem):
+        points = RESOLUTION + 1 if problem.action_sets_state else STATE_RESOLUTION + 1
+        where = Axes(problem, points, beyond=True)  # the distribution is known beyond λ too
+    else:
+        small = problem.state_dim + problem.action_dim <= 2
+        where = (Grid(bins=50, linear=True) if small else Zones(zones=200)).partition(problem)
+    rule, report = plan_on_outcomes(outcomes, where)
     return Policy(problem, rule, Guarantee(mechanisms=(), secure=False, steps=problem.horizon), report)
 
 
@@ -98,4 +102,7 @@ def _paths(problem: OutcomeProblem, outcomes: ArrayLike) -> FloatArray:
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim) or len(paths) == 0:
         wanted = f"(paths, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
+    slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
+    if (paths < problem.outcome_low - slack).any() or (paths > problem.outcome_high + slack).any():
+        raise ValueError("outcomes must lie within the problem's public bounds")
     return paths

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Self
 from poolrl.learning.kernel import Visits
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
 from poolrl.learning.pessimism import Bernstein
-from poolrl.learning.planning import ValueSettings, default_values, plan_on_outcomes, plan_on_visits
+from poolrl.learning.planning import ValueSettings, default_values, geometry, plan_on_outcomes, plan_on_visits
 from poolrl.learning.policy import Policy
-from poolrl.learning.separable import Separable
+from poolrl.learning.separable import Axes
 from poolrl.learning.zones import Zones
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise import NoiseSource, SecureNoise
@@ -56,7 +56,8 @@ class Pool:
         not private.
         """
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
-        values = self.values or self._values_for(problem, counts)
+        # Whatever can be refused is refused before anything is spent.
+        where = geometry(problem, self.values or default_values(problem, counts))
         source, rho = noise or SecureNoise(), zcdp.budget(self.rho)
         if isinstance(counts, Outcomes):
             if not isinstance(problem, OutcomeProblem):
@@ -74,19 +75,13 @@ class Pool:
                 rho=self.rho,
             )
             trees = release_outcomes(log, problem, bins=bins, rho=rho, noise=source)
-            rule, report = plan_on_outcomes(problem, estimate_outcomes(trees, problem, counts), values)
+            rule, report = plan_on_outcomes(estimate_outcomes(trees, problem, counts), where)
             return Policy(problem, rule, trees.guarantee, report)
-        if isinstance(values, Separable):
+        if isinstance(where, Axes):
             raise ValueError(
                 "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "
                 "counts=Outcomes(), or values=Zones(...) or Grid(...)"
             )
-        partition = values.partition(problem)
-        visits = release_visits(log, problem, partition, rho=rho, noise=source)
-        rule, report = plan_on_visits(partition, visits, counts, self.pessimism)
+        visits = release_visits(log, problem, where, rho=rho, noise=source)
+        rule, report = plan_on_visits(where, visits, counts, self.pessimism)
         return Policy(problem, rule, visits.guarantee, report)
-
-    @staticmethod
-    def _values_for(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-        values = default_values(problem)
-        return Zones() if isinstance(counts, Visits) and isinstance(values, Separable) else values

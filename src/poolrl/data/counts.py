@@ -50,8 +50,8 @@ class Partition(Protocol):
     def pair_index(self, step: int, state: FloatArray, action: FloatArray) -> IntArray:
         """The node that each (state, action) belongs to, −1 beyond the boundary."""
 
-    def state_index(self, step: int, state: FloatArray) -> IntArray:
-        """The node that each state at the start of `step` belongs to; `step` may be H."""
+    def state_index(self, state: FloatArray) -> IntArray:
+        """The node that each state belongs to."""
 
 
 def count_outcomes(log: Trajectories, problem: OutcomeProblem, *, bins: int) -> OutcomeCounts:
@@ -82,7 +82,7 @@ def count_visits(log: Trajectories, partition: Partition) -> VisitCounts:
     transitions = np.zeros((log.horizon, nodes, targets), dtype=np.int64)
     for step in range(log.horizon):
         node = partition.pair_index(step, log.states[:, step], log.actions[:, step])
-        target = partition.state_index(step + 1, log.next_states[:, step])
+        target = partition.state_index(log.next_states[:, step])
         observed = node >= 0
         node, target = node[observed], target[observed]
         pairs[step] = np.bincount(node, minlength=nodes)

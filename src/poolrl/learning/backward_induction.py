@@ -66,7 +66,7 @@ def backward_induction(
             reward = (stage.reward - ranges[step][0]) / scale
             penalty = pessimism.penalty(stage, value, horizon=horizon)
             q = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
-            cut.append(float(np.mean(reward + expected - penalty <= 0)))
+            cut.append(float(np.mean(reward + expected - penalty < 0)))
         untrusted.append(float(np.mean(fell_back(stage))))
         value = values.state_values(step, q)
         found.insert(0, q)

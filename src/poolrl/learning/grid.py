@@ -24,13 +24,8 @@ class Grid:
 
     def partition(self, problem: Problem) -> Partition:
         """Lay the cells over [0, λ_h] of every step."""
-        reach, states = problem.boundary.reach, problem.state_dim
-        after = [min(h, problem.horizon - 1) for h in range(problem.horizon + 1)]
-        return Partition(
-            problem,
-            tuple(Lattice(reach[h], self.bins, self.linear) for h in range(problem.horizon)),
-            tuple(Lattice(reach[h, :states], self.bins, self.linear) for h in after),
-        )
+        pairs = tuple(Lattice(reach, self.bins, self.linear) for reach in problem.boundary.reach)
+        return Partition(problem, pairs, Lattice(np.ones(problem.state_dim), self.bins, self.linear))
 
 
 @dataclass(frozen=True)

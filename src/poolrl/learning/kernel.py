@@ -51,7 +51,7 @@ def stages_from_visits(released: PrivateVisits, partition: Partition, settings: 
         uniform = np.full(joint.shape[1], 1.0 / joint.shape[1])
         kernel = np.where(trusted[:, None], joint / np.where(trusted, visits, 1.0)[:, None], uniform)
         state, action = problem.natural_pair(partition.pairs[step].points)
-        arrival = problem.natural_state(partition.states[step + 1].points)
+        arrival = problem.natural_state(partition.states.points)
         rewards = problem.reward(step, state[:, None], action[:, None], arrival[None, :])
         # Node and next node may not fit each other (less stock before than after): keep to the public range.
         expected = (kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1)
@@ -81,8 +81,7 @@ def consistent_counts(joint: FloatArray, total: FloatArray, *, slack: float) -> 
 def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256) -> Stages:
     """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
     problem = partition.problem
-    if not isinstance(problem, OutcomeProblem):
-        raise ValueError("Outcomes needs a problem that declares its outcomes (an OutcomeProblem)")
+    assert isinstance(problem, OutcomeProblem)  # whoever has outcomes has declared them
     cumulative = np.cumsum(outcomes.weights, axis=-1)
     uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(draws) + 0.5 / draws) % 1.0
 
@@ -95,7 +94,7 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *,
         nodes, targets = partition.pair_count, partition.state_count
         arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, draws, w)
         reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
-        target, weight = partition.states[step + 1].weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
+        target, weight = partition.states.weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
         cell = np.repeat(np.arange(nodes), draws)[:, None] * targets + target
         kernel = np.bincount(cell.ravel(), weight.ravel() / draws, minlength=nodes * targets)
         return Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False))

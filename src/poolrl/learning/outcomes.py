@@ -46,9 +46,8 @@ class Outcomes:
         if self.bins is not None:
             return self.bins
         noise_share = per_unit * math.sqrt(steps * coordinates / rho) / slots
-        if noise_share == 0:
-            return MOST_BINS
-        return int(2 ** round(min(max(math.log2(4 / noise_share), math.log2(FEWEST_BINS)), math.log2(MOST_BINS))))
+        affordable = min(max(4 / noise_share, FEWEST_BINS), MOST_BINS) if noise_share > 0 else MOST_BINS
+        return int(2 ** round(math.log2(affordable)))
 
 
 FEWEST_BINS, MOST_BINS = 16, 1024
@@ -66,9 +65,12 @@ class OutcomeDistribution:
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
     """Trees → consistent masses → Kaplan-Meier, mirrored back for problems with feedback on the higher side."""
     bins = released.levels[-1].shape[-1]
-    prior = prior_masses(kinds=released.levels[0].shape[2], bins=bins)
-    shrinkage = Shrinkage(settings.spread, settings.step_spread)
-    weights = kaplan_meier(consistent_masses(released, prior, shrinkage), prior)
+    kinds = released.levels[0].shape[2]
+    reaches = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
+    expected = prior_masses(kinds=kinds, bins=bins, reaches=reaches)
+    masses = consistent_masses(released, expected, Shrinkage(settings.spread, settings.step_spread))
+    # Beyond λ nothing is ever counted: there the prior without a boundary goes on.
+    weights = kaplan_meier(masses, prior_masses(kinds=kinds, bins=bins))
     if problem.boundary.side == "higher":
         weights = weights[..., ::-1]
     # Inside a bin any value is as likely as another: planning on bin middles alone would favour them.
@@ -90,15 +92,21 @@ def bin_middles(problem: OutcomeProblem, bins: int) -> FloatArray:
     return middles
 
 
-def prior_masses(*, kinds: int, bins: int) -> FloatArray:
-    """Expected shares of (seen, cut off) × bins if outcome and cut-off level were both uniform, (kinds, bins).
+def prior_masses(*, kinds: int, bins: int, reaches: FloatArray | float = 1.0) -> FloatArray:
+    """Expected shares of (seen, cut off) × bins before any data, (kinds, bins).
 
-    Two uniform draws meet in the same bin with the outcome below the cut-off half of the time.
+    Outcomes are uniform, cut-off levels uniform up to one of the `reaches` (λ of some step and coordinate). Where both
+    fall into the same bin, the outcome is below the cut-off half of the time.
     """
     if kinds == 1:
         return np.full((1, bins), 1.0 / bins)
-    share = (bins - np.arange(bins) - 0.5) / bins**2  # P(bin) · P(the other one is larger)
-    return np.stack([share, share])
+    edges = np.arange(bins + 1) / bins
+    reach = np.atleast_1d(reaches).reshape(-1, 1)
+    below = np.minimum(edges / reach, 1.0).mean(axis=0)  # P(cut-off ≤ edge)
+    cut = np.diff(below)
+    seen_share = (1 - below[1:] + cut / 2) / bins
+    cut_share = cut * (1 - edges[1:] + 0.5 / bins)
+    return np.stack([seen_share, cut_share])
 
 
 # So little prior mass that data always outweighs it, enough to continue where nobody was left at risk.

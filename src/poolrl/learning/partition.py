@@ -45,11 +45,11 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True)
 class Partition:
-    """Nodes of (state, action) pairs for each step and of states for each step and after the last."""
+    """Nodes of (state, action) pairs for each step, up to λ_h, and of states everywhere: s′ knows no boundary."""
 
     problem: Problem
     pairs: tuple[Nodes, ...]  # H
-    states: tuple[Nodes, ...]  # H + 1; the last ones only carry rewards of the last step
+    states: Nodes
 
     def __post_init__(self) -> None:
         cells = len(self.pairs) * self.pair_count * self.state_count
@@ -67,7 +67,7 @@ class Partition:
     @property
     def state_count(self) -> int:
         """S."""
-        return self.states[0].count
+        return self.states.count
 
     def pair_index(self, step: int, state: FloatArray, action: FloatArray) -> IntArray:
         """Where each pair is counted, −1 beyond the boundary."""
@@ -75,9 +75,9 @@ class Partition:
         inside = self.problem.within(step, unit).all(axis=-1)
         return np.where(inside, self.pairs[step].index(unit), -1)
 
-    def state_index(self, step: int, state: FloatArray) -> IntArray:
+    def state_index(self, state: FloatArray) -> IntArray:
         """Where each state is counted."""
-        return self.states[step].index(self.problem.unit_state(state))
+        return self.states.index(self.problem.unit_state(state))
 
     def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:
         """Q̲_h(s, a): a convex combination of nodes within λ, the boundary's value beyond it."""
@@ -105,7 +105,7 @@ class Partition:
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """Ṽ_h at the state nodes, (S,)."""
-        return self.greedy(step, q, self.problem.natural_state(self.states[step].points))[1]
+        return self.greedy(step, q, self.problem.natural_state(self.states.points))[1]
 
     @cached_property
     def candidates(self) -> FloatArray:

@@ -15,14 +15,17 @@ C1, C2, C = math.sqrt(2), 16.0, 2.0  # Algorithm 1 asks for C > 1; any such valu
 
 @dataclass(frozen=True)
 class Bernstein:
-    """The paper's penalty with its printed constants, times `scale`; `failure` is the δ in ι."""
+    """The paper's penalty with its printed constants; `failure` is the δ in ι.
+
+    `scale` multiplies Γ where there are visits. A node that fell back keeps C H, or it would look better than them.
+    """
 
     scale: float = 1.0
     failure: float = 0.05
 
     def __post_init__(self) -> None:
-        if not self.scale >= 0:
-            raise ValueError(f"scale must not be negative, got {self.scale!r}")
+        if not 0 <= self.scale < math.inf:
+            raise ValueError(f"scale must be finite and not negative, got {self.scale!r}")
         fraction(failure=self.failure)
 
     def penalty(self, stage: Stage, value: FloatArray, *, horizon: int) -> FloatArray:
@@ -41,7 +44,7 @@ class Bernstein:
         visits = np.where(trusted, stage.visits, np.inf)
         gamma = C1 * np.sqrt(variance * iota / (visits - stage.noise_bound))
         gamma += C2 * states * horizon * stage.noise_bound * iota / visits
-        return self.scale * np.where(trusted, gamma, C * horizon)
+        return np.where(trusted, np.minimum(self.scale * gamma, C * horizon), C * horizon)
 
 
 def fell_back(stage: Stage) -> BoolArray:

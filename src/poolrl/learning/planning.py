@@ -7,44 +7,51 @@ from typing import Any
 from poolrl.learning.backward_induction import Solution, backward_induction
 from poolrl.learning.grid import Grid
 from poolrl.learning.kernel import Visits, stages_from_outcomes, stages_from_visits
-from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.partition import Partition
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
-from poolrl.learning.separable import Separable, order_up_to_levels, stages_from_marginals
+from poolrl.learning.separable import Axes, Separable, order_up_to_levels, stages_from_marginals
 from poolrl.learning.zones import Zones
 from poolrl.privacy.released import PrivateVisits
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import Problem, SeparableProblem
 
 ValueSettings = Zones | Grid | Separable
 
 
-def default_values(problem: Problem) -> ValueSettings:
-    """Separable where declared; else a grid while it stays small, and zones beyond."""
-    if isinstance(problem, SeparableProblem):
+def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
+    """Separable where it can be; else a grid while it stays small, and zones beyond."""
+    if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):
         return Separable()
     dimensions = problem.state_dim + problem.action_dim
     return Grid(bins=20, linear=True) if dimensions <= 2 else Zones(zones=100)
 
 
-def plan_on_outcomes(
-    problem: OutcomeProblem, outcomes: OutcomeDistribution, values: ValueSettings
-) -> tuple[Rule, dict[str, Any]]:
+def geometry(problem: Problem, values: ValueSettings) -> Axes | Partition:
+    """Lay the points of a value representation over a problem, or say why they do not fit."""
+    shape = (problem.horizon, problem.state_dim + problem.action_dim)
+    if problem.boundary.share.shape != shape:
+        raise ValueError(f"the problem's boundary must have shape {shape}, got {problem.boundary.share.shape}")
+    if not isinstance(values, Separable):
+        return values.partition(problem)
+    if not isinstance(problem, SeparableProblem):
+        raise ValueError(
+            f"Separable needs a problem that declares itself separable; {type(problem).__name__} does not. "
+            "Use Grid (few dimensions) or Zones"
+        )
+    return values.axes(problem)
+
+
+def plan_on_outcomes(outcomes: OutcomeDistribution, where: Axes | Partition) -> tuple[Rule, dict[str, Any]]:
     """The best rule against an outcome distribution, with a report."""
-    if isinstance(values, Separable):
-        if not isinstance(problem, SeparableProblem):
-            raise ValueError(
-                f"Separable needs a problem that declares itself separable; {type(problem).__name__} does not. "
-                "Use Grid (few dimensions) or Zones"
-            )
-        axes = values.axes(problem)
-        solution = backward_induction(problem.horizon, stages_from_marginals(outcomes, axes), axes)
-        if problem.action_sets_state:
-            return Levels(order_up_to_levels(outcomes, axes, solution.q)), _report(solution)
-        return SeparableQ(values.points, solution.q), _report(solution)
-    partition = values.partition(problem)
-    solution = backward_induction(problem.horizon, stages_from_outcomes(outcomes, partition), partition)
-    return PartitionQ(partition, solution.q), _report(solution)
+    horizon = where.problem.horizon
+    if isinstance(where, Partition):
+        solution = backward_induction(horizon, stages_from_outcomes(outcomes, where), where)
+        return PartitionQ(where, solution.q), _report(solution)
+    solution = backward_induction(horizon, stages_from_marginals(outcomes, where), where)
+    if where.problem.action_sets_state:
+        return Levels(order_up_to_levels(outcomes, where, solution.q)), _report(solution)
+    return SeparableQ(where, solution.q), _report(solution)
 
 
 def plan_on_visits(

@@ -32,6 +32,9 @@ class Levels:
 
     levels: FloatArray
 
+    def __post_init__(self) -> None:
+        self.levels.flags.writeable = False  # a level changed by hand would go out under the old guarantee
+
     def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
         """The level, as far as it is allowed."""
         low, high = problem.allowed(step, state)
@@ -46,18 +49,17 @@ class Levels:
 class SeparableQ:
     """Coordinate by coordinate the best action of a piecewise-linear Q, (H, k, N)."""
 
-    points: int
+    axes: Axes
     q: FloatArray
 
     def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
         """Greedy on the axes."""
-        if not isinstance(problem, SeparableProblem):
-            raise ValueError("a separable rule needs a separable problem")
-        return Axes(problem, self.points).greedy(step, self.q[step], state)[0]
+        return self.axes.greedy(step, self.q[step], state)[0]
 
     def arrays(self) -> dict[str, FloatArray]:
         """Q and its resolution."""
-        return {"q": self.q, "points": np.array(float(self.points))}
+        shape = np.array([self.axes.points, self.axes.beyond], dtype=np.float64)
+        return {"q": self.q, "axes": shape}
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class PartitionQ:
     def arrays(self) -> dict[str, FloatArray]:
         """Q and the nodes of every step."""
         found = {"q": self.q}
-        for space, nodes in (("pairs", self.partition.pairs), ("states", self.partition.states)):
+        for space, nodes in (("pairs", self.partition.pairs), ("states", (self.partition.states,))):
             for name in nodes[0].arrays():
                 found[f"{space}.{name}"] = np.stack([each.arrays()[name] for each in nodes])
         return found
@@ -85,10 +87,11 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
     try:
         if kind == "Levels":
             return Levels(arrays["levels"])
-        if kind == "SeparableQ":
-            return SeparableQ(int(arrays["points"]), arrays["q"])
+        if kind == "SeparableQ" and isinstance(problem, SeparableProblem):
+            points, beyond = arrays["axes"]
+            return SeparableQ(Axes(problem, int(points), bool(beyond)), arrays["q"])
         if kind == "PartitionQ":
-            return PartitionQ(Partition(problem, _nodes(arrays, "pairs."), _nodes(arrays, "states.")), arrays["q"])
+            return PartitionQ(Partition(problem, _nodes(arrays, "pairs."), _nodes(arrays, "states.")[0]), arrays["q"])
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
     raise ValueError(f"the file's rule {kind!r} is not known to this version")

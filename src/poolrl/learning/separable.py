@@ -9,6 +9,7 @@ import numpy as np
 from poolrl.arrays import FloatArray, IntArray, whole
 from poolrl.learning.kernel import Stage, Stages
 from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.partition import BLOCK, LARGEST_TABLE
 from poolrl.problems.problem import SeparableProblem
 
 # Points of the second look between two points of the axis; odd, so that the axis' own point is among them.
@@ -17,35 +18,52 @@ FINER = 33
 
 @dataclass(frozen=True)
 class Separable:
-    """Values as a sum over coordinates, each piecewise linear between `points` (the default where declared)."""
+    """Values as a sum over coordinates, each piecewise linear between `points` (the default where declared).
 
-    points: int = 257
+    Left out, `points` is 257 where the action alone decides what happens next, else 65 for each of state and action.
+    """
+
+    points: int | None = None
 
     def __post_init__(self) -> None:
-        whole(at_least=2, points=self.points)
+        if self.points is not None:
+            whole(at_least=2, points=self.points)
 
     def axes(self, problem: SeparableProblem) -> Axes:
         """The points of every coordinate and step."""
-        return Axes(problem, self.points)
+        return Axes(problem, self.points or (257 if problem.action_sets_state else 65))
 
 
 @dataclass(frozen=True)
 class Axes:
     """For each coordinate P state points over its range and P action points up to λ_h.
 
-    Q has shape (k, P) where the action alone decides what happens next, else (k, P · P) with the state first.
+    Q has shape (k, P) where the action alone decides what happens next, else (k, P · P) with the state first. Beyond
+    the last point Q is flat: a learner knows nothing there. With `beyond` the points go on past λ_h for a planner who
+    knows; actions stay below λ_h all the same.
     """
 
     problem: SeparableProblem
     points: int
+    beyond: bool = False
+
+    def __post_init__(self) -> None:
+        cells = self.problem.state_dim * self.points * self.points
+        cells *= 1 if self.problem.action_sets_state else self.points
+        if cells > LARGEST_TABLE:
+            raise ValueError(
+                f"{self.points} points make {cells:.1e} transitions, more than {LARGEST_TABLE:.0e}: use fewer"
+            )
 
     def state_axis(self) -> FloatArray:
         """(P, k)."""
         return np.linspace(self.problem.state_low, self.problem.state_high, self.points)
 
     def action_axis(self, step: int) -> FloatArray:
-        """(P, k), ending at the boundary."""
+        """(P, k), ending at the boundary unless it goes beyond."""
         low, high = self.problem.action_low, self.problem.action_high
+        if self.beyond:
+            return np.linspace(low, high, self.points)
         limit = low + self.problem.boundary.share[step, self.problem.state_dim :] * (high - low)
         lower = self.problem.boundary.side == "lower"
         return np.linspace(low, limit, self.points) if lower else np.linspace(limit, high, self.points)
@@ -91,21 +109,26 @@ def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
     def stage(step: int) -> Stage:
         state, action = axes.nodes(step)
         count, coordinates = action.shape
-        arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None])  # (N, B, k)
-        rewards = problem.coordinate_reward(step, state[:, None], action[:, None], arrived)
-        lower, part = _position(arrived, axes.state_axis())
-        cell = np.arange(count)[:, None] * points
         reward = np.empty((coordinates, count))
         kernel = np.empty((coordinates, count, points))
-        for i in range(coordinates):
-            weight = outcomes.weights[step, i]
-            reward[i] = rewards[..., i] @ weight
-            left = (cell + lower[..., i]).ravel()
-            up = (part[..., i] * weight).ravel()
-            down = np.broadcast_to(weight, (count, len(weight))).ravel() - up
-            flat = np.bincount(left, down, minlength=count * points)
-            flat += np.bincount(left + 1, up, minlength=count * points)
-            kernel[i] = flat.reshape(count, points)
+        block = max(1, 10 * BLOCK // len(drawn))
+        for start in range(0, count, block):
+            rows = slice(start, min(start + block, count))
+            here, chosen = state[rows, None], action[rows, None]
+            arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
+            rewards = problem.coordinate_reward(step, here, chosen, arrived)
+            lower, part = _position(arrived, axes.state_axis())
+            size = len(lower)
+            cell = np.arange(size)[:, None] * points
+            for i in range(coordinates):
+                weight = outcomes.weights[step, i]
+                reward[i, rows] = rewards[..., i] @ weight
+                left = (cell + lower[..., i]).ravel()
+                up = (part[..., i] * weight).ravel()
+                down = np.broadcast_to(weight, (size, len(weight))).ravel() - up
+                flat = np.bincount(left, down, minlength=size * points)
+                flat += np.bincount(left + 1, up, minlength=size * points)
+                kernel[i, rows] = flat.reshape(size, points)
         return Stage(reward, kernel)
 
     return stage
@@ -131,7 +154,7 @@ def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray)
         lower, part = _position(arrived, axes.state_axis())
         future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
         expected = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
-        levels[step] = fine[expected.argmax(axis=0), column]
+        levels[step] = np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
         value = axes.state_values(step, q[step])
     return levels
 

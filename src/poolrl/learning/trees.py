@@ -18,15 +18,16 @@ from poolrl.privacy.released import PrivateOutcomes
 
 # The odds, before any data, that there is nothing to learn beyond the public prior.
 PRIOR_ODDS = 4.0
-# The standard deviations τ that a split may have around its centre; a share never strays further than the last.
+# The standard deviations τ that a split may have around its centre, from none at all to any split whatever.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 
 
 def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: Shrinkage) -> FloatArray:
     """Masses of every leaf, (H, k, kinds, bins), from the trees and the prior's masses (kinds, bins).
 
-    If the released numbers hardly speak against the prior as a whole, the prior stays: its weight is its posterior
-    probability, from the Bayes factors of all splits and prior odds of PRIOR_ODDS to one.
+    If the released numbers hardly speak against the prior as a whole, the prior stays. Its weight would be its
+    posterior probability, at prior odds of PRIOR_ODDS to one, if the Bayes factors of the splits were independent;
+    they share estimated centres, so it is a rule of caution rather than a probability.
     """
     estimates, variances = upward(released.levels, released.variance)
     total = np.full(released.levels[0].shape[:2], float(released.total))
@@ -46,7 +47,8 @@ def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: S
     for level, (estimate, variance) in enumerate(zip(estimates[1:], variances[1:], strict=True), start=1):
         left, right = (estimate[..., 0::2], variance), (estimate[..., 1::2], variance)
         expected = prior.reshape(len(prior), 2**level, -1).sum(axis=-1)
-        prior_share = expected[:, 0::2] / (expected[:, 0::2] + expected[:, 1::2])
+        parents = expected[:, 0::2] + expected[:, 1::2]
+        prior_share = np.where(parents > 0, expected[:, 0::2] / np.where(parents > 0, parents, 1.0), 0.5)
         left_mass, more = shrinkage.split(mass, left, right, prior_share=prior_share)
         mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
         evidence += more
@@ -119,12 +121,12 @@ def borrowed_share(
         gain, evidence = np.ones_like(parent), np.inf
     else:
         squares = parent**2
-        prior = np.exp(-SPREADS / spread)
+        prior = -SPREADS / spread
         likelihood = np.empty(len(SPREADS))
         for i, tau in enumerate(SPREADS):
             expected = squares * tau**2 + variance
             likelihood[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected)
-        joint = likelihood + np.log(prior / prior.sum())
+        joint = likelihood + prior - logsumexp(prior)
         evidence = logsumexp(joint) - likelihood[0]
         gain = np.zeros_like(parent)
         for weight, tau in zip(softmax(joint), SPREADS, strict=True):

@@ -37,18 +37,15 @@ class Zones:
     def partition(self, problem: Problem) -> Partition:
         """Draw the nodes of every step from the public seed."""
         rng = np.random.default_rng(self.geometry_seed)
-        last = problem.horizon - 1
-        return Partition(
-            problem,
-            tuple(self._pair_rings(problem, step, rng) for step in range(problem.horizon)),
-            tuple(self._state_rings(problem, min(step, last), rng) for step in range(problem.horizon + 1)),
-        )
+        pairs = tuple(self._pair_rings(problem, step, rng) for step in range(problem.horizon))
+        return Partition(problem, pairs, self._state_rings(problem, rng))
 
     def _pair_rings(self, problem: Problem, step: int, rng: np.random.Generator) -> Rings:
         """Rings of pairs, on feasible points wherever a ring has enough of them."""
         reach = problem.boundary.reach[step]
         norms = self._norms(reach, rng)
-        start = np.minimum(_made_feasible(problem, step, rng.uniform(size=(*norms.shape, len(reach)))), reach)
+        drawn = rng.uniform(size=(*norms.shape, len(reach))) * reach
+        start = np.minimum(_made_feasible(problem, step, drawn), reach)
         points = _at_norm(start, norms, reach)
         chosen = np.empty((self.zones, DRAWS, len(reach)))
         for zone, ring in enumerate(points):
@@ -57,8 +54,8 @@ class Zones:
             chosen[zone] = np.resize(feasible if len(feasible) >= 2 * len(reach) else ring, ring.shape)
         return Rings.among(chosen, float(np.linalg.norm(reach)))
 
-    def _state_rings(self, problem: Problem, step: int, rng: np.random.Generator) -> Rings:
-        reach = problem.boundary.reach[step, : problem.state_dim]
+    def _state_rings(self, problem: Problem, rng: np.random.Generator) -> Rings:
+        reach = np.ones(problem.state_dim)
         norms = self._norms(reach, rng)
         points = _at_norm(rng.uniform(size=(*norms.shape, len(reach))) * reach, norms, reach)
         return Rings.among(points, float(np.linalg.norm(reach)))

@@ -49,7 +49,7 @@ class Guarantee:
     @property
     def rho(self) -> float:
         """The budget to which the mechanisms are calibrated, their sum; `private` says whether it protects."""
-        return float(zcdp.compose(mechanism.rho for mechanism in self.mechanisms))
+        return float(zcdp.compose(m.rho for m in self.mechanisms)) if self.mechanisms else math.inf
 
     @property
     def private(self) -> bool:
@@ -88,6 +88,7 @@ class Guarantee:
             "notice": None if self.private else self._why_not(),
             "rho": self.rho if math.isfinite(self.rho) else "inf",
             "epsilon": {f"{d:g}": self.epsilon(d) for d in (1e-6, 1e-9)} if self.private else None,
+            "epsilon_if_one_gaussian": zcdp.gaussian_epsilon(self.rho, 1e-6) if self.private else None,
             "unit": self.unit,
             "trajectories_per_unit": self.trajectories_per_unit,
             "steps": self.steps,
@@ -129,4 +130,4 @@ class Guarantee:
             return f"{NOT_PRIVATE}: no private log was released here, and none may be claimed to be protected."
         if not math.isfinite(self.rho):
             return f"{NOT_PRIVATE}: rho = inf, the counts were released without noise."
-        return f"{NOT_PRIVATE}: a dry run with seeded noise; whoever knows the seed can subtract it."
+        return f"{NOT_PRIVATE}: a dry run with seeded noise (or a sampler of one's own), which can be subtracted again."

@@ -21,9 +21,10 @@ Budget = Fraction | float  # a float only for infinity, which buys no privacy
 def budget(rho: Budget) -> Budget:
     """Read ρ as the decimal number that was written: 0.1 is 1/10, not its nearest double."""
     if isinstance(rho, Fraction):
+        positive(rho=float(rho))
         return rho
     positive(rho=rho)
-    return math.inf if math.isinf(rho) else Fraction(str(rho))
+    return math.inf if math.isinf(rho) else Fraction(str(float(rho)))
 
 
 def noise_variance(*, sensitivity_squared: Fraction, rho: Budget) -> Fraction:
@@ -83,7 +84,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
 
 def noise_bound(*, variance: float, cells: int, failure: float) -> float:
-    """E_ρ: with probability 1 − δ no noisy count strays further than E_ρ / 2, and none of their sums used here.
+    """E_ρ: with probability 1 − δ no noisy count strays further than E_ρ / 2 from the exact one.
 
     E_ρ = 4 √(H log(4 H M² w (w + d) / δ) / ρ) with σ² = 2H/ρ is √(8 σ² log(4 · cells / δ)),
     where cells = H · M(w + d) · Mw numbers the transition counts.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.arrays import BoolArray, FloatArray, public_array, whole
-from poolrl.problems.problem import Boundary, SeparableProblem
+from poolrl.problems.problem import ROUNDING, Boundary, SeparableProblem
 
 if TYPE_CHECKING:
     from poolrl.data.trajectories import Trajectories
@@ -45,9 +45,9 @@ class Inventory(SeparableProblem):
         self.demand_max = public_array("demand_max", demand_max, (products,))
         for name in ("holding", "shortage"):
             if (getattr(self, name) < 0).any():
-                raise ValueError(f"{name} must not be negative")
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name).min():g}")
         if (self.demand_max <= 0).any():
-            raise ValueError("demand_max must be positive")
+            raise ValueError(f"demand_max must be positive, got {self.demand_max.min():g}")
         self.share = public_array("boundary", boundary, (horizon, products))
         self.action_low = self.outcome_low = self.initial_state = np.zeros(products)
         self.action_high = self.outcome_high = self.state_high = self.demand_max
@@ -60,6 +60,10 @@ class Inventory(SeparableProblem):
         """Ordering only adds stock: x ≤ y ≤ max(x, demand_max)."""
         low = np.maximum(state, self.action_low)
         return low, np.maximum(low, self.action_high)
+
+    def cutoff_reach(self, step: int) -> FloatArray:
+        """Sales cannot exceed the order-up-to level, and that is seen up to λ."""
+        return self.share[step]
 
     def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """h (y − D)⁺ + b (D − y)⁺, summed over products."""
@@ -107,7 +111,8 @@ class LostSales(Inventory):
         self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
         """Sales y − x′, cut off iff nothing was left."""
-        return action - next_state, next_state <= 0.0
+        # A shelf that the user's arithmetic left with 1e-17 of a loaf is empty.
+        return action - next_state, next_state <= ROUNDING * self.demand_max
 
     def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The paper's virtual reward −(h (y − D)⁺ − b min(y, D)), by (y − D)⁺ = x′ and min(y, D) = y − x′."""

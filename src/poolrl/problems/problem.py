@@ -36,6 +36,7 @@ class Boundary:
     side: Side = "lower"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "share", np.asarray(self.share, dtype=np.float64))
         if self.side not in ("lower", "higher"):
             raise ValueError(f"side must be 'lower' or 'higher', got {self.side!r}")
         inside = (self.share > 0) & (self.share <= 1) if self.side == "lower" else self.share < 1
@@ -162,6 +163,10 @@ class OutcomeProblem(Problem):
     def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """The true cost when the outcome is known, for evaluation by simulation."""
         return -self.reward(step, state, action, self.next_state(step, state, action, outcome))
+
+    def cutoff_reach(self, step: int) -> FloatArray:
+        """How far up an outcome can be seen at all, (k,) in oriented unit coordinates; shapes the prior alone."""
+        return np.ones(self.outcome_dim)
 
     @property
     def outcome_dim(self) -> int:
