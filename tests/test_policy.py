@@ -11,9 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from poolrl import Backlog, Grid, LostSales, Outcomes, Policy, Pool, SeededNoise, Separable, Trajectories, Visits, Zones
+from poolrl import (
+    Backlog,
+    Grid,
+    LostSales,
+    Outcomes,
+    Policy,
+    Pool,
+    SeededNoise,
+    Separable,
+    Trajectories,
+    Visits,
+    Zones,
+    simulate_log,
+)
 from poolrl.data.counts import OutcomeCounts, VisitCounts
-from poolrl.data.simulation import simulate_log
 from tests.own_problems import OrderQuantity, PostedPrice
 
 POOLS = [
@@ -59,6 +71,7 @@ def test_act_takes_one_state_or_a_batch(pool: Pool, problem: LostSales, log: Tra
         (0, [0.0], r"stock must have shape \(2,\) or \(m, 2\), got \(1,\)"),
         (0, [[[0.0, 0.0]]], r"stock must have shape"),
         (0, [np.nan, 0.0], "stock must be finite"),
+        (0, ["many", "few"], "stock must hold numbers in a regular array"),
     ],
 )
 def test_a_bad_question_gets_a_clear_answer(

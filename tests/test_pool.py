@@ -24,9 +24,9 @@ from poolrl import (
     relative_gap,
     rollout_cost,
     saa,
+    simulate_log,
 )
 from poolrl.arrays import BoolArray, FloatArray
-from poolrl.data.simulation import simulate_log
 from poolrl.evaluation import optimum
 from tests.own_problems import OrderQuantity, PostedPrice, Wear
 

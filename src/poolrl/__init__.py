@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from poolrl.data.simulation import simulate_log
     from poolrl.data.trajectories import Trajectories
     from poolrl.evaluation import cost_difference, data_free, relative_gap, rollout_cost, saa
     from poolrl.learning.grid import Grid
@@ -47,6 +48,7 @@ _HOME = {
     "relative_gap": "evaluation",
     "rollout_cost": "evaluation",
     "saa": "evaluation",
+    "simulate_log": "data.simulation",
 }
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "relative_gap",
     "rollout_cost",
     "saa",
+    "simulate_log",
 ]
 
 

@@ -40,7 +40,7 @@ def whole(*, at_least: int = 1, **named: int) -> None:
 
 def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """Broadcast a public parameter to `shape`, read-only; scalars and smaller arrays are welcome."""
-    array = _as_floats(name, value)
+    array = as_floats(name, value)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
     try:
@@ -53,7 +53,7 @@ def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatAr
 
 def finite_array(name: str, value: ArrayLike, *, dimensions: int) -> FloatArray:
     """Take an array that may be sensitive: finite numbers of a given dimension, no value ever quoted."""
-    array = _as_floats(name, value)
+    array = as_floats(name, value)
     if array.ndim != dimensions:
         raise ValueError(f"{name} must have {dimensions} dimensions, got {array.ndim}")
     if not np.isfinite(array).all():
@@ -61,7 +61,8 @@ def finite_array(name: str, value: ArrayLike, *, dimensions: int) -> FloatArray:
     return array
 
 
-def _as_floats(name: str, value: ArrayLike) -> FloatArray:
+def as_floats(name: str, value: ArrayLike) -> FloatArray:
+    """Take anything that is a regular array of numbers."""
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

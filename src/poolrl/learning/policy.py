@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.arrays import FloatArray
+from poolrl.arrays import FloatArray, as_floats
 from poolrl.learning.rules import Levels, Rule, rule_from_arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
@@ -41,7 +41,7 @@ class Policy:
             raise ValueError(f"step must be a whole number, got {type(step).__name__}")
         if not 0 <= step < self.problem.horizon:
             raise ValueError(f"step must lie in 0 .. {self.problem.horizon - 1}, got {step}")
-        state = np.asarray(stock, dtype=np.float64)
+        state = as_floats("stock", stock)
         if state.ndim not in (1, 2) or state.shape[-1] != self.problem.state_dim:
             wanted = self.problem.state_dim
             raise ValueError(f"stock must have shape ({wanted},) or (m, {wanted}), got {state.shape}")
