@@ -222,9 +222,10 @@ def test_bins_follow_public_quantities() -> None:
     """r = c √(Hk/ρ)/n: halving it doubles the bins, within 16 and 1024."""
     settings = Outcomes()
     base = {"steps": 10, "coordinates": 8, "slots": 1000, "per_unit": 1, "rho": 0.1}
-    assert settings.bins_for(**base) == 128
-    assert settings.bins_for(**base | {"slots": 2000}) == 256
-    assert settings.bins_for(**base | {"per_unit": 2}) == 64
+    assert settings.bins_for(**base) == 32
+    assert settings.bins_for(**base | {"slots": 2000}) == 64
+    assert settings.bins_for(**base | {"per_unit": 2}) == 16
+    assert settings.bins_for(**base | {"slots": 10**6}) == 1024
     assert settings.bins_for(**base | {"rho": 1e-9}) == 16
     assert settings.bins_for(**base | {"rho": math.inf}) == 1024
     assert Outcomes(bins=32).bins_for(**base) == 32

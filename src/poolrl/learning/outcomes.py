@@ -27,8 +27,8 @@ class Outcomes:
     """
 
     bins: int | None = None
-    spread: float = 0.3
-    step_spread: float = 0.1
+    spread: float = 0.5
+    step_spread: float = 0.2
 
     def __post_init__(self) -> None:
         if self.bins is not None:
@@ -40,13 +40,13 @@ class Outcomes:
     def bins_for(self, *, steps: int, coordinates: int, slots: int, per_unit: int, rho: float) -> int:
         """The number of bins, from public quantities alone.
 
-        With r = c √(Hk/ρ) / n, the noise of one level as a share of the log, about 4/r bins: each further level
+        With r = c √(Hk/ρ) / n, the noise of one level as a share of the log, about 1/r bins: each further level
         shares the budget, and below that width it would measure noise.
         """
         if self.bins is not None:
             return self.bins
         noise_share = per_unit * math.sqrt(steps * coordinates / rho) / slots
-        affordable = min(max(4 / noise_share, FEWEST_BINS), MOST_BINS) if noise_share > 0 else MOST_BINS
+        affordable = min(max(1 / noise_share, FEWEST_BINS), MOST_BINS) if noise_share > 0 else MOST_BINS
         return int(2 ** round(math.log2(affordable)))
 
 
