@@ -1,7 +1,7 @@
 """How good are the learned policies? One table: gap to the exact optimum over demand families and budgets.
 
-    python -m benchmarks.quality              the whole table, 10 seeds (about ten minutes on 2 cores)
-    python -m benchmarks.quality --seeds 3    a quicker look
+    python -m benchmarks.quality              the whole table, 10 seeds (about a quarter of an hour on 2 cores)
+    python -m benchmarks.quality --seeds 3 --defaults-only    a quicker look
 
 Setting: lost sales, H = 10, D-bar = 100, h, b ~ U[0, 0.5] per step and product, uniform behaviour policy, lambda = 1,
 seeded noise of the true distribution (so nothing here is private). The gap is (c - c*) / c* in percent on common
