@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from poolrl import Bernstein, Grid, LostSales, Pool, SeededNoise, Visits, Zones
-from poolrl.learning.backward_induction import pessimistic_q
+from poolrl.learning.backward_induction import backward_induction, pessimistic_q
 from poolrl.learning.kernel import Stage, consistent_counts, stages_from_visits
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget, noise_bound
@@ -44,13 +45,23 @@ def test_the_projection_is_optimal(joint: list[int], total: int, slack: float) -
     assert np.abs(moved - counts).max() == pytest.approx(smallest_shift(counts, wanted, slack), abs=1e-7)
 
 
+def whole(blocks: Iterable[Stage]) -> Stage:
+    """All rows of a step in the order of its nodes."""
+    parts = list(blocks)
+    order = np.argsort(np.concatenate([part.rows for part in parts]))
+    reward, kernel, visits = (
+        np.concatenate([getattr(part, name) for part in parts])[order] for name in ("reward", "kernel", "visits")
+    )
+    return Stage(reward, kernel, visits, parts[0].noise_bound)
+
+
 def test_kernel_rows_are_distributions_and_fall_back_to_uniform() -> None:
     problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(0)
     log = problem.simulate_log(rng.uniform(0, 10, (400, 2, 1)), rng=rng)
     partition = Grid(4).partition(problem)
     released = release_visits(log, problem, partition, rho=budget(1.0), noise=SeededNoise(0))
-    stage = stages_from_visits(released, partition, Visits(0.05))(0)
+    stage = whole(stages_from_visits(released, partition, Visits(0.05))(0))
     assert stage.kernel.sum(axis=1) == pytest.approx(1)
     bound = noise_bound(variance=4.0, cells=2 * 16 * 4, failure=0.05)  # σ² = 2H/ρ = 4
     assert stage.noise_bound == pytest.approx(bound)
@@ -61,13 +72,44 @@ def test_kernel_rows_are_distributions_and_fall_back_to_uniform() -> None:
     assert stage.kernel[lost] == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("pessimism", [None, Bernstein(scale=1e-4)])
+def test_blocks_change_memory_and_nothing_else(pessimism: Bernstein | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = LostSales(horizon=3, holding=[[0.1], [0.5], [0.2]], shortage=0.4, demand_max=10.0)
+    rng = np.random.default_rng(5)
+    log = problem.simulate_log(rng.uniform(0, 10, (5000, 3, 1)), rng=rng)
+    learner = Pool(1.0, Visits(), Zones(12), pessimism)
+    whole_steps = learner.fit(problem, log, noise=SeededNoise(1))
+    monkeypatch.setattr("poolrl.learning.kernel.BLOCK_CELLS", 12 * 5)  # five rows at a time
+    in_blocks = learner.fit(problem, log, noise=SeededNoise(1))
+    assert whole_steps.rule.q == pytest.approx(in_blocks.rule.q, abs=1e-12)
+    assert whole_steps.report == in_blocks.report
+    assert 0 < whole_steps.report["fell_back_to_uniform"] < 1
+
+
+def test_rows_that_are_never_drawn_would_have_fallen_back() -> None:
+    """The shortcut changes nothing: planning on every row gives the same Q as planning on the hopeful ones."""
+    problem = LostSales(horizon=2, holding=0.2, shortage=0.4, demand_max=10.0)
+    rng = np.random.default_rng(6)
+    log = problem.simulate_log(rng.uniform(0, 10, (3000, 2, 1)), rng=rng)
+    partition = Zones(10).partition(problem)
+    ranges = [problem.reward_range(step) for step in range(2)]
+    found = []
+    for trusted_only in (True, False):
+        released = release_visits(log, problem, partition, rho=budget(1.0), noise=SeededNoise(0))
+        stages = stages_from_visits(released, partition, Visits(), trusted_only=trusted_only)
+        found.append(backward_induction(2, stages, partition, pessimism=Bernstein(1e-4), reward_ranges=ranges))
+    assert found[0].q == pytest.approx(found[1].q, abs=1e-12)
+    assert (found[0].fell_back, found[0].clipped) == (found[1].fell_back, found[1].clipped)
+    assert 0 < found[0].fell_back < 1
+
+
 def test_without_noise_the_kernel_is_the_empirical_one() -> None:
     problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(1)
     log = problem.simulate_log(rng.uniform(0, 10, (300, 1, 1)), rng=rng)
     partition = Grid(5).partition(problem)
     released = release_visits(log, problem, partition, rho=math.inf, noise=SeededNoise(0))
-    stage = stages_from_visits(released, partition, Visits())(0)
+    stage = whole(stages_from_visits(released, partition, Visits())(0))
     cell = lambda value: np.minimum((value / 2).astype(int), 4)  # noqa: E731
     node = cell(log.states[:, 0, 0]) * 5 + cell(log.actions[:, 0, 0])
     for n in np.unique(node):

@@ -102,7 +102,7 @@ def test_the_higher_side_mirrors_the_lower_one() -> None:
 
 
 def test_a_table_past_any_memory_is_refused_with_its_size() -> None:
-    with pytest.raises(ValueError, match=r"pair nodes .* state nodes .* 2 steps make .* use fewer zones or bins"):
+    with pytest.raises(ValueError, match=r"pair nodes × 2 steps make .* values.* use fewer zones or bins"):
         Grid(20).partition(shop(4))
 
 

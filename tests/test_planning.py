@@ -34,6 +34,7 @@ from poolrl.learning.rules import Levels
 from poolrl.privacy.noise import SeededNoise
 from poolrl.privacy.release import release_visits
 from tests.own_problems import OrderQuantity, Wear
+from tests.test_kernel import whole
 from tests.test_pool import wear_log
 
 COIN = np.array([[[0.5, 0.5]], [[0.5, 0.5]]])  # demand is 0 or 10 at both steps
@@ -90,8 +91,8 @@ def test_backward_induction_agrees_with_quantecon_on_a_grid() -> None:
     problem, bins, horizon = Wear(horizon=6), 5, 6
     partition = Grid(bins).partition(problem)
     released = release_visits(wear_log(problem, 3000), problem, partition, rho=np.inf, noise=SeededNoise(0))
-    first = stages_from_visits(released, partition, Visits())(0)
-    ours = backward_induction(horizon, lambda step: first, partition)
+    first = whole(stages_from_visits(released, partition, Visits())(0))
+    ours = backward_induction(horizon, lambda step: [first], partition)
     rewards, kernel = first.reward.reshape(bins, bins), first.kernel.reshape(bins, bins, bins)
     with pytest.warns(UserWarning, match="infinite horizon"):  # which we do not ask for
         model = DiscreteDP(rewards, kernel, beta=1.0)
@@ -190,15 +191,17 @@ def test_pessimistic_values_stay_below_what_is_left_to_earn() -> None:
     """Rewards at the top of every step's range, no penalty: Q at step h is exactly H − h + 1 in units of the widest."""
 
     class Still:
+        q_shape = (1,)
+
         def state_values(self, step: int, q: np.ndarray) -> np.ndarray:
             return q
 
     ranges = [(-1.0, 3.0), (5.0, 9.0), (0.0, 2.0)]
     stages = [Stage(np.array([high]), np.ones((1, 1)), np.array([100.0])) for _, high in ranges]
-    solution = backward_induction(3, lambda h: stages[h], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
+    solution = backward_induction(3, lambda h: [stages[h]], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
     assert solution.q[:, 0] == pytest.approx([2.5, 1.5, 0.5])
     generous = [Stage(stage.reward + 100, stage.kernel, stage.visits) for stage in stages]
-    solution = backward_induction(3, lambda h: generous[h], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
+    solution = backward_induction(3, lambda h: [generous[h]], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
     assert solution.q[:, 0] == pytest.approx([3, 2, 1])  # the ceiling H − h + 1
     assert solution.clipped == 0
 

@@ -30,10 +30,23 @@ class OutcomeCounts:
 
 @dataclass(frozen=True)
 class VisitCounts:
-    """The paper's counts: n(b) as `pairs` (H, N) and n(b, s′) as `transitions` (H, N, S)."""
+    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) row by row, for the whole table rarely fits in memory.
+
+    `nodes` and `targets` (H, n) say where each row of the log was and where it led; node −1 is unobserved.
+    """
 
     pairs: IntArray
-    transitions: IntArray
+    nodes: IntArray
+    targets: IntArray
+    state_count: int
+
+    def transitions(self, step: int, rows: IntArray) -> IntArray:
+        """n(b, s′) for the nodes b in `rows` (ascending), (rows, S)."""
+        place = np.searchsorted(rows, self.nodes[step])
+        place = np.where(place < len(rows), place, 0)
+        asked = rows[place] == self.nodes[step] if len(rows) else np.zeros(len(place), dtype=bool)
+        cells = place[asked] * self.state_count + self.targets[step][asked]
+        return np.bincount(cells, minlength=len(rows) * self.state_count).reshape(len(rows), self.state_count)
 
 
 class Partition(Protocol):
@@ -77,15 +90,8 @@ def count_outcomes(log: Trajectories, problem: OutcomeProblem, *, bins: int) -> 
 
 def count_visits(log: Trajectories, partition: Partition) -> VisitCounts:
     """Count how often each node was visited, and where each visit led."""
-    nodes, targets = partition.pair_count, partition.state_count
-    pairs = np.zeros((log.horizon, nodes), dtype=np.int64)
-    transitions = np.zeros((log.horizon, nodes, targets), dtype=np.int64)
-    for step in range(log.horizon):
-        node = partition.pair_index(step, log.states[:, step], log.actions[:, step])
-        target = partition.state_index(log.next_states[:, step])
-        observed = node >= 0
-        node, target = node[observed], target[observed]
-        pairs[step] = np.bincount(node, minlength=nodes)
-        cells = np.bincount(node * targets + target, minlength=nodes * targets)
-        transitions[step] = cells.reshape(nodes, targets)
-    return VisitCounts(pairs, transitions)
+    steps = range(log.horizon)
+    nodes = np.stack([partition.pair_index(h, log.states[:, h], log.actions[:, h]) for h in steps])
+    targets = np.stack([partition.state_index(log.next_states[:, h]) for h in steps])
+    pairs = np.stack([np.bincount(node[node >= 0], minlength=partition.pair_count) for node in nodes])
+    return VisitCounts(pairs, nodes, targets, partition.state_count)

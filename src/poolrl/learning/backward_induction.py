@@ -15,6 +15,10 @@ from poolrl.learning.pessimism import Bernstein, fell_back
 class Values(Protocol):
     """What the loop asks of a value representation."""
 
+    @property
+    def q_shape(self) -> tuple[int, ...]:
+        """The shape of Q_h, nodes last."""
+
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """V_h at the state nodes, the best that Q_h offers there."""
 
@@ -47,7 +51,7 @@ def backward_induction(
     """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0.
 
     Pessimism needs rewards in [0, 1]: `reward_ranges` shifts each step's and divides all by the widest, which
-    changes no decision.
+    changes no decision. A node of which no stage speaks stays at zero, the bottom under pessimism.
     """
     ranges = reward_ranges or [(0.0, 1.0)] * horizon
     scale = max(high - low for low, high in ranges) or 1.0
@@ -56,18 +60,22 @@ def backward_induction(
     cut: list[float] = []
     value: FloatArray | None = None
     for step in reversed(range(horizon)):
-        stage = stages(step)
-        if value is None:
-            value = np.zeros(stage.kernel.shape[:-2] + stage.kernel.shape[-1:])
-        expected = (stage.kernel @ value[..., None])[..., 0]
-        if pessimism is None:
-            q = stage.reward + expected
-        else:
-            reward = (stage.reward - ranges[step][0]) / scale
-            penalty = pessimism.penalty(stage, value, horizon=horizon)
-            q = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
-            cut.append(float(np.mean(reward + expected - penalty < 0)))
-        untrusted.append(float(np.mean(fell_back(stage))))
+        q = np.zeros(values.q_shape)
+        trusted = kept = 0
+        for stage in stages(step):
+            if value is None:
+                value = np.zeros(stage.kernel.shape[:-2] + stage.kernel.shape[-1:])
+            expected = (stage.kernel @ value[..., None])[..., 0]
+            if pessimism is None:
+                q[..., stage.rows] = stage.reward + expected
+            else:
+                reward = (stage.reward - ranges[step][0]) / scale
+                penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.shape[-1])
+                q[..., stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
+                kept += int(np.sum(reward + expected - penalty >= 0))
+            trusted += int(np.sum(~fell_back(stage)))
+        untrusted.append(1 - trusted / q.size)
+        cut.append(1 - kept / q.size)
         value = values.state_values(step, q)
         found.insert(0, q)
-    return Solution(np.stack(found), float(np.mean(untrusted)), float(np.mean(cut)) if cut else 0.0)
+    return Solution(np.stack(found), float(np.mean(untrusted)), float(np.mean(cut)) if pessimism else 0.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import qmc
 
-from poolrl.arrays import FloatArray, fraction
+from poolrl.arrays import FloatArray, IntArray, fraction
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.partition import Partition
 from poolrl.privacy.released import PrivateVisits
@@ -28,39 +28,62 @@ class Visits:
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of the estimated world. Leading axes, if any, run over coordinates."""
+    """Some nodes of one step of the estimated world. Leading axes, if any, run over coordinates."""
 
-    reward: FloatArray  # (..., N) expected reward at each node
-    kernel: FloatArray  # (..., N, S) rows sum to one
-    visits: FloatArray | None = None  # (N,) private visit counts ñ, where there are any
+    reward: FloatArray  # (..., rows) expected reward at each node
+    kernel: FloatArray  # (..., rows, S) rows sum to one
+    visits: FloatArray | None = None  # (rows,) private visit counts ñ, where there are any
     noise_bound: float = 0.0  # E_ρ
+    rows: IntArray | slice = field(default_factory=lambda: slice(None))  # which nodes; by default all
 
 
-Stages = Callable[[int], Stage]
+# A step comes in blocks of rows, because a whole kernel (N, S) rarely fits in memory.
+Stages = Callable[[int], Iterable[Stage]]
+BLOCK_CELLS = 2_000_000
 
 
-def stages_from_visits(released: PrivateVisits, partition: Partition, settings: Visits) -> Stages:
-    """The paper's private kernel: consistent counts, uniform where they drown in noise."""
+def stages_from_visits(
+    released: PrivateVisits, partition: Partition, settings: Visits, *, trusted_only: bool = False
+) -> Stages:
+    """The paper's private kernel: consistent counts, uniform where they drown in noise.
+
+    With `trusted_only` nodes that are sure to fall back are passed over, for a caller who puts them at the bottom.
+    """
     problem = partition.problem
-    bound = noise_bound(variance=released.variance, cells=released.transitions.size, failure=settings.failure)
+    bound = noise_bound(variance=released.variance, cells=released.cells, failure=settings.failure)
+    arrival = problem.natural_state(partition.states.points)
+    uniform = np.full(partition.state_count, 1.0 / partition.state_count)
 
-    def stage(step: int) -> Stage:
-        joint = consistent_counts(released.transitions[step], released.pairs[step], slack=bound / 2)
-        visits = joint.sum(axis=1)
-        trusted = visits > bound
-        uniform = np.full(joint.shape[1], 1.0 / joint.shape[1])
-        kernel = np.where(trusted[:, None], joint / np.where(trusted, visits, 1.0)[:, None], uniform)
-        state, action = problem.natural_pair(partition.pairs[step].points)
-        arrival = problem.natural_state(partition.states.points)
+    def expected_reward(step: int, rows: IntArray, kernel: FloatArray) -> FloatArray:
+        state, action = problem.natural_pair(partition.pairs[step].points[rows])
         rewards = problem.reward(step, state[:, None], action[:, None], arrival[None, :])
         # Node and next node may not fit each other (less stock before than after): keep to the public range.
-        expected = (kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1)
-        return Stage(expected, kernel, visits, bound)
+        return np.asarray((kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1))
 
-    return stage
+    def stages(step: int) -> Iterator[Stage]:
+        pairs = released.pairs[step]
+        # Made consistent, a row sums to at most n′ + E_ρ/2. If that is below E_ρ the row need not even be drawn.
+        hopeful = np.maximum(pairs, 0) > bound / 2
+        for rows in _blocks(np.flatnonzero(hopeful), partition):
+            joint = consistent_counts(released.transitions(step, rows), pairs[rows], slack=bound / 2)
+            visits = joint.sum(axis=1)
+            trusted = visits > bound
+            kernel = np.where(trusted[:, None], joint / np.where(trusted, visits, 1.0)[:, None], uniform)
+            yield Stage(expected_reward(step, rows, kernel), kernel, visits, bound, rows)
+        if not trusted_only:
+            for rows in _blocks(np.flatnonzero(~hopeful), partition):
+                kernel = np.tile(uniform, (len(rows), 1))
+                yield Stage(expected_reward(step, rows, kernel), kernel, np.zeros(len(rows)), bound, rows)
+
+    return stages
 
 
-def consistent_counts(joint: FloatArray, total: FloatArray, *, slack: float) -> FloatArray:
+def _blocks(rows: IntArray, partition: Partition, *, per_row: int | None = None) -> list[IntArray]:
+    size = max(1, BLOCK_CELLS // ((per_row or partition.state_count) * partition.problem.state_dim))
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray, *, slack: float) -> FloatArray:
     """Move joint counts (N, S) as little as possible in the sup norm until their sums fit the totals (N,).
 
         min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
@@ -85,18 +108,20 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *,
     cumulative = np.cumsum(outcomes.weights, axis=-1)
     uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(draws) + 0.5 / draws) % 1.0
 
-    def stage(step: int) -> Stage:
+    def stages(step: int) -> Iterator[Stage]:
         drawn = np.empty_like(uniform)
         for i in range(problem.outcome_dim):
             position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
             drawn[:, i] = outcomes.points[i, np.minimum(position, outcomes.points.shape[1] - 1)]
-        state, action = problem.natural_pair(partition.pairs[step].points)
-        nodes, targets = partition.pair_count, partition.state_count
-        arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, draws, w)
-        reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
-        target, weight = partition.states.weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
-        cell = np.repeat(np.arange(nodes), draws)[:, None] * targets + target
-        kernel = np.bincount(cell.ravel(), weight.ravel() / draws, minlength=nodes * targets)
-        return Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False))
+        targets = partition.state_count
+        for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(draws, targets)):
+            state, action = problem.natural_pair(partition.pairs[step].points[rows])
+            nodes = len(rows)
+            arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, draws, w)
+            reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
+            target, weight = partition.states.weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
+            cell = np.repeat(np.arange(nodes), draws)[:, None] * targets + target
+            kernel = np.bincount(cell.ravel(), weight.ravel() / draws, minlength=nodes * targets)
+            yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)
 
-    return stage
+    return stages

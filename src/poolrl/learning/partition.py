@@ -18,7 +18,7 @@ from poolrl.problems.problem import Problem
 
 # Rows of one evaluation of Q at a time: bounds memory, not results.
 BLOCK = 200_000
-# Transitions beyond which a dense table is no longer sensible (8 bytes each).
+# Numbers beyond which a table held whole is no longer sensible (8 bytes each).
 LARGEST_TABLE = 200_000_000
 
 
@@ -52,12 +52,18 @@ class Partition:
     states: Nodes
 
     def __post_init__(self) -> None:
-        cells = len(self.pairs) * self.pair_count * self.state_count
+        # Kernels are streamed; Q and the visit counts of all steps are held.
+        cells = max(len(self.pairs) * self.pair_count, self.state_count)
         if cells > LARGEST_TABLE:
             raise ValueError(
-                f"{self.pair_count:,} pair nodes × {self.state_count:,} state nodes × {len(self.pairs)} steps make "
-                f"{cells:.1e} transitions, more than {LARGEST_TABLE:.0e}: use fewer zones or bins, or Separable"
+                f"{self.pair_count:,} pair nodes × {len(self.pairs)} steps make {cells:.1e} values, more than "
+                f"{LARGEST_TABLE:.0e}: use fewer zones or bins, or Separable"
             )
+
+    @property
+    def q_shape(self) -> tuple[int, ...]:
+        """(N,)."""
+        return (self.pair_count,)
 
     @property
     def pair_count(self) -> int:

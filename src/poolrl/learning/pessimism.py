@@ -28,16 +28,16 @@ class Bernstein:
             raise ValueError(f"scale must be finite and not negative, got {self.scale!r}")
         fraction(failure=self.failure)
 
-    def penalty(self, stage: Stage, value: FloatArray, *, horizon: int) -> FloatArray:
-        """Γ(b), with rewards in [0, 1].
+    def penalty(self, stage: Stage, value: FloatArray, *, horizon: int, nodes: int | None = None) -> FloatArray:
+        """Γ(b), with rewards in [0, 1]; `nodes` is N where the stage has only some of them.
 
         Γ = C₁ √(Var_P̃(Ṽ) ι / (ñ − E_ρ)) + C₂ S H E_ρ ι / ñ    where ñ > E_ρ,   C H elsewhere
         ι = log(H N / δ)
         """
         if stage.visits is None:
             raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")
-        nodes, states = stage.kernel.shape
-        iota = math.log(horizon * nodes / self.failure)
+        rows, states = stage.kernel.shape
+        iota = math.log(horizon * (nodes or rows) / self.failure)
         mean = stage.kernel @ value
         variance = np.maximum(stage.kernel @ value**2 - mean**2, 0.0)
         trusted = ~fell_back(stage)

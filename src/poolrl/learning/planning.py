@@ -61,7 +61,7 @@ def plan_on_visits(
     problem = partition.problem
     solution = backward_induction(
         problem.horizon,
-        stages_from_visits(released, partition, settings),
+        stages_from_visits(released, partition, settings, trusted_only=pessimism is not None),
         partition,
         pessimism=pessimism,
         reward_ranges=[problem.reward_range(step) for step in range(problem.horizon)],

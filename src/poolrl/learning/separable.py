@@ -55,6 +55,11 @@ class Axes:
                 f"{self.points} points make {cells:.1e} transitions, more than {LARGEST_TABLE:.0e}: use fewer"
             )
 
+    @property
+    def q_shape(self) -> tuple[int, ...]:
+        """(k, N)."""
+        return self.problem.state_dim, self.points if self.problem.action_sets_state else self.points**2
+
     def state_axis(self) -> FloatArray:
         """(P, k)."""
         return np.linspace(self.problem.state_low, self.problem.state_high, self.points)
@@ -106,7 +111,7 @@ def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
     problem, points = axes.problem, axes.points
     drawn = outcomes.points.T  # (B, k)
 
-    def stage(step: int) -> Stage:
+    def stages(step: int) -> list[Stage]:
         state, action = axes.nodes(step)
         count, coordinates = action.shape
         reward = np.empty((coordinates, count))
@@ -129,9 +134,9 @@ def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
                 flat = np.bincount(left, down, minlength=size * points)
                 flat += np.bincount(left + 1, up, minlength=size * points)
                 kernel[i, rows] = flat.reshape(size, points)
-        return Stage(reward, kernel)
+        return [Stage(reward, kernel)]
 
-    return stage
+    return stages
 
 
 def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray) -> FloatArray:

@@ -108,11 +108,20 @@ class Rings:
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Non-negative coefficients on the ring's points, made to sum to one; equal where none is positive."""
         zone, size = self._zone(unit), self.corners.shape[1]
-        raw = np.einsum("md,mdj->mj", unit, self._inverse[zone])
-        raw = np.maximum(raw, 0.0)
+        raw = np.maximum(self._coefficients(zone, unit), 0.0)
         total = raw.sum(axis=1, keepdims=True)
         convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
         return zone[:, None] * size + np.arange(size), convex
+
+    def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
+        """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""
+        # Ring by ring: gathering an inverse for every point would move D² numbers per point.
+        order = np.argsort(zone, kind="stable")
+        present, starts = np.unique(zone[order], return_index=True)
+        found = np.empty_like(unit)
+        for ring, rows in zip(present, np.split(order, starts[1:]), strict=True):
+            found[rows] = unit[rows] @ self._inverse[ring]
+        return found
 
     def arrays(self) -> dict[str, FloatArray]:
         """Corners and radius."""

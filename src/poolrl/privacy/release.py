@@ -10,11 +10,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from poolrl.data.counts import Partition, count_outcomes, count_visits
+from poolrl.arrays import IntArray
+from poolrl.data.counts import Partition, VisitCounts, count_outcomes, count_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
-from poolrl.privacy.noise import NoiseSource, SecureNoise
+from poolrl.privacy.noise import NoiseSource, Sampler, SecureNoise
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -69,12 +70,27 @@ def release_visits(
 
     sampler = noise.begin()
     pairs = sampler.add(counts.pairs, variance)
-    transitions = sampler.add(counts.transitions, variance)
+    cells = pairs.size * partition.state_count
     mechanisms = (
         Mechanism("visits of nodes", pairs.size, sensitivity_squared, variance),
-        Mechanism("transitions between nodes", transitions.size, sensitivity_squared, variance),
+        Mechanism("transitions between nodes", cells, sensitivity_squared, variance),
     )
-    return PrivateVisits(pairs, transitions, float(variance), _guarantee(log, noise, *mechanisms))
+    rows = _Transitions(counts, sampler, variance)
+    return PrivateVisits(pairs, rows, cells, float(variance), _guarantee(log, noise, *mechanisms))
+
+
+class _Transitions:
+    """Noisy rows of n′(b, s′) on request, none of them twice: two draws of one row would average its noise away."""
+
+    def __init__(self, counts: VisitCounts, sampler: Sampler, variance: Fraction) -> None:
+        self._counts, self._sampler, self._variance = counts, sampler, variance
+        self._handed_out = np.zeros(counts.pairs.shape, dtype=bool)
+
+    def __call__(self, step: int, rows: IntArray) -> IntArray:
+        if (np.diff(rows) <= 0).any() or self._handed_out[step, rows].any():
+            raise ValueError("each row of transitions is released once, in ascending order; fit again to pay again")
+        self._handed_out[step, rows] = True
+        return self._sampler.add(self._counts.transitions(step, rows), self._variance)
 
 
 def _guarantee(log: Trajectories, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from poolrl.arrays import IntArray
@@ -25,9 +26,14 @@ class PrivateOutcomes:
 
 @dataclass(frozen=True)
 class PrivateVisits:
-    """The paper's noisy counts n′(b) as `pairs` (H, N) and n′(b, s′) as `transitions` (H, N, S)."""
+    """The paper's noisy counts: n′(b) as `pairs` (H, N), and n′(b, s′) by `transitions(step, rows)`, (rows, S).
+
+    The second table has H·N·S cells, most of them never looked at, so its noise is drawn when a row is asked for, and
+    each row is handed out once. Asking for some rows only is post-processing of the whole table.
+    """
 
     pairs: IntArray
-    transitions: IntArray
+    transitions: Callable[[int, IntArray], IntArray]
+    cells: int  # H·N·S
     variance: float
     guarantee: Guarantee
