@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.families import FAMILIES, TOP
+from poolrl.paper.families import FAMILIES, TOP
 from poolrl import LostSales, Policy, Pool, SeededNoise, Separable, Trajectories, data_free
 from poolrl.arrays import FloatArray
 from poolrl.evaluation import optimum, rollout_cost

@@ -21,7 +21,8 @@ ALLOWED = {
     "learning": {"arrays", "problems", "privacy", "learning"},
     "evaluation": {"arrays", "problems", "privacy", "learning"},
     "pool": {"arrays", "problems", "data", "privacy", "learning"},
-    "app": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "app"},
+    "paper": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "paper"},
+    "app": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "paper", "app"},
 }
 # Makes a log and reads none: `problem.simulate_log(...)`.
 SIMULATION = {

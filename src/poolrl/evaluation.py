@@ -56,7 +56,8 @@ def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike
 def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
     """Sample average approximation: the dynamic programme on the empirical distribution of each step.
 
-    Every sampled outcome is shared between its two neighbours on a fine axis so that its mean is kept.
+    Actions stay within λ; for the unrestricted optimum ask with a problem whose boundary is 1. Every
+    sampled outcome is shared between its two neighbours on a fine axis so that its mean is kept.
     """
     paths = _paths(problem, outcomes)
     # The axis spans the sample, which is no secret here, so that a loose public bound costs no resolution.

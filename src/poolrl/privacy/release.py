@@ -1,6 +1,6 @@
 """The door: the only code that sees exact counts and noise together. Everything after it is free.
 
-Both releases protect one unit of the log, by default one whole trajectory, when it is replaced by any other.
+Every release protects one unit of the log, by default one whole trajectory, when it is replaced by any other.
 A unit fills c = max_per_unit slots; a slot it leaves empty counts as unobserved, so that totals are public.
 """
 
@@ -10,13 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from poolrl.arrays import IntArray
+from poolrl.arrays import FloatArray, IntArray
 from poolrl.data.counts import Partition, VisitCounts, count_outcomes, count_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise import NoiseSource, Sampler, SecureNoise
-from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
+from poolrl.privacy.released import PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 
@@ -91,6 +91,64 @@ class _Transitions:
             raise ValueError("each row of transitions is released once, in ascending order; fit again to pay again")
         self._handed_out[step, rows] = True
         return self._sampler.add(self._counts.transitions(step, rows), self._variance)
+
+
+# Noise is exact on integers: a number is rounded to this many steps of its public range.
+LATTICE = 2**16
+
+
+def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise: NoiseSource) -> PrivateRows:
+    """Release every action and next state with noise of its own: input perturbation, for comparison.
+
+    Guarantee: ρ-zCDP. A trajectory is H (d + w) numbers, each of which another trajectory may move by its whole range
+    of LATTICE steps: Δ₂² = H (d + w) LATTICE².
+    """
+    log.check(problem)
+    if log.has_units:
+        raise ValueError("input perturbation protects single trajectories: leave out unit and max_per_unit")
+    numbers = np.concatenate(
+        [
+            _to_lattice(log.actions, problem.action_low, problem.action_high),
+            _to_lattice(log.next_states, problem.state_low, problem.state_high),
+        ],
+        axis=2,
+    )
+    sensitivity_squared = Fraction(log.horizon * numbers.shape[2] * LATTICE**2)
+    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
+    noisy = noise.begin().add(numbers, variance)
+    mechanism = Mechanism("logged numbers", noisy.size, sensitivity_squared, variance)
+    return PrivateRows(
+        _from_lattice(noisy[:, :, : problem.action_dim], problem.action_low, problem.action_high),
+        _from_lattice(noisy[:, :, problem.action_dim :], problem.state_low, problem.state_high),
+        _guarantee(log, noise, mechanism),
+    )
+
+
+def release_levels(
+    levels: FloatArray, log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise: NoiseSource
+) -> PrivateLevels:
+    """Release a decision table (H, d) learned from `log` without privacy: output perturbation, for comparison.
+
+    Guarantee: ρ-zCDP. Nothing is known of the learner, so each of the H d entries may move by the whole range of
+    actions, LATTICE steps: Δ₂² = H d LATTICE². This holds for a unit of any number of trajectories.
+    """
+    exact = _to_lattice(levels, problem.action_low, problem.action_high)
+    sensitivity_squared = Fraction(exact.size * LATTICE**2)
+    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
+    noisy = noise.begin().add(exact, variance)
+    mechanism = Mechanism("decision table", noisy.size, sensitivity_squared, variance)
+    return PrivateLevels(
+        _from_lattice(noisy, problem.action_low, problem.action_high), _guarantee(log, noise, mechanism)
+    )
+
+
+def _to_lattice(values: FloatArray, low: FloatArray, high: FloatArray) -> IntArray:
+    # Clipped: a value that rounding errors of the log put outside must not move further than was paid for.
+    return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * LATTICE).astype(np.int64)
+
+
+def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    return np.asarray(low + numbers / LATTICE * (high - low))
 
 
 def _guarantee(log: Trajectories, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from poolrl.arrays import IntArray
+from poolrl.arrays import FloatArray, IntArray
 from poolrl.privacy.guarantee import Guarantee
 
 
@@ -36,4 +36,21 @@ class PrivateVisits:
     transitions: Callable[[int, IntArray], IntArray]
     cells: int  # H·N·S
     variance: float
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class PrivateRows:
+    """A log of noisy numbers: actions (n, H, d) and next states (n, H, w), not yet moved back into their bounds."""
+
+    actions: FloatArray
+    next_states: FloatArray
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class PrivateLevels:
+    """A noisy decision table (H, k), not yet moved back into its bounds."""
+
+    levels: FloatArray
     guarantee: Guarantee

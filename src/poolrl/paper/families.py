@@ -1,4 +1,4 @@
-"""Demand families for the benchmarks: per step and product parameters drawn from a seed, amounts in [0, 100]."""
+"""Demand families: per step and product parameters drawn from a seed, amounts in [0, 100]."""
 
 from __future__ import annotations
 
