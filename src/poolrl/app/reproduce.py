@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,15 +19,21 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table as RichTable
 
 from poolrl.arrays import whole
 from poolrl.paper import rossmann
-from poolrl.paper.reproduce import carry_out, plan
+from poolrl.paper.pages import markdown, page, save_figures
+from poolrl.paper.report import sections
+from poolrl.paper.reproduce import Plan, carry_out, plan
 from poolrl.paper.results import Results
+from poolrl.paper.sections import Section
+from poolrl.paper.statistics import Table
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
 
 RESULTS = "results.duckdb"
+CHOICES = ("all", *SWEEPS, "claims", "report")
 # Without a terminal there is no bar to redraw: a line now and then instead.
 LINE_EVERY = 30.0
 
@@ -32,25 +41,83 @@ LINE_EVERY = 30.0
 def run_reproduction(
     what: str, out: Path, *, runs: int | None, quick: bool, workers: int | None, train_csv: Path | None
 ) -> None:
-    """Run what is missing and write the report."""
+    """Run what is missing, print what was asked for, and write the report."""
+    if what not in CHOICES:
+        near = get_close_matches(what, CHOICES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"there is no sweep {what!r}; {hint}choose from {', '.join(CHOICES)}")
     console = Console()
     count = workers if workers is not None else os.cpu_count() or 1
     whole(workers=count)
-    names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
     source = rossmann.find(train_csv)
     real = None if source is None else rossmann.read(source)
-    _say_source(console, real)
-    wanted = plan(names, runs=runs, quick=quick, real=real is not None)
+    if what != "report":
+        _say_source(console, real)
+        names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
+        _run_missing(console, plan(names, runs=runs, quick=quick, real=real is not None), out, real, count)
+    with Results(out / RESULTS, read_only=True) as results:
+        table, seconds = Table(results.runs()), float(results.fact("seconds") or 0)
+    with console.status("writing the report"):
+        found = sections(table, seconds=seconds, source=real)
+        parts = [part for group in found.values() for part in group]
+        save_figures(parts, out / "figures")
+        (out / "results.md").write_text(markdown(parts))
+        (out / "report.html").write_text(page(parts))
+    brief = what in ("all", "report")
+    for part in found["claims"] if brief else found[what]:
+        _print(console, part, brief=brief)
+    console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {seconds / 60:.1f} minutes of running in all.")
+    console.print(f"Open [bold]{out / 'report.html'}[/]; pictures are in {out / 'figures'}, rows in {out / RESULTS}.")
+
+
+def _run_missing(console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int) -> None:
     began = time.monotonic()
     with Results(out / RESULTS) as results, _Bars(console) as bars:
         try:
-            carry_out(wanted, results, real=real, workers=count, started=bars.started, finished=bars.finished)
+            carry_out(wanted, results, real=real, workers=workers, started=bars.started, finished=bars.finished)
         except KeyboardInterrupt:
             raise ValueError(
-                f"stopped; every finished run is kept in {out / RESULTS}, run the same again to go on"
+                f"stopped; every finished run is kept in {out / RESULTS}: run the same command again to go on"
             ) from None
-        spent = float(results.fact("seconds") or 0) + time.monotonic() - began
-        results.note("seconds", f"{spent:.1f}")
+        finally:
+            with suppress(OSError):  # a full disk has already been reported
+                spent = float(results.fact("seconds") or 0) + time.monotonic() - began
+                results.note("seconds", f"{spent:.1f}")
+
+
+def _print(console: Console, part: Section, *, brief: bool) -> None:
+    if part.header[:1] == ("claim",) and not brief:
+        _print_claims(console, part)
+        return
+    if not part.header:
+        return
+    table = RichTable(title=part.title, title_justify="left", title_style="bold")
+    for name in part.header:
+        table.add_column(name)
+    for row in part.rows:
+        table.add_row(*(_coloured(cell.partition("**: ")[0] + "**" if "**: " in cell else cell) for cell in row))
+    console.print(table)
+
+
+def _print_claims(console: Console, part: Section) -> None:
+    """Claim by claim, each learner on a line: the verdict and the statistic that decided it."""
+    console.print(f"[bold]{part.title}[/]\n{escape(part.text[0])}\n", highlight=False)
+    for claim, data, *cells in part.rows:
+        console.print(f"[bold]{escape(claim)}[/] ({escape(data)})", highlight=False)
+        lines = RichTable(box=None, show_header=False, padding=(0, 1))
+        for learner, cell in zip(part.header[2:], cells, strict=True):
+            verdict, _, statistic = cell.partition("**: ")
+            if verdict:
+                lines.add_row("", escape(learner), _coloured(verdict + "**"), escape(statistic))
+        console.print(lines, highlight=False)
+
+
+def _coloured(cell: str) -> str:
+    safe = escape(cell)
+    for verdict, colour in (("does not hold", "red"), ("undecided", "yellow"), ("holds", "green")):
+        safe = safe.replace(f"**{verdict}**", f"[{colour}]{verdict}[/]")
+        safe = f"[{colour}]{verdict}[/]" if safe == verdict else safe
+    return safe
 
 
 def _say_source(console: Console, real: rossmann.Rossmann | None) -> None:

@@ -1,0 +1,132 @@
+"""Does ρ-zCDP hold? How far one trajectory moves the counts, and how much noise is drawn, on the real code path.
+
+An audit of the whole fit is more than this; here are the two facts on which the proof of a Gaussian release rests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.data.trajectories import Trajectories
+from poolrl.learning.zones import Zones
+from poolrl.privacy.noise import Sampler, SecureNoise
+from poolrl.privacy.release import release_outcomes, release_visits
+from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
+from poolrl.privacy.zcdp import budget
+from poolrl.problems.inventory import LostSales
+
+HORIZON, ZONES, BINS, TRAJECTORIES = 5, 20, 64, 50
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """For one learner: over pairs of neighbouring logs, and over all noise that was drawn."""
+
+    learner: str
+    pairs: int
+    largest_change: float  # of ‖Δ counts‖² / Δ₂², summed over the mechanisms as the budget is; at most 1
+    draws: int
+    noise_ratio: tuple[float, float]  # 95% interval of the drawn noise's variance over the variance paid for
+    claimed: float
+    composed: float  # Σ Δ₂² / 2σ² of the mechanisms, exact
+
+    @property
+    def holds(self) -> bool:
+        """No pair moved further than was paid for, the noise is as large as claimed, the budgets add up."""
+        return self.largest_change <= 1 and self.noise_ratio[1] >= 1 and self.composed == self.claimed
+
+
+@dataclass
+class _Recorder:
+    """Exact noise, with a record of what it was added to and what it was."""
+
+    tables: list[IntArray] = field(default_factory=list)
+    noise: list[FloatArray] = field(default_factory=list)
+
+    def begin(self) -> Sampler:
+        return self
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        noisy = SecureNoise().add(counts, variance)
+        self.tables.append(counts)
+        self.noise.append(((noisy - counts) / float(variance) ** 0.5).ravel())
+        return noisy
+
+
+def privacy_evidence(*, pairs: int = 20, rho: float = 1.0) -> list[Evidence]:
+    """Neighbouring logs at random and at the extremes, through both releases."""
+    rng = np.random.default_rng(0)
+    problem = LostSales(horizon=HORIZON, holding=0.2, shortage=0.3, demand_max=100.0)
+    partition = Zones(ZONES).partition(problem)
+
+    def outcomes(log: Trajectories, noise: _Recorder) -> PrivateOutcomes:
+        return release_outcomes(log, problem, bins=BINS, rho=budget(rho), noise=noise)
+
+    def visits(log: Trajectories, noise: _Recorder) -> PrivateVisits:
+        released = release_visits(log, problem, partition, rho=budget(rho), noise=noise)
+        for step in range(HORIZON):
+            released.transitions(step, np.arange(partition.pair_count))
+        return released
+
+    found = []
+    for learner, release in (("Pool.published", visits), ("Pool (default)", outcomes)):
+        change, drawn, composed = 0.0, [], 0.0
+        for _ in range(pairs):
+            first, second = _neighbours(problem, rng)
+            recorders = _Recorder(), _Recorder()
+            released = [release(log, noise) for log, noise in zip((first, second), recorders, strict=True)]
+            moved = sum(
+                int(((a - b) ** 2).sum()) for a, b in zip(recorders[0].tables, recorders[1].tables, strict=True)
+            )
+            mechanisms = released[0].guarantee.mechanisms
+            change = max(change, moved / float(sum(m.sensitivity_squared for m in mechanisms)))
+            drawn += recorders[0].noise + recorders[1].noise
+            composed = released[0].guarantee.rho
+        noise = np.concatenate(drawn)
+        squares = noise**2
+        margin = 1.96 * squares.std() / np.sqrt(len(squares))
+        interval = float(squares.mean() - margin), float(squares.mean() + margin)
+        found.append(Evidence(learner, pairs, change, len(noise), interval, rho, composed))
+    return found
+
+
+def change_by_replay() -> float:
+    """‖Δ counts‖² / Δ₂² if a trajectory were counted at every node that it informs, with Δ₂² = 2H as printed.
+
+    One row below λ tells about every node below λ, on which the claimed sample complexity rests. Here two trajectories,
+    demand at its least and at its most, are followed from every node.
+    """
+    problem = LostSales(horizon=HORIZON, holding=0.2, shortage=0.3, demand_max=100.0)
+    partition = Zones(ZONES).partition(problem)
+    moved = 0
+    for step in range(HORIZON):
+        state, action = problem.natural_pair(partition.pairs[step].points)
+        least, most = (
+            partition.state_index(problem.next_state(step, state, action, np.full(1, demand)))
+            for demand in (0.0, 100.0)
+        )
+        moved += 2 * int((least != most).sum())
+    return moved / (2 * HORIZON)
+
+
+def _neighbours(problem: LostSales, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
+    """Two logs that differ in one trajectory: a random one, or one from the other end of what is possible."""
+    demand = rng.uniform(0, 100, (TRAJECTORIES, HORIZON, 1))
+    log = problem.simulate_log(demand, rng=rng)
+    parts = [log.states.copy(), log.actions.copy(), log.next_states.copy()]
+    extreme = rng.integers(3)
+    if extreme < 2:  # a shop that orders everything and sells all of it, or nothing
+        level, left = np.full((HORIZON, 1), 100.0), np.full((HORIZON, 1), 100.0 * extreme)
+        states = np.concatenate([np.zeros((1, 1)), left[:-1]])
+        replacement = [states, level, left]
+    else:
+        other = problem.simulate_log(rng.uniform(0, 100, (1, HORIZON, 1)), rng=rng)
+        replacement = [other.states[0], other.actions[0], other.next_states[0]]
+    for part, new in zip(parts, replacement, strict=True):
+        part[0] = new
+    states, actions, next_states = parts
+    return log, Trajectories(states=states, actions=actions, next_states=next_states)
