@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from poolrl.paper.families import FAMILIES, TOP, Family
 from poolrl import Bernstein, Grid, LostSales, Outcomes, Policy, Pool, SeededNoise, Visits, Zones
 from poolrl.arrays import FloatArray
 from poolrl.evaluation import data_free, optimum, rollout_cost
+from poolrl.paper.families import FAMILIES, TOP, Family
 
 HORIZON = 10
 

@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from poolrl.paper.families import FAMILIES, TOP
 from poolrl import LostSales, Policy, Pool, SeededNoise, Separable, Trajectories, data_free
 from poolrl.arrays import FloatArray
 from poolrl.evaluation import optimum, rollout_cost
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, kaplan_meier, prior_masses
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.trees import Shrinkage, consistent_masses
+from poolrl.paper.families import FAMILIES, TOP
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 

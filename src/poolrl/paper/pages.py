@@ -110,7 +110,7 @@ def _inline(text: str) -> str:
 
 def _svg(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    # The same figure gives the same bytes.
+    # No date and no random names: drawn again from the same rows, a picture has the same bytes.
     with matplotlib.rc_context({"svg.hashsalt": "poolrl"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()

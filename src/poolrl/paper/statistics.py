@@ -36,10 +36,11 @@ class Table:
         return self._by_setting.get(self.chosen(setting), {})
 
     def paired(self, settings: Sequence[Setting], measure: str = "gap") -> FloatArray:
-        """One row per seed that all settings share, one column per setting; settings that were not run are refused."""
+        """One row per seed that all settings share, one column per setting."""
         found = [self.runs(setting) for setting in settings]
         seeds = sorted(set.intersection(*map(set, found))) if found else []
-        return np.array([[getattr(runs[seed], measure) for runs in found] for seed in seeds]).reshape(-1, len(settings))
+        values = [[getattr(runs[seed], measure) for runs in found] for seed in seeds]
+        return np.array(values, dtype=np.float64).reshape(len(seeds), len(settings))
 
     def present(self, settings: Sequence[Setting]) -> list[Setting]:
         """Those that were run."""
