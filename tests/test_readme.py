@@ -55,7 +55,7 @@ def test_the_command_line_explains_itself() -> None:
     assert answer.returncode == 0
     for words in ("Simulate a shop", "--trajectories", "poolrl demo /tmp/shop"):
         assert words in answer.stdout
-    assert poolrl("--version").stdout.strip() == "0.1.0"
+    assert poolrl("--version").stdout.strip() == "0.2.0"
 
 
 def test_a_bad_argument_is_one_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -168,12 +169,14 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
         Results(text)
     other = tmp_path / "other.duckdb"
     duckdb.connect(str(other)).execute("CREATE TABLE cheese (name VARCHAR)").close()
-    with pytest.raises(ValueError, match="was written by another version \\(no poolrl results where"):
+    with pytest.raises(ValueError, match="was written by another version \\(no poolrl results; this is"):
         Results(other)
     old = tmp_path / "old.duckdb"
     with Results(old) as results:
-        results.note("format", "poolrl results 0")
-    with pytest.raises(ValueError, match=f"another version \\(poolrl results 0 where this one writes {FORMAT}\\)"):
+        results.note("format", "poolrl 0.0.9, results 1")
+    with pytest.raises(
+        ValueError, match=rf"another version \(poolrl 0\.0\.9, results 1; this is {re.escape(FORMAT)}\)"
+    ):
         Results(old)
 
 

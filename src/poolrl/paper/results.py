@@ -10,11 +10,12 @@ from typing import Any, Self
 
 import duckdb
 
+from poolrl import __version__
 from poolrl.paper.sweeps import SCALES, TUNED, TUNING_SEEDS, Setting
 from poolrl.paper.trials import MEASURES, Run
 
-# Raised whenever a change to the library could change a figure: old rows must not mix with new ones.
-FORMAT = "poolrl results 1"
+# A new version may learn better or worse: its rows must not mix with old ones.
+FORMAT = f"poolrl {__version__}, results 1"
 
 _SQL = {"str": "VARCHAR", "float": "DOUBLE", "int": "BIGINT"}
 _KEYS = {field.name: _SQL[str(field.type)] for field in fields(Setting)} | {"seed": "BIGINT"}
@@ -99,8 +100,8 @@ class Results:
         held = self.fact("format") if "facts" in tables else None
         if held != FORMAT or "runs" not in tables:
             raise ValueError(
-                f"{self.path} was written by another version ({held or 'no poolrl results'} where this one writes "
-                f"{FORMAT}); move it away, or choose another folder with --out"
+                f"{self.path} was written by another version ({held or 'no poolrl results'}; this is {FORMAT}): "
+                "move it away, or choose another folder with --out"
             )
 
     def _write(self, statement: str, values: list[Any] | None = None) -> None:
