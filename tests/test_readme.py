@@ -55,6 +55,9 @@ def test_the_command_line_explains_itself() -> None:
     assert answer.returncode == 0
     for words in ("Simulate a shop", "--trajectories", "poolrl demo /tmp/shop"):
         assert words in answer.stdout
+    answer = poolrl("reproduce", "--help")
+    for words in ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"):
+        assert words in answer.stdout
     assert poolrl("--version").stdout.strip() == "0.2.0"
 
 

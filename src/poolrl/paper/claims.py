@@ -72,6 +72,7 @@ PLACES: dict[str, Place] = {
     "Rossmann, 8 stores": _stores(8),
 }
 PAPERS = ("synthetic", "Rossmann, Store 1")
+KNOWN_OPTIMUM = ("synthetic", "normal demand", "exponential demand")
 
 
 @dataclass(frozen=True)
@@ -175,31 +176,19 @@ def _scales_better(place: Place) -> Comparisons:
     return compare
 
 
-def _falls_with_n(place: Place) -> Comparisons:
+def _grows_at_most(
+    place: Place, field: str, values: Sequence[float], sign: int, power: float, symbol: str
+) -> Comparisons:
+    """How far the slope of log gap on sign · log value stays below `power`, on the gap to the true optimum."""
+
     def compare(table: Table, learner: Setting) -> list[Interval]:
-        there = table.present([replace(place(learner), trajectories=n) for n in sweeps.TRAJECTORIES])
+        there = table.present([replace(place(learner), **{field: value}) for value in values])  # type: ignore[arg-type]
         gaps = table.paired(there, "gap_optimum")
         if len(there) < 2 or not len(gaps):
             return []
-        slope = slope_of_means(gaps, np.log([setting.trajectories for setting in there]))
-        return [
-            Interval(
-                -0.5 - slope.estimate, -0.5 - slope.high, -0.5 - slope.low, f"gap ~ n^{slope.estimate:.2f}{_same(gaps)}"
-            )
-        ]
-
-    return compare
-
-
-def _grows_with_privacy(place: Place) -> Comparisons:
-    def compare(table: Table, learner: Setting) -> list[Interval]:
-        there = table.present([replace(place(learner), rho=rho) for rho in sweeps.RHOS])
-        gaps = table.paired(there, "gap_optimum")
-        if len(there) < 2 or not len(gaps):
-            return []
-        slope = slope_of_means(gaps, np.log([1 / setting.rho for setting in there]))
-        about = f"gap ~ (1/ρ)^{slope.estimate:.2f}{_same(gaps)}"
-        return [Interval(0.25 - slope.estimate, 0.25 - slope.high, 0.25 - slope.low, about)]
+        slope = slope_of_means(gaps, sign * np.log([getattr(setting, field) for setting in there]))
+        about = f"gap ~ {symbol}^{slope.estimate:.2f}{_same(gaps)}"
+        return [Interval(power - slope.estimate, power - slope.high, power - slope.low, about)]
 
     return compare
 
@@ -232,12 +221,14 @@ def _claims() -> list[Claim]:
     for data in PAPERS:
         text = "POOL's time grows more slowly with M than a grid's"
         found.append(Claim(text, data, "exponent of the grid − exponent", "", _scales_better(PLACES[data])))
-    for data in ("synthetic", "normal demand", "exponential demand"):
+    for data in KNOWN_OPTIMUM:
+        compare = _grows_at_most(PLACES[data], "trajectories", sweeps.TRAJECTORIES, 1, -0.5, "n")
         text = "Sample complexity: the gap falls at least as n^(−1/2)"
-        found.append(Claim(text, data, "−1/2 − slope of log gap on log n", "", _falls_with_n(PLACES[data])))
-    for data in ("synthetic", "normal demand", "exponential demand"):
+        found.append(Claim(text, data, "−1/2 − slope of log gap on log n", "", compare))
+    for data in KNOWN_OPTIMUM:
+        compare = _grows_at_most(PLACES[data], "rho", sweeps.RHOS, -1, 0.25, "(1/ρ)")
         text = "Sample complexity: the gap grows at most as (1/ρ)^(1/4)"
-        found.append(Claim(text, data, "1/4 − slope of log gap on log 1/ρ", "", _grows_with_privacy(PLACES[data])))
+        found.append(Claim(text, data, "1/4 − slope of log gap on log 1/ρ", "", compare))
     return found
 
 

@@ -31,6 +31,14 @@ def percent(table: Table, setting: Setting, measure: str, *, spread: bool = True
     return f"{number(values.mean())}{deviation}"
 
 
+def difference(table: Table, setting: Setting, measure: str) -> str:
+    """Mean ± standard deviation of c* − c, the appendix's gap: at most zero unless luck helps."""
+    values = np.array([run.best_cost - run.cost for run in table.runs(setting).values()])
+    if not len(values):
+        return ""
+    return f"{values.mean():,.0f}" + (f" ± {values.std(ddof=1):,.0f}" if len(values) > 1 else "")
+
+
 def seconds(table: Table, setting: Setting, measure: str) -> str:
     """Mean processor seconds."""
     values = np.array([getattr(run, measure) for run in table.runs(setting).values()])

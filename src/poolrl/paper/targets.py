@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from poolrl.paper import sweeps
-from poolrl.paper.claims import PAPERS, PLACES, Claim, Comparisons, Place, Verdict, approaches, beats
+from poolrl.paper.claims import KNOWN_OPTIMUM, PAPERS, PLACES, Claim, Comparisons, Place, Verdict, approaches, beats
 from poolrl.paper.statistics import Interval, Table, bootstrap, mean_difference
 from poolrl.paper.sweeps import BASE, Setting, real
 
@@ -46,7 +46,7 @@ def _targets() -> list[Claim]:
     for method, name in (("input", "IP"), ("output", "OP")):
         text, statistic = f"gap at most 1/20 of {name}'s at ρ = 1", f"gap of {name} − 20 gap"
         found.append(Claim(text, "synthetic", statistic, "pp", _ratio(method, 20)))
-    for data in ("synthetic", "normal demand", "exponential demand"):
+    for data in KNOWN_OPTIMUM:
         compare = approaches(PLACES[data], weak, 0.005)
         text = "within 0.5 pp of NonPrivate at every ρ ≥ 1, n = 10,000"
         found.append(Claim(text, data, "0.5 pp − |gap − gap at ρ = ∞|", "pp", compare))
