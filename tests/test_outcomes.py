@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from poolrl import Backlog, LostSales, Outcomes, SeededNoise, Trajectories
-from poolrl.learning.outcomes import estimate_outcomes, kaplan_meier, prior_masses
+from poolrl.learning.outcomes import estimate_outcomes, kaplan_meier, prior_masses, refined
 from poolrl.learning.trees import Shrinkage, borrowed_share, consistent_masses, upward
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
@@ -218,12 +218,29 @@ def test_vanishing_budget_gives_the_prior() -> None:
     assert weights == pytest.approx(np.full_like(weights, 1 / weights.shape[-1]), rel=1e-2)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=12).filter(lambda w: sum(w) > 0.01), st.sampled_from([2, 4, 16]))
+def test_refining_moves_nothing_between_bins(weights: list[float], parts: int) -> None:
+    coarse = np.array(weights) / sum(weights)
+    fine = refined(coarse, parts)
+    assert fine.shape == (len(coarse) * parts,)
+    assert (fine >= 0).all()
+    assert fine.reshape(-1, parts).sum(axis=1) == pytest.approx(coarse, abs=1e-12)
+
+
+def test_refining_is_smooth_and_leaves_the_prior_alone() -> None:
+    assert refined(np.full(8, 1 / 8), 4) == pytest.approx(np.full(32, 1 / 32))
+    rising = refined(np.array([1.0, 2.0, 3.0, 4.0]) / 10, 4)
+    assert (np.diff(rising[4:12]) > 0).all()  # not a staircase
+    assert refined(np.array([1.0, 0.0, 0.0]), 2)[2:] == pytest.approx(np.zeros(4))  # closed on Sundays
+
+
 def test_bins_follow_public_quantities() -> None:
-    """r = c √(Hk/ρ)/n: halving it doubles the bins, within 16 and 1024."""
+    """The power of two nearest to (1/r)^(5/4) / 2 with r = c √(Hk/ρ)/n, within 16 and 1024."""
     settings = Outcomes()
     base = {"steps": 10, "coordinates": 8, "slots": 1000, "per_unit": 1, "rho": 0.1}
-    assert settings.bins_for(**base) == 32
-    assert settings.bins_for(**base | {"slots": 2000}) == 64
+    assert settings.bins_for(**base) == 32  # 1/r = 35.4, 43 wanted
+    assert settings.bins_for(**base | {"slots": 2000}) == 128  # 1/r = 70.7, 103 wanted
     assert settings.bins_for(**base | {"per_unit": 2}) == 16
     assert settings.bins_for(**base | {"slots": 10**6}) == 1024
     assert settings.bins_for(**base | {"rho": 1e-9}) == 16

@@ -228,9 +228,9 @@ def test_units_are_named_in_the_guarantee(problem: LostSales, log: Trajectories)
     guarantee = Pool(rho=1.0).fit(problem, owned).guarantee
     assert "one unit: up to 2 trajectories of 5 steps" in str(guarantee)
     assert guarantee.rho == 1.0
-    # 2 H k L c²: 16 bins for 100 slots at c = 2, 64 for 200 at c = 1, each with the level of kinds above.
-    assert guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * 5 * 2**2
-    assert Pool(rho=1.0).fit(problem, log).guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * 7
+    # 2 H k L c²: 32 bins for 100 slots at c = 2, 128 for 200 at c = 1, each with the level of kinds above.
+    assert guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * 6 * 2**2
+    assert Pool(rho=1.0).fit(problem, log).guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * 8
 
 
 class Boastful(SecureNoise):

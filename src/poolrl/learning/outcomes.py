@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from poolrl.arrays import FloatArray, positive, whole
 from poolrl.learning.trees import Shrinkage, consistent_masses
@@ -40,13 +41,15 @@ class Outcomes:
     def bins_for(self, *, steps: int, coordinates: int, slots: int, per_unit: int, rho: float) -> int:
         """The number of bins, from public quantities alone.
 
-        With r = c √(Hk/ρ) / n, the noise of one level as a share of the log, about 1/r bins: each further level
-        shares the budget, and below that width it would measure noise.
+        With r = c √(Hk/ρ) / n, the noise of one level as a share of the log, about (1/r)^(5/4) / 2 bins. Bins narrower
+        than r measure noise, and each further level shares the budget; but the more levels there are the less one more
+        takes from the others, and fine bins are what a loose public bound needs.
         """
         if self.bins is not None:
             return self.bins
         noise_share = per_unit * math.sqrt(steps * coordinates / rho) / slots
-        affordable = min(max(1 / noise_share, FEWEST_BINS), MOST_BINS) if noise_share > 0 else MOST_BINS
+        wanted = noise_share**-1.25 / 2 if noise_share > 0 else MOST_BINS
+        affordable = min(max(wanted, FEWEST_BINS), MOST_BINS)
         return int(2 ** round(math.log2(affordable)))
 
 
@@ -73,9 +76,22 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     weights = kaplan_meier(masses, prior_masses(kinds=kinds, bins=bins))
     if problem.boundary.side == "higher":
         weights = weights[..., ::-1]
-    # Inside a bin any value is as likely as another: planning on bin middles alone would favour them.
     parts = max(1, PLANNING_BINS // bins)
-    return OutcomeDistribution(bin_middles(problem, bins * parts), np.repeat(weights / parts, parts, axis=-1))
+    return OutcomeDistribution(bin_middles(problem, bins * parts), refined(weights, parts))
+
+
+def refined(weights: FloatArray, parts: int) -> FloatArray:
+    """Share every bin's weight (..., bins) between `parts` finer ones, (..., bins · parts), along a smooth curve.
+
+    The cumulative weights at the bins' edges are joined by monotone cubics, so no bin gains or loses weight, and no
+    part is negative. Weights all alike, as the prior's, stay alike.
+    """
+    if parts == 1:
+        return weights
+    cumulative = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    bins = weights.shape[-1]
+    curve = PchipInterpolator(np.arange(bins + 1), cumulative, axis=-1)
+    return np.maximum(np.diff(curve(np.linspace(0, bins, bins * parts + 1)), axis=-1), 0.0)
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
