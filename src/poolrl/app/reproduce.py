@@ -34,6 +34,8 @@ from poolrl.paper.trials import Run
 
 RESULTS = "results.duckdb"
 CHOICES = ("all", *SWEEPS, "claims", "report")
+COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
+STATISTIC = 2  # the column of the claims' table that says what is claimed to be positive
 # Without a terminal there is no bar to redraw: a line now and then instead.
 LINE_EVERY = 30.0
 
@@ -86,38 +88,39 @@ def _run_missing(console: Console, wanted: Plan, out: Path, real: rossmann.Rossm
 
 
 def _print(console: Console, part: Section, *, brief: bool) -> None:
-    if part.header[:1] == ("claim",) and not brief:
+    claims = part.header[:1] == ("claim",)
+    if claims and not brief:
         _print_claims(console, part)
         return
     if not part.header:
         return
+    shown = [number for number in range(len(part.header)) if not (claims and number == STATISTIC)]
     table = RichTable(title=part.title, title_justify="left", title_style="bold")
-    for name in part.header:
-        table.add_column(name)
+    for number in shown:
+        table.add_column(part.header[number])
     for row in part.rows:
-        table.add_row(*(_coloured(cell.partition("**: ")[0] + "**" if "**: " in cell else cell) for cell in row))
+        table.add_row(*(_coloured(row[number], verdict_only=claims) for number in shown))
     console.print(table)
 
 
 def _print_claims(console: Console, part: Section) -> None:
-    """Claim by claim, each learner on a line: the verdict and the statistic that decided it."""
+    """Claim by claim, each learner on a line: the verdict and what decided it."""
     console.print(f"[bold]{part.title}[/]\n{escape(part.text[0])}\n", highlight=False)
-    for claim, data, *cells in part.rows:
-        console.print(f"[bold]{escape(claim)}[/] ({escape(data)})", highlight=False)
+    for claim, data, statistic, *cells in part.rows:
+        console.print(f"[bold]{escape(claim)}[/] ({escape(data)}): {escape(statistic)}", highlight=False)
         lines = RichTable(box=None, show_header=False, padding=(0, 1))
-        for learner, cell in zip(part.header[2:], cells, strict=True):
-            verdict, _, statistic = cell.partition("**: ")
-            if verdict:
-                lines.add_row("", escape(learner), _coloured(verdict + "**"), escape(statistic))
+        for learner, cell in zip(part.header[STATISTIC + 1 :], cells, strict=True):
+            if cell:
+                lines.add_row("", escape(learner), _coloured(cell))
         console.print(lines, highlight=False)
 
 
-def _coloured(cell: str) -> str:
-    safe = escape(cell)
-    for verdict, colour in (("does not hold", "red"), ("undecided", "yellow"), ("holds", "green")):
-        safe = safe.replace(f"**{verdict}**", f"[{colour}]{verdict}[/]")
-        safe = f"[{colour}]{verdict}[/]" if safe == verdict else safe
-    return safe
+def _coloured(cell: str, *, verdict_only: bool = False) -> str:
+    verdict, colon, measured = escape(cell).partition("**: ")
+    if not colon:
+        return verdict
+    name = verdict.removeprefix("**")
+    return f"[{COLOURS[name]}]{name}[/]" + ("" if verdict_only else f": {measured}")
 
 
 def _say_source(console: Console, real: rossmann.Rossmann | None) -> None:

@@ -72,6 +72,7 @@ PLACES: dict[str, Place] = {
     "Rossmann, 8 stores": _stores(8),
 }
 PAPERS = ("synthetic", "Rossmann, Store 1")
+NEIGHBOURS = "neighbouring logs"
 KNOWN_OPTIMUM = ("synthetic", "normal demand", "exponential demand")
 
 
@@ -242,7 +243,7 @@ def verdicts(table: Table) -> list[Verdict]:
 
 def privacy_verdicts() -> list[Verdict]:
     """ρ-zCDP by measurement (`privacy_check`), and what becomes of it where one trajectory informs every node."""
-    text, data, statistic = "POOL satisfies ρ-zCDP", "neighbouring logs", "1 − largest ‖Δ counts‖² / Δ₂²"
+    text, data, statistic = "POOL satisfies ρ-zCDP", NEIGHBOURS, "1 − largest ‖Δ counts‖² / Δ₂², not below zero"
     found = []
     for evidence in privacy_evidence():
         room = 1 - evidence.largest_change

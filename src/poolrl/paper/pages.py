@@ -28,7 +28,7 @@ h1 { font-size: 1.8rem; margin-bottom: 0.2rem; } h2 { font-size: 1.25rem; margin
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: 0.35rem 0.7rem; text-align: left; vertical-align: top; }
-th { white-space: nowrap; } td:first-child { min-width: 11rem; }
+td { min-width: 5rem; } td:first-child { min-width: 11rem; }
 figure { margin: 1rem 0; } img { background: #ffffff; border-radius: 6px; height: auto; max-width: 100%; }
 nav a { margin-right: 1rem; } a { color: inherit; }
 .notice { border-left: 4px solid var(--bad); padding: 0.3rem 0.9rem; }
@@ -104,7 +104,6 @@ def _inline(text: str) -> str:
     for verdict in ("holds", "does not hold", "undecided"):
         mark = f'<strong class="{verdict.replace(" ", "-")}">{verdict}</strong>'
         safe = safe.replace(f"**{verdict}**", mark)
-        safe = mark if safe == verdict else safe
     return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe)
 
 

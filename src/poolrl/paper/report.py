@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -12,10 +13,10 @@ from importlib.metadata import version
 import numpy as np
 
 from poolrl.paper import sweeps, tables, theory
-from poolrl.paper.claims import LEARNERS, Verdict, privacy_verdicts, verdicts
+from poolrl.paper.claims import LEARNERS, NEIGHBOURS, PAPERS, Verdict, privacy_verdicts, verdicts
 from poolrl.paper.rossmann import BOUND, BOUND_OF_SEVERAL, MD5, Rossmann
 from poolrl.paper.sections import Section, percent
-from poolrl.paper.statistics import Table
+from poolrl.paper.statistics import ROUNDING, Table
 from poolrl.paper.sweeps import BASE
 from poolrl.paper.targets import target_verdicts
 
@@ -42,29 +43,37 @@ def sections(table: Table, *, seconds: float, source: Rossmann | None) -> dict[s
 
 def claims_sections(table: Table) -> list[Section]:
     """The paper's claims and our own targets, with verdicts."""
+    found = [verdict for verdict in [*verdicts(table), *privacy_verdicts()] if verdict.verdict != "not run"]
+    papers = [verdict for verdict in found if verdict.data in (*PAPERS, NEIGHBOURS)]
+    others = [verdict for verdict in found if verdict not in papers]
+    header = ("claim", "data", "claimed to be positive", *LEARNERS)
+    rule = (
+        "Each claim is a set of numbers that it says are positive, paired over seeds, with bootstrap 95% intervals. "
+        "It *holds* if all intervals lie above zero, *does not hold* if one lies at or below zero, else it is "
+        "*undecided*. Shown is the comparison that decided. pp: percentage points of relative gap."
+    )
+    targets = tuple(
+        (verdict.claim, verdict.data, verdict.statistic, f"**{verdict.verdict}**: {_measured(verdict)}")
+        for verdict in target_verdicts(table)
+        if verdict.verdict != "not run"
+    )
     return [
+        Section("The paper's claims", (rule, _counted(papers)), header, _claim_rows(papers)),
+        Section("The same claims on data that the paper does not use", (), header, _claim_rows(others)),
         Section(
-            "The paper's claims",
-            (
-                "Each claim is a set of numbers that it says are positive, paired over seeds, with bootstrap 95% "
-                "intervals. It *holds* if all intervals lie above zero, *does not hold* if one lies at or below "
-                "zero, else it is *undecided*. Shown is the comparison that decided. pp: percentage points of "
-                "relative gap.",
-            ),
-            ("claim", "data", *LEARNERS),
-            _claim_rows([*verdicts(table), *privacy_verdicts()]),
-        ),
-        Section(
-            "What this library asks of its default",
-            (),
-            ("target", "data", "verdict", "statistic"),
-            tuple(
-                (found.claim, found.data, found.verdict, _statistic(found))
-                for found in target_verdicts(table)
-                if found.verdict != "not run"
-            ),
+            "What this library asks of its default", (), ("target", "data", "asked to be positive", "verdict"), targets
         ),
     ]
+
+
+def _counted(found: Sequence[Verdict]) -> str:
+    """How often each learner's claims hold, in a sentence."""
+    parts = []
+    for name in LEARNERS:
+        given = Counter(verdict.verdict for verdict in found if verdict.learner == name)
+        said = ", ".join(f"{given[kind]} {kind}" for kind in ("holds", "does not hold", "undecided"))
+        parts.append(f"{name}: {said}".replace(" holds", " hold").replace("does not hold", "do not hold"))
+    return f"In short. {'; '.join(parts)}."
 
 
 def theory_sections(table: Table) -> list[Section]:
@@ -142,20 +151,21 @@ def settings_section(seconds: float, source: Rossmann | None) -> Section:
 
 
 def _claim_rows(found: Sequence[Verdict]) -> tuple[tuple[str, ...], ...]:
-    rows: dict[tuple[str, str], dict[str, str]] = {}
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in found:
-        if verdict.verdict != "not run":
-            rows.setdefault((verdict.claim, verdict.data), {})[verdict.learner] = (
-                f"**{verdict.verdict}**: {_statistic(verdict)}"
-            )
-    return tuple((claim, data, *(cells.get(name, "") for name in LEARNERS)) for (claim, data), cells in rows.items())
+        row = rows.setdefault((verdict.claim, verdict.data, verdict.statistic), {})
+        row[verdict.learner] = f"**{verdict.verdict}**: {_measured(verdict)}"
+    return tuple((*about, *(cells.get(name, "") for name in LEARNERS)) for about, cells in rows.items())
 
 
-def _statistic(verdict: Verdict) -> str:
+def _measured(verdict: Verdict) -> str:
+    """The comparison that decided: estimate, interval, unit, and where it was."""
     worst = verdict.worst
     if worst is None:
         return ""
+    # Numbers below rounding were judged as zero, and are shown as zero.
+    estimate, low, high = (0.0 if abs(x) < ROUNDING else x for x in (worst.estimate, worst.low, worst.high))
     unit = f" {verdict.unit}" if verdict.unit else ""
-    spread = f" [{worst.low:.3g}, {worst.high:.3g}]" if worst.low != worst.high else ""
+    spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
     about = f" ({worst.about})" if worst.about else ""
-    return f"{verdict.statistic} = {worst.estimate:.3g}{spread}{unit}{about}"
+    return f"{estimate:.3g}{spread}{unit}{about}"
