@@ -106,6 +106,17 @@ def test_a_table_past_any_memory_is_refused_with_its_size() -> None:
         Grid(20).partition(shop(4))
 
 
+@pytest.mark.parametrize("bins", [20, 300, 800])
+def test_every_cell_can_be_chosen(bins: int) -> None:
+    """Tabular methods maximise over all actions: from an empty shelf some candidate falls inside every cell."""
+    problem = shop(1)
+    partition = Grid(bins).partition(problem)
+    low, high = problem.allowed(0, np.zeros((1, 1)))
+    tried = low + partition.candidates * (high - low)
+    cells = partition.pair_index(0, np.zeros_like(tried), tried)
+    assert len(np.unique(cells)) == bins
+
+
 def test_the_geometry_is_public_and_reproducible() -> None:
     first, again, other = (Zones(5, geometry_seed=s).partition(shop(2)) for s in (1, 1, 2))
     assert np.array_equal(first.pairs[0].points, again.pairs[0].points)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -119,6 +121,14 @@ def test_a_row_of_transitions_is_handed_out_once() -> None:
         with pytest.raises(ValueError, match="each row of transitions is released once"):
             released.transitions(0, np.array(again))
     assert released.transitions(0, np.array([0, 5, 8])).shape == (3, 3)
+    for step, rows in ((2, [2]), (-1, [2]), (0, [-1]), (0, [9]), (0, [[2]]), (0, [2.0]), (np.array([0, 1]), [2])):
+        with pytest.raises(ValueError, match=r"a step in 0 \.\. 1 and an array of rows in 0 \.\. 8"):
+            released.transitions(step, np.array(rows))
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy could be asked again
+        with pytest.raises(TypeError, match="can be neither copied nor saved"):
+            copied(released.transitions)
+    with pytest.raises(TypeError, match="can be neither copied nor saved"):
+        pickle.dumps(released)
 
 
 def test_rows_of_transitions_are_the_table() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,19 +19,20 @@ import pytest
 from poolrl.app import reproduce as command
 from poolrl.paper import figures
 from poolrl.paper.pages import _svg, markdown, page, save_figures
-from poolrl.paper.report import NOT_PRIVATE, sections
+from poolrl.paper.report import NOT_PRIVATE, Origin, sections
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sections import Section, number
 from tests.test_claims import as_the_paper_says, made_up, superlinear_grid
 from tests.test_reproduce import SMALL, do, small_plan
+from tests.test_rossmann import write
 
 
 @pytest.fixture(scope="module")
 def parts() -> list[Section]:
     weeks = np.random.default_rng(0).uniform(0, 9000, (40, 7, 8)) * (np.arange(7) < 6)[:, None]
-    table = made_up(as_the_paper_says, seeds=3, seconds=superlinear_grid)
-    found = sections(table, seconds=90.0, source=Rossmann(weeks, "0" * 32))
+    table = made_up(as_the_paper_says, seeds=5, seconds=superlinear_grid)
+    found = sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
     assert set(found) == {"claims", "rq1", "rq2", "rq3", "sensitivity", "qlearning", "theory", "settings"}
     return [part for group in found.values() for part in group]
 
@@ -133,26 +137,51 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "runs: 4 to do" in said
     assert "NOT PRIVATE" in said
     command.run_reproduction("claims", tmp_path, **arguments)
-    assert "runs: 0 to do" in capsys.readouterr().out
-    command.run_reproduction("report", tmp_path, **arguments)
-    assert "to do" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "runs: 0 to do" in said
+    assert "undecided" in said  # two seeds decide nothing
+    text = (tmp_path / "results.md").read_text()
+    assert "| Rossmann | not used" in text
+    assert "1 at a time |" in text
     assert {path.name for path in tmp_path.iterdir()} >= {"results.duckdb", "report.html", "results.md", "figures"}
 
 
-def test_ctrl_c_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("moment", ["at once", "with rows"])
+def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
+    """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
+    arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "poolrl.app.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wal = tmp_path / "results.duckdb.wal"
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not (
+        wal.exists() and wal.stat().st_size > (0 if moment == "at once" else 4000)
+    ):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaint = process.communicate(timeout=90)
+    assert "Traceback" not in complaint
+    if moment == "at once" and process.returncode == 130:  # before the first run there is nothing to say
+        return
+    assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
+    assert process.returncode == 1
+    with Results(tmp_path / "results.duckdb", read_only=True) as results:
+        assert len(results.runs()) >= (0 if moment == "at once" else 3)
+
+
+def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
     do(replace(small_plan(), runs=1), tmp_path / "results.duckdb")
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "carry_out", interrupted)
-    with pytest.raises(
-        ValueError, match=r"stopped; every finished run is kept in .* run the same command again to go on"
-    ):
-        command.run_reproduction("rq1", tmp_path, runs=None, quick=False, workers=1, train_csv=None)
-    with Results(tmp_path / "results.duckdb", read_only=True) as results:
-        assert any(each.setting == SMALL for each in results.runs())
+    with Results(tmp_path / "results.duckdb") as results:
+        results.same_source("a" * 32)
+    other = write(tmp_path / "train.csv")
+    with pytest.raises(ValueError, match="holds runs on another train"):
+        command.run_reproduction("report", tmp_path, runs=None, quick=False, workers=1, train_csv=other)
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,26 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
         Results(old)
 
 
+@pytest.mark.parametrize("writes", [0, 1, 2, 3, 4])
+def test_a_file_killed_while_it_is_made_is_made_again(
+    writes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, honest = [], Results._write
+
+    def dies(self: Results, statement: str, values: list | None = None) -> None:
+        if len(done) == writes:
+            raise SystemExit("killed")
+        done.append(statement)
+        honest(self, statement, values)
+
+    monkeypatch.setattr(Results, "_write", dies)
+    with pytest.raises(SystemExit):
+        Results(tmp_path / "results.duckdb")
+    monkeypatch.setattr(Results, "_write", honest)
+    with Results(tmp_path / "results.duckdb") as results:
+        assert results.runs() == []
+
+
 def test_two_writers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
     program = (
@@ -242,7 +262,7 @@ def test_the_scale_is_chosen_on_seeds_that_judge_nothing() -> None:
     assert {seed for _, seed in tuning([SMALL, wanted])} == set(TUNING_SEEDS)
     assert not set(TUNING_SEEDS) & set(range(sweeps.RUNS))
     base = run(replace(wanted, scale=0.0), 1000)
-    gaps = dict(zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9), strict=True))
+    gaps = dict(zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True))
     runs = {}
     for scale, gap in gaps.items():
         for seed in TUNING_SEEDS:

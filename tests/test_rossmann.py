@@ -112,6 +112,12 @@ def test_a_truncated_gz_is_refused(tmp_path: Path) -> None:
     broken.write_bytes(whole.read_bytes()[:-200])
     with pytest.raises(ValueError, match="does not read as Kaggle's train"):
         rossmann.read(broken)
+    for place in range(100, 1000, 60):  # damaged in the middle
+        bytes_ = bytearray(whole.read_bytes())
+        bytes_[place : place + 3] = b"\xff\x00\xff"
+        broken.write_bytes(bytes(bytes_))
+        with pytest.raises(ValueError, match=r"does not read as Kaggle's train|has days|has no rows|has sales"):
+            rossmann.read(broken)
     broken.write_bytes(b"plain,text\n1,2\n")
     with pytest.raises(ValueError, match="does not read as Kaggle's train"):
         rossmann.read(broken)

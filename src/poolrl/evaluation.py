@@ -17,6 +17,7 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.separable import Axes
 from poolrl.learning.zones import Zones
 from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
 
 # Points per coordinate for benchmarks, where the action alone decides and where the state matters too.
@@ -51,6 +52,34 @@ def relative_gap(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *
 def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
     """c − c*, the gap of the paper's appendix (there with the sign turned), on common paths."""
     return rollout_cost(problem, policy, outcomes) - rollout_cost(problem, benchmark, outcomes)
+
+
+def expected_cost(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> float:
+    """The exact mean cost of ordering up to `levels` (H, k) under the probabilities (H, k, bins) of `optimum`.
+
+        G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
+
+    Demand stands in the middle of its bin and y on the edges, so what is left lies halfway between two edges.
+    """
+    bins = probabilities.shape[-1]
+    total = 0.0
+    for i in range(problem.products):
+        edges = np.linspace(0.0, problem.demand_max[i], bins + 1)
+        middles = (edges[:-1] + edges[1:]) / 2
+        value = np.zeros(bins + 1)
+        for step in reversed(range(problem.horizon)):
+            weight, level = probabilities[step, i], levels[step, i]
+            below = np.concatenate([[0.0], np.cumsum(weight)])  # P(D < y) on the edges
+            part = np.concatenate([[0.0], np.cumsum(weight * middles)])  # E[D; D < y]
+            left = edges * below - part
+            short = part[-1] - part - edges * (below[-1] - below)
+            halfway = (value[:-1] + value[1:]) / 2
+            carried = np.concatenate([[0.0], np.convolve(weight, halfway)[:bins]])
+            after = problem.holding[step, i] * left + problem.shortage[step, i] * short
+            after += carried + value[0] * (below[-1] - below)
+            value = np.interp(np.maximum(edges, level), edges, after)
+        total += float(value[0])
+    return total
 
 
 def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:

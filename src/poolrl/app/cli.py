@@ -58,7 +58,7 @@ def reproduce(
     ] = "all",
     *,
     out: Annotated[Path, Parameter(help="Folder for results, report and figures.")] = Path("reproduction"),
-    runs: Annotated[int | None, Parameter(help="Seeds per setting: 10, as in the paper, or 3 with --quick.")] = None,
+    runs: Annotated[int | None, Parameter(help="Seeds per setting: 10, as in the paper, or 5 with --quick.")] = None,
     quick: Annotated[bool, Parameter(help="Fewer values, fewer seeds.", negative="")] = False,
     workers: Annotated[
         int | None, Parameter(help="Processes; all cores if left out. Rows do not depend on it.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from rich.table import Table as RichTable
 from poolrl.arrays import whole
 from poolrl.paper import rossmann
 from poolrl.paper.pages import markdown, page, save_figures
-from poolrl.paper.report import sections
+from poolrl.paper.report import Origin, sections
 from poolrl.paper.reproduce import Plan, carry_out, plan
 from poolrl.paper.results import Results
 from poolrl.paper.sections import Section
@@ -58,9 +57,12 @@ def run_reproduction(
         names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
         _run_missing(console, plan(names, runs=runs, quick=quick, real=real is not None), out, real, count)
     with Results(out / RESULTS, read_only=True) as results:
-        table, seconds = Table(results.runs()), float(results.fact("seconds") or 0)
+        rows, md5 = results.runs(), results.fact("rossmann md5")
+        origin = Origin(len(rows), float(results.fact("seconds") or 0), results.fact("workers") or "?", md5)
+    if real is not None and md5 not in (None, real.md5):
+        raise ValueError(f"{out / RESULTS} holds runs on another train.csv (MD5 {md5}); name that one")
     with console.status("writing the report"):
-        found = sections(table, seconds=seconds, source=real)
+        found = sections(Table(rows), origin=origin, source=real)
         parts = [part for group in found.values() for part in group]
         save_figures(parts, out / "figures")
         (out / "results.md").write_text(markdown(parts))
@@ -68,23 +70,25 @@ def run_reproduction(
     brief = what in ("all", "report")
     for part in found["claims"] if brief else found[what]:
         _print(console, part, brief=brief)
-    console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {seconds / 60:.1f} minutes of running in all.")
+    console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {origin.seconds / 60:.1f} minutes of running in all.")
     console.print(f"Open [bold]{out / 'report.html'}[/]; pictures are in {out / 'figures'}, rows in {out / RESULTS}.")
 
 
 def _run_missing(console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int) -> None:
-    began = time.monotonic()
     with Results(out / RESULTS) as results, _Bars(console) as bars:
+        results.note("workers", str(workers))
+        before, began = float(results.fact("seconds") or 0), time.monotonic()
+
+        def finished(run: Run) -> None:
+            results.note("seconds", f"{before + time.monotonic() - began:.1f}")  # now, for there may be no later
+            bars.finished(run)
+
         try:
-            carry_out(wanted, results, real=real, workers=workers, started=bars.started, finished=bars.finished)
+            carry_out(wanted, results, real=real, workers=workers, started=bars.started, finished=finished)
         except KeyboardInterrupt:
             raise ValueError(
                 f"stopped; every finished run is kept in {out / RESULTS}: run the same command again to go on"
             ) from None
-        finally:
-            with suppress(OSError):  # a full disk has already been reported
-                spent = float(results.fact("seconds") or 0) + time.monotonic() - began
-                results.note("seconds", f"{spent:.1f}")
 
 
 def _print(console: Console, part: Section, *, brief: bool) -> None:

@@ -118,6 +118,7 @@ class Partition:
         """Actions tried in every state as shares of the allowed box: its corners, then an even spread."""
         dimensions = self.problem.action_dim
         if dimensions == 1:
-            return np.linspace(0.0, 1.0, 201)[:, None]
+            # Twice as many as nodes along the axis, so that some action falls inside every grid cell and ring.
+            return np.linspace(0.0, 1.0, int(np.clip(2 * self.state_count + 1, 201, 2001)))[:, None]
         ends = np.array([np.zeros(dimensions), np.ones(dimensions)])
         return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(8)])

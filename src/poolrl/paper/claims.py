@@ -46,7 +46,6 @@ class Verdict:
     statistic: str  # what is claimed to be positive
     worst: Interval | None  # the comparison that decided
     unit: str
-    seeds: int
 
 
 Comparisons = Callable[[Table, Setting], list[Interval]]
@@ -90,10 +89,9 @@ class Claim:
         """Judge one learner."""
         comparisons = self.compare(table, learner)
         if not comparisons:
-            return Verdict(self.text, self.data, name, "not run", self.statistic, None, self.unit, 0)
+            return Verdict(self.text, self.data, name, "not run", self.statistic, None, self.unit)
         found, worst = judge(comparisons)
-        seeds = len(table.runs(PLACES[self.data](learner)))
-        return Verdict(self.text, self.data, name, found, self.statistic, worst, self.unit, seeds)
+        return Verdict(self.text, self.data, name, found, self.statistic, worst, self.unit)
 
 
 def beats(method: str, place: Place, rhos: Sequence[float] = sweeps.RHOS) -> Comparisons:
@@ -104,7 +102,7 @@ def beats(method: str, place: Place, rhos: Sequence[float] = sweeps.RHOS) -> Com
         for rho in rhos:
             ours = place(replace(learner, rho=rho))
             theirs = replace(ours, method=method, scale=1.0)
-            pairs = table.paired([ours, theirs])
+            pairs = table.paired([ours, theirs], "gap_common")
             if len(pairs):
                 found.append(mean_difference(100 * pairs, f"ρ = {rho:g}"))
         return found
@@ -122,8 +120,7 @@ def approaches(place: Place, rhos: Sequence[float], within: float) -> Comparison
             if len(pairs):
                 about = f"ρ = {rho:g}: {100 * pairs[:, 0].mean():.2f} against {100 * pairs[:, 1].mean():.2f} percent"
                 d, room = mean_difference(100 * pairs, about), 100 * within
-                found.append(Interval(room + d.estimate, room + d.low, room + d.high, about))
-                found.append(Interval(room - d.estimate, room - d.high, room - d.low, about))
+                found += [d.moved(1, room, about), d.moved(-1, room, about)]
         return found
 
     return compare
@@ -152,7 +149,7 @@ def _beats_grid(place: Place) -> Comparisons:
         found = []
         for granularity in sweeps.GRANULARITIES:
             pair = [place(replace(setting, granularity=granularity)) for setting in (learner, grid)]
-            pairs = table.paired(pair)
+            pairs = table.paired(pair, "gap_common")
             if len(pairs):
                 found.append(mean_difference(100 * pairs, f"M = {granularity}"))
         return found
@@ -189,7 +186,7 @@ def _grows_at_most(
             return []
         slope = slope_of_means(gaps, sign * np.log([getattr(setting, field) for setting in there]))
         about = f"gap ~ {symbol}^{slope.estimate:.2f}{_same(gaps)}"
-        return [Interval(power - slope.estimate, power - slope.high, power - slope.low, about)]
+        return [slope.moved(-1, power, about)]
 
     return compare
 
@@ -252,14 +249,17 @@ def privacy_verdicts() -> list[Verdict]:
             f"{evidence.noise_ratio[1]:.3f} of what was paid for; Σ Δ₂²/2σ² = {evidence.composed:g}"
         )
         verdict = "holds" if evidence.holds else "does not hold"
-        learner = next(name for name in LEARNERS if name.startswith(evidence.learner))
-        found.append(Verdict(text, data, learner, verdict, statistic, Interval(room, room, room, about), "", 1))
-        if evidence.learner == "Pool.published":
-            softened = list(LEARNERS)[1]  # the same release: the scale of Γ comes after it
-            found.append(Verdict(text, data, softened, verdict, statistic, Interval(room, room, room, about), "", 1))
+        # Both scales of Γ have the same release, which comes before it.
+        for learner in LEARNERS:
+            if learner.startswith(evidence.learner):
+                found.append(Verdict(text, data, learner, verdict, statistic, _exactly(room, about), ""))
     excess = 1 - change_by_replay()
     everywhere = "ρ-zCDP still holds if a trajectory counts at every node it informs"
     verdict = "holds" if excess >= 0 else "does not hold"
     for name in list(LEARNERS)[:2]:
-        found.append(Verdict(everywhere, data, name, verdict, statistic, Interval(excess, excess, excess), "", 1))
+        found.append(Verdict(everywhere, data, name, verdict, statistic, _exactly(excess, "an exact count"), ""))
     return found
+
+
+def _exactly(value: float, about: str) -> Interval:
+    return Interval(value, np.full(2, value), 0, about)

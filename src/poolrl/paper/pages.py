@@ -57,7 +57,7 @@ def markdown(parts: Iterable[Section]) -> str:
     lines = [
         f"# {TITLE}",
         "",
-        "Written by `make results` from a full run; not edited by hand.",
+        "Written by `poolrl reproduce`, not by hand.",
         "",
         f"> {NOT_PRIVATE}",
     ]

@@ -20,6 +20,8 @@ from poolrl.learning.rules import Levels
 from poolrl.paper.baselines import nothing_released
 from poolrl.problems.inventory import Inventory
 
+FEWEST_TOLD = 20  # one row in so many
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -49,7 +51,8 @@ def fql(problem: Inventory, demand: ArrayLike, *, points: int) -> Learned:
 def replay(problem: Inventory, log: Trajectories, *, points: int) -> Policy:
     """Half-Q-learning on a log: each row updates every level up to the one that was ordered, which it tells all about.
 
-    There is nothing to eliminate, because somebody else chose the levels. Guarantee: none.
+    There is nothing to eliminate, because somebody else chose the levels; but of a level that fewer than one row in
+    twenty told about too little is known for it to be chosen. Guarantee: none.
     """
     log.check(problem)
     return _QLearning(problem, points).replay(log)
@@ -73,8 +76,10 @@ class _QLearning:
         # Q starts at the most that is left to earn, V_{H+1} = 0.
         self.q = np.broadcast_to(np.arange(horizon, 0.0, -1)[:, None, None], (horizon, points, products)).copy()
         self.active = np.ones(self.q.shape, dtype=bool)
-        worst, best = self._reward_bounds()
-        self.floor, self.span = worst, np.where(best > worst, best - worst, 1.0)
+        self.floor, best = self._reward_bounds()
+        # One scale for all steps: dividing each step by its own range would change which policy is best.
+        span = (best - self.floor).max(axis=0)  # (1, k)
+        self.span = np.where(span > 0, span, 1.0)
 
     def play(self, demand: FloatArray, *, eliminate: bool) -> Learned:
         """K episodes, each: play forward, then update backward on what was seen."""
@@ -111,11 +116,11 @@ class _QLearning:
                 told[h] += known
                 step_size = (horizon + 1) / (horizon + np.maximum(told[h], 1))
                 future = np.take_along_axis(value[h + 1], self._grid_above(arrived), axis=0)
-                target = (reward - self.floor[h]) / self.span[h] + future
+                target = (reward - self.floor[h]) / self.span + future
                 self.q[h] = np.where(known, (1 - step_size) * self.q[h] + step_size * target, self.q[h])
-                value[h] = _best_above(self.q[h])
-        self.active = told > 0  # of a level that nothing was told about, nothing is known
-        self.active[:, 0] |= ~self.active.any(axis=1)
+                value[h] = _best_told_above(self.q[h], told[h] > 0)
+        self.active = told >= max(1.0, len(log) / FEWEST_TOLD)
+        self.active[:, 0] |= ~self.active.any(axis=1)  # nothing is known: order nothing
         return self._policy()
 
     def _policy(self) -> Policy:
@@ -150,7 +155,7 @@ class _QLearning:
         for t in range(h, problem.horizon):
             arrived = problem.next_state(t, stock, stock, seen[t])
             reward = problem.coordinate_reward(t, stock, stock, arrived)
-            earned = earned + np.where(waiting, (reward - self.floor[t]) / self.span[t], 0.0)
+            earned = earned + np.where(waiting, (reward - self.floor[t]) / self.span, 0.0)
             stock = np.maximum(arrived, problem.action_low)  # stock owed is ordered first
             index = self._grid_above(arrived)
             last = self._last_active(t + 1) if t + 1 < problem.horizon else np.full(problem.products, self.points - 1)
@@ -186,3 +191,11 @@ class _QLearning:
 def _best_above(q: FloatArray) -> FloatArray:
     """V(x) for x on the grid: the best level at or above it, (P, k)."""
     return np.asarray(np.maximum.accumulate(q[::-1], axis=0)[::-1])
+
+
+def _best_told_above(q: FloatArray, told: BoolArray) -> FloatArray:
+    """The same among levels that rows told about; above them all, the highest of those; before any, the initial Q."""
+    best = _best_above(np.where(told, q, -np.inf))
+    highest = len(q) - 1 - told[::-1].argmax(axis=0)
+    beyond = np.take_along_axis(q, highest[None], axis=0)
+    return np.where(told.any(axis=0), np.where(np.isinf(best), beyond, best), _best_above(q))

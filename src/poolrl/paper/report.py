@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -16,7 +15,7 @@ from poolrl.paper import sweeps, tables, theory
 from poolrl.paper.claims import LEARNERS, NEIGHBOURS, PAPERS, Verdict, privacy_verdicts, verdicts
 from poolrl.paper.rossmann import BOUND, BOUND_OF_SEVERAL, MD5, Rossmann
 from poolrl.paper.sections import Section, percent
-from poolrl.paper.statistics import ROUNDING, Table
+from poolrl.paper.statistics import FEWEST_SEEDS, ROUNDING, Table
 from poolrl.paper.sweeps import BASE
 from poolrl.paper.targets import target_verdicts
 
@@ -26,7 +25,17 @@ NOT_PRIVATE = (
 )
 
 
-def sections(table: Table, *, seconds: float, source: Rossmann | None) -> dict[str, list[Section]]:
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows came from, as the results file remembers it."""
+
+    runs: int  # rows in the file
+    seconds: float  # of running, all calls together
+    workers: str
+    md5: str | None  # of train.csv, where rows used it
+
+
+def sections(table: Table, *, origin: Origin, source: Rossmann | None) -> dict[str, list[Section]]:
     """Everything, by the name under which it can be asked for; parts that were not run are left out."""
     found = {
         "claims": claims_sections(table),
@@ -36,7 +45,7 @@ def sections(table: Table, *, seconds: float, source: Rossmann | None) -> dict[s
         "sensitivity": tables.sensitivity_sections(table),
         "qlearning": tables.q_learning_sections(table),
         "theory": theory_sections(table),
-        "settings": [settings_section(seconds, source)],
+        "settings": [settings_section(origin)],
     }
     return {name: [part for part in parts if part.rows or part.figure or part.text] for name, parts in found.items()}
 
@@ -48,9 +57,10 @@ def claims_sections(table: Table) -> list[Section]:
     others = [verdict for verdict in found if verdict not in papers]
     header = ("claim", "data", "claimed to be positive", *LEARNERS)
     rule = (
-        "Each claim is a set of numbers that it says are positive, paired over seeds, with bootstrap 95% intervals. "
-        "It *holds* if all intervals lie above zero, *does not hold* if one lies at or below zero, else it is "
-        "*undecided*. Shown is the comparison that decided. pp: percentage points of relative gap."
+        "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
+        "bootstrap 95% intervals. It *holds* if all intervals lie above zero, *does not hold* if one lies at or below "
+        "zero (at a level that allows for the number of comparisons), else it is *undecided*, as is everything with "
+        f"fewer than {FEWEST_SEEDS} seeds. Shown is the comparison that decided. pp: percentage points of relative gap."
     )
     targets = tuple(
         (verdict.claim, verdict.data, verdict.statistic, f"**{verdict.verdict}**: {_measured(verdict)}")
@@ -118,12 +128,11 @@ def theory_sections(table: Table) -> list[Section]:
     ]
 
 
-def settings_section(seconds: float, source: Rossmann | None) -> Section:
+def settings_section(origin: Origin) -> Section:
     """How this was made."""
     packages = ("poolrl", "numpy", "scipy", "duckdb", "opendp", "matplotlib")
-    file = (
-        "not used" if source is None else f"train.csv, MD5 {source.md5}" + ("" if source.md5 == MD5 else " (differs)")
-    )
+    md5 = origin.md5
+    file = "not used" if md5 is None else f"train.csv, MD5 {md5}" + ("" if md5 == MD5 else f" (Kaggle's has {MD5})")
     rows = (
         ("noise", NOT_PRIVATE),
         ("synthetic data", "D̄ = 100; h, b ~ U[0, 0.5] per step and product; demand as named; zero initial stock"),
@@ -141,7 +150,7 @@ def settings_section(seconds: float, source: Rossmann | None) -> Section:
             "Rossmann",
             f"{file}; sales beyond the public bound ({BOUND:,.0f}, several stores {BOUND_OF_SEVERAL:,.0f}) count as it",
         ),
-        ("time", f"{seconds / 60:.1f} minutes of running on {os.cpu_count()} cores"),
+        ("time", f"{origin.runs:,} runs in {origin.seconds / 60:.1f} minutes, {origin.workers} at a time"),
         (
             "versions",
             f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in packages),
@@ -167,5 +176,5 @@ def _measured(verdict: Verdict) -> str:
     estimate, low, high = (0.0 if abs(x) < ROUNDING else x for x in (worst.estimate, worst.low, worst.high))
     unit = f" {verdict.unit}" if verdict.unit else ""
     spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
-    about = f" ({worst.about})" if worst.about else ""
-    return f"{estimate:.3g}{spread}{unit}{about}"
+    seeds = f"; {worst.seeds} seeds" if worst.seeds else ""
+    return f"{estimate:.3g}{spread}{unit} ({worst.about}{seeds})"

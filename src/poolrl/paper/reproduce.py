@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from poolrl.arrays import whole
 from poolrl.paper.results import Results, resolved, tuning
 from poolrl.paper.rossmann import Rossmann
+from poolrl.paper.statistics import FEWEST_SEEDS
 from poolrl.paper.sweeps import RUNS, SWEEPS, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run
 from poolrl.paper.workers import finished_runs
 
-QUICK_RUNS = 3
+QUICK_RUNS = FEWEST_SEEDS
 Task = tuple[Setting, int]
 
 

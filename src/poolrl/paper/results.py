@@ -93,9 +93,11 @@ class Results:
         tables = {name for (name,) in self._db.execute("SELECT table_name FROM information_schema.tables").fetchall()}
         if not tables and not read_only:
             columns = ", ".join(f"{name} {kind} NOT NULL" for name, kind in _COLUMNS.items())
+            self._write("BEGIN")  # all or nothing: a file killed half-made must not look like somebody else's
             self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
             self._write("CREATE TABLE facts (name VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
             self.note("format", FORMAT)
+            self._write("COMMIT")
             return
         held = self.fact("format") if "facts" in tables else None
         if held != FORMAT or "runs" not in tables:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import zlib
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -71,7 +72,7 @@ def read(path: Path, stores: tuple[int, ...] = STORES) -> Rossmann:
                 column_types={"Store": pa.int64(), "Date": pa.date32(), "Sales": pa.float64()},
             ),
         )
-    except (pa.ArrowInvalid, pa.ArrowKeyError, EOFError, gzip.BadGzipFile):
+    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowException, EOFError, gzip.BadGzipFile, zlib.error):
         raise ValueError(
             f"{path} does not read as Kaggle's train.csv: a table with columns Store, Date and Sales is wanted"
         ) from None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from poolrl.arrays import FloatArray
+from poolrl.arrays import FloatArray, IntArray
 from poolrl.paper import sweeps
 from poolrl.paper.results import resolved
 from poolrl.paper.sweeps import Setting
@@ -15,6 +15,7 @@ from poolrl.paper.trials import Run
 
 RESAMPLES = 10_000
 ROUNDING = 1e-9  # differences below this are equality
+FEWEST_SEEDS = 5  # fewer decide nothing
 
 
 class Table:
@@ -49,52 +50,82 @@ class Table:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its bootstrap 95% interval, and what it is about."""
+    """An estimate with the bootstrap's idea of where the truth may lie, and what it is about."""
 
     estimate: float
-    low: float
-    high: float
+    plausible: FloatArray = field(repr=False, compare=False)  # sorted; its quantiles bound the truth
+    seeds: int
     about: str = ""
 
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return float(np.quantile(self.plausible, 0.025))
 
-def bootstrap(values: FloatArray, statistic: Callable[[FloatArray], FloatArray], about: str = "") -> Interval:
-    """Resample seeds, the first axis of `values` (seeds, …); `statistic` takes (resamples, seeds, …)."""
-    rng = np.random.default_rng(0)
-    picks = rng.integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(statistic(values[picks]), (0.025, 0.975))
-    return Interval(float(statistic(values[None])[0]), float(low), float(high), about)
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+        return self.upper(1)
+
+    def upper(self, comparisons: int) -> float:
+        """The upper end when this is one of several comparisons, any of which may fail by chance (Bonferroni)."""
+        return float(np.quantile(self.plausible, 1 - 0.025 / comparisons))
+
+    def moved(self, times: float, plus: float, about: str) -> Interval:
+        """The interval of times · x + plus."""
+        return Interval(times * self.estimate + plus, np.sort(times * self.plausible + plus), self.seeds, about)
+
+
+def of_mean(values: FloatArray, about: str = "") -> Interval:
+    """The mean over seeds, with a bootstrap-t interval: seeds are few, and the percentile bootstrap is too short then.
+
+    The truth is m − t* s, with t* = (m* − m) / s* over resamples of the seeds and s the standard error.
+    """
+    count, mean = len(values), float(values.mean())
+    error = values.std(ddof=1) / np.sqrt(count) if count > 1 else 0.0
+    if error <= ROUNDING:
+        return Interval(mean, np.full(2, mean), count, about)
+    sample = values[_picks(count)]
+    spread = np.maximum(sample.std(axis=1, ddof=1) / np.sqrt(count), 1e-3 * error)  # a resample may be all one seed
+    return Interval(mean, np.sort(mean - (sample.mean(axis=1) - mean) / spread * error), count, about)
 
 
 def mean_difference(pairs: FloatArray, about: str = "") -> Interval:
     """Mean over seeds of second minus first."""
-    return bootstrap(pairs[:, 1] - pairs[:, 0], lambda sample: sample.mean(axis=1), about)
+    return of_mean(pairs[:, 1] - pairs[:, 0], about)
 
 
 def mean_slope(values: FloatArray, at: FloatArray, about: str = "") -> Interval:
     """Mean over seeds of the least-squares slope of `values` (seeds, points) against `at` (points,)."""
     centred = at - at.mean()
-    slopes = values @ centred / (centred @ centred)
-    return bootstrap(slopes, lambda sample: sample.mean(axis=1), about)
+    return of_mean(values @ centred / (centred @ centred), about)
 
 
 def slope_of_means(values: FloatArray, at: FloatArray, about: str = "") -> Interval:
-    """The slope of log mean gap against `at`: single gaps may be negative by luck, their means hardly ever are."""
+    """The slope of log mean gap against `at`, by the percentile bootstrap: single gaps may be zero, means are not."""
     centred = at - at.mean()
 
     def slope(sample: FloatArray) -> FloatArray:
-        means = np.log(np.maximum(sample.mean(axis=1), 1e-7))
+        means = np.log(np.maximum(sample.mean(axis=-2), 1e-9))
         return np.asarray(means @ centred / (centred @ centred))
 
-    return bootstrap(values, slope, about)
+    return Interval(float(slope(values)), np.sort(slope(values[_picks(len(values))])), len(values), about)
+
+
+def _picks(count: int) -> IntArray:
+    return np.random.default_rng(0).integers(0, count, (RESAMPLES, count))
 
 
 def judge(comparisons: Sequence[Interval]) -> tuple[str, Interval]:
     """Whether every comparison is positive, and the one that decided.
 
-    *holds*: every interval lies above zero. *does not hold*: one lies at or below zero. Else *undecided*.
+    *holds*: every 95% interval lies above zero. *does not hold*: one lies at or below zero, at a level that allows for
+    their number. Else, and wherever fewer than FEWEST_SEEDS were run, *undecided*.
     """
     worst = min(comparisons, key=lambda interval: interval.low)
-    against = [interval for interval in comparisons if interval.high <= ROUNDING]
+    if min(interval.seeds for interval in comparisons) < FEWEST_SEEDS:
+        return "undecided", worst
+    against = [interval for interval in comparisons if interval.upper(len(comparisons)) <= ROUNDING]
     if against:
         return "does not hold", min(against, key=lambda interval: interval.high)
     return ("holds" if worst.low > ROUNDING else "undecided"), worst

@@ -8,7 +8,7 @@ import numpy as np
 
 from poolrl.paper import sweeps
 from poolrl.paper.claims import KNOWN_OPTIMUM, PAPERS, PLACES, Claim, Comparisons, Place, Verdict, approaches, beats
-from poolrl.paper.statistics import Interval, Table, bootstrap, mean_difference
+from poolrl.paper.statistics import Interval, Table, mean_difference, of_mean
 from poolrl.paper.sweeps import BASE, Setting, real
 
 
@@ -30,7 +30,7 @@ def _at_most(place: Place, rho: float, limit: float) -> Comparisons:
         if not len(gaps):
             return []
         about = f"gap {100 * gaps.mean():.2f} percent"
-        return [bootstrap(limit - 100 * gaps[:, 0], lambda sample: sample.mean(axis=1), about)]
+        return [of_mean(limit - 100 * gaps[:, 0], about)]
 
     return compare
 

@@ -21,23 +21,25 @@ _real: Rossmann | None = None
 
 
 def finished_runs(todo: Sequence[tuple[Setting, int]], *, real: Rossmann | None, workers: int) -> Generator[Run]:
-    """Yield every run as it finishes, in any order. Closing the generator waits for the runs in flight, no more."""
-    with _one_thread_each():
-        pool = ProcessPoolExecutor(
-            workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(real,)
-        )
+    """Yield every run as it finishes, in any order; after Ctrl-C those in flight, then the interrupt goes on."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(real,))
     waiting, pending = iter(todo), set[Future[Run]]()
     try:
         while True:
             # Never far ahead of the workers, so that stopping is quick.
-            while len(pending) < 2 * workers and (task := next(waiting, None)) is not None:
-                with _one_thread_each():  # processes start when the first tasks come
+            while len(pending) < workers + 1 and (task := next(waiting, None)) is not None:
+                with _as_workers_inherit():  # processes start when the first tasks come
                     pending.add(pool.submit(_run, *task))
             if not pending:
                 return
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
+    except KeyboardInterrupt:
+        for future in [future for future in pending if not future.cancel()]:
+            yield future.result()
+        raise
     except BrokenProcessPool:
         raise OSError(
             "a worker process was killed, probably for want of memory; the runs before it are kept: run the same "
@@ -57,7 +59,6 @@ def _run(setting: Setting, seed: int) -> Run:
 def _begin(real: Rossmann | None) -> None:
     global _real
     _real = real
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     # A worker whose parent was killed would wait for work for ever.
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
@@ -70,12 +71,15 @@ def _end_with_the_parent() -> None:
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
+def _as_workers_inherit() -> Iterator[None]:
+    """One thread each, and deaf to Ctrl-C, which is the parent's to handle."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

@@ -87,10 +87,18 @@ class _Transitions:
         self._handed_out = np.zeros(counts.pairs.shape, dtype=bool)
 
     def __call__(self, step: int, rows: IntArray) -> IntArray:
+        steps, nodes = len(self._handed_out), self._handed_out[0].size
+        whole = isinstance(step, int) and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"
+        if not whole or not 0 <= step < steps or ((rows < 0) | (rows >= nodes)).any():
+            raise ValueError(f"transitions takes a step in 0 .. {steps - 1} and an array of rows in 0 .. {nodes - 1}")
         if (np.diff(rows) <= 0).any() or self._handed_out[step, rows].any():
             raise ValueError("each row of transitions is released once, in ascending order; fit again to pay again")
         self._handed_out[step, rows] = True
         return self._sampler.add(self._counts.transitions(step, rows), self._variance)
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        """A copy could be asked again, and a file would hold the exact counts."""
+        raise TypeError("transitions not yet released can be neither copied nor saved")
 
 
 # Noise is exact on integers: a number is rounded to this many steps of its public range.
