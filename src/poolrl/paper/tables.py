@@ -28,7 +28,10 @@ def rq1_sections(table: Table, source: Rossmann | None) -> list[Section]:
     if papers:
         picture = figures.budgets(table, papers)
         alt = "Relative gap of POOL, input and output perturbation against the privacy budget"
-        found.append(Section("RQ1: POOL and its baselines over ρ", figure=("rq1", alt, picture)))
+        text = (
+            "Points are means over runs; bars span the middle two thirds of them. Tables: mean ± standard deviation.",
+        )
+        found.append(Section("RQ1: POOL and its baselines over ρ", text, figure=("rq1", alt, picture)))
     for place in places:
         found.append(Section(f"RQ1, {place}: gap to SAA in percent", _rq1_text(place), *_rq1_table(table, place)))
         if place == "Rossmann, Store 1":
