@@ -17,7 +17,7 @@ import numpy as np
 
 from poolrl.arrays import FloatArray
 from poolrl.data.trajectories import Trajectories
-from poolrl.evaluation import data_free, expected_cost, optimum, rollout_cost, saa
+from poolrl.evaluation import data_free, expected_cost, optimum, rollout_cost, rollout_costs, saa
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
@@ -88,10 +88,11 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
     seconds = time.process_time() - start
     common = world.test[:TEST_PATHS_OF_SEARCHES]
     test = world.test if isinstance(policy.rule, Levels) else common
-    cost = rollout_cost(world.problem, policy, test)
+    costs = rollout_costs(world.problem, policy, test)
+    cost = float(costs.mean())
 
-    def over(best: Policy) -> float:
-        return cost / rollout_cost(world.unrestricted, best, test) - 1
+    def over(best: Policy, paths: FloatArray) -> float:
+        return float(costs[: len(paths)].mean()) / rollout_cost(world.unrestricted, best, paths) - 1
 
     visited = policy.report if setting.method in ("published", "grid") else {}
     return Run(
@@ -99,11 +100,10 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
         seed,
         cost=cost,
         best_cost=rollout_cost(world.unrestricted, world.best, test),
-        gap=over(world.best),
-        gap_within=over(world.best_within),
-        gap_common=rollout_cost(world.problem, policy, common) / rollout_cost(world.unrestricted, world.best, common)
-        - 1,
-        gap_optimum=_gap_to_optimum(world, policy, test),
+        gap=over(world.best, test),
+        gap_within=over(world.best_within, test),
+        gap_common=over(world.best, common),
+        gap_optimum=_gap_to_optimum(world, policy, cost, test),
         seconds=seconds,
         fell_back=visited.get("fell_back_to_uniform", math.nan),
         clipped=visited.get("clipped_to_zero", math.nan),
@@ -111,14 +111,14 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
     )
 
 
-def _gap_to_optimum(world: World, policy: Policy, test: FloatArray) -> float:
+def _gap_to_optimum(world: World, policy: Policy, cost: float, test: FloatArray) -> float:
     """Exact where the policy is a table of levels; close to the optimum a sample would hide the difference."""
     if world.optimum is None or world.probabilities is None:
         return math.nan
     if isinstance(policy.rule, Levels):
         costs = [expected_cost(p.problem, p.levels, world.probabilities) for p in (policy, world.optimum)]  # type: ignore[arg-type]
         return costs[0] / costs[1] - 1
-    return rollout_cost(world.problem, policy, test) / rollout_cost(world.unrestricted, world.optimum, test) - 1
+    return cost / rollout_cost(world.unrestricted, world.optimum, test) - 1
 
 
 def _world_of(setting: Setting) -> Setting:
