@@ -88,9 +88,11 @@ class Partition:
     def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:
         """Q̲_h(s, a): a convex combination of nodes within λ, the boundary's value beyond it."""
         unit = self.problem.unit_pair(state, action)
-        inside = self.problem.within(step, unit).all(axis=-1, keepdims=True)
-        nodes, weights = self.pairs[step].weights(np.where(inside, unit, self.problem.boundary.reach[step]))
-        return np.asarray((q[nodes] * weights).sum(axis=-1))
+        outside = ~self.problem.within(step, unit)
+        if outside.any():
+            unit = np.where(outside.any(axis=-1, keepdims=True), self.problem.boundary.reach[step], unit)
+        nodes, weights = self.pairs[step].weights(unit)
+        return np.asarray(np.einsum("mj,mj->m", q[nodes], weights))
 
     def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The best allowed action in each state (m, d) and its value (m,); ties go to the first candidate."""
