@@ -165,6 +165,10 @@ def _in_quick(setting: Setting) -> bool:
         and setting.granularity in (50, 200, 201, BASE.granularity)
         and setting.trajectories in (66, 1_000, 2_000, 10_000)
         and setting.failure == BASE.failure
+        and setting.behaviour == BASE.behaviour
+        and setting.data != "exponential"
+        and setting.method != "replay"
+        and (setting.data, setting.products) != ("rossmann", 2)
         and (setting.data, setting.trajectories) != ("backlog example", 10_000)
         and setting.demand_max in (10.0, 100.0, rossmann.BOUND, rossmann.BOUND_OF_SEVERAL)
     )
