@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -219,6 +219,7 @@ def test_vanishing_budget_gives_the_prior() -> None:
 
 
 @settings(max_examples=50, deadline=None)
+@example([1.1125369292536007e-308, 1.0], 2)
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=12).filter(lambda w: sum(w) > 0.01), st.sampled_from([2, 4, 16]))
 def test_refining_moves_nothing_between_bins(weights: list[float], parts: int) -> None:
     coarse = np.array(weights) / sum(weights)

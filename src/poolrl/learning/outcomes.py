@@ -90,7 +90,8 @@ def refined(weights: FloatArray, parts: int) -> FloatArray:
         return weights
     cumulative = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
     bins = weights.shape[-1]
-    curve = PchipInterpolator(np.arange(bins + 1), cumulative, axis=-1)
+    with np.errstate(over="ignore"):  # next to a weight of 1e-308 the curve is flat, as it should be
+        curve = PchipInterpolator(np.arange(bins + 1), cumulative, axis=-1)
     return np.maximum(np.diff(curve(np.linspace(0, bins, bins * parts + 1)), axis=-1), 0.0)
 
 
