@@ -188,7 +188,7 @@ def facts() -> list[tuple[str, str]]:
         ("9. cells that one trajectory moves if counted at every node, w = d = 1, M = 100, H = 5", f"{2 * 5 * 200:,}"),
         ("   the printed sensitivity allows", f"{2 * 5}"),
         (
-            "14. epsilon at delta = 1e-6 for rho = 0.1, 1, 5, 10, 20, 40",
+            "20. epsilon at delta = 1e-6 for rho = 0.1, 1, 5, 10, 20, 40",
             ", ".join(f"{epsilon(r, 1e-6):.1f}" for r in (0.1, 1, 5, 10, 20, 40)),
         ),
     ]
