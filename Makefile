@@ -1,4 +1,4 @@
-# The two commands of the README: `make demo` and `make test`. Each sets itself up; a second call is quick.
+# The commands of the README: `make demo`, `make test`, `make results`. Each sets itself up; a second call is quick.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -16,8 +16,9 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The whole reproduction, about half an hour on 2 cores; real data where POOLRL_ROSSMANN names Kaggle's train.csv.
+# The whole reproduction, about half an hour on 2 cores, on Kaggle's train.csv as well.
 results: $(READY)
+	@test -n "$$POOLRL_ROSSMANN" || { echo "set POOLRL_ROSSMANN to Kaggle's Rossmann train.csv, for docs/results.md has both data sets; 'poolrl reproduce' runs without it" >&2; exit 1; }
 	$(BIN)/poolrl reproduce
 	mkdir -p docs/figures
 	cp reproduction/results.md docs/results.md

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from poolrl.app import reproduce as command
 from poolrl.paper import figures
@@ -143,7 +144,20 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     text = (tmp_path / "results.md").read_text()
     assert "| Rossmann | not used" in text
     assert "1 at a time |" in text
+    assert "A *quick* look" not in text
     assert {path.name for path in tmp_path.iterdir()} >= {"results.duckdb", "report.html", "results.md", "figures"}
+
+
+def test_claims_are_printed_with_their_statistics(parts: list[Section], capsys) -> None:
+    """Also those of a section without text, on a narrow terminal too."""
+    console = Console(width=100)
+    for part in parts:
+        if part.header[:1] == ("claim",):
+            command._print(console, part, brief=False)
+            command._print(console, part, brief=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "POOL beats input perturbation at every ρ (normal demand)" in said
+    assert "5 seeds" in said
 
 
 @pytest.mark.parametrize("moment", ["at once", "with rows"])

@@ -33,7 +33,7 @@ from poolrl.paper.trials import Run
 
 RESULTS = "results.duckdb"
 CHOICES = ("all", *SWEEPS, "claims", "report")
-COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
+COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "vacuous": "yellow"}
 STATISTIC = 2  # the column of the claims' table that says what is claimed to be positive
 # Without a terminal there is no bar to redraw: a line now and then instead.
 LINE_EVERY = 30.0
@@ -55,10 +55,12 @@ def run_reproduction(
     if what != "report":
         _say_source(console, real)
         names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
-        _run_missing(console, plan(names, runs=runs, quick=quick, real=real is not None), out, real, count)
+        wanted = plan(names, runs=runs, quick=quick, real=real is not None)
+        _run_missing(console, wanted, out, real, count, "quick" if quick else "full")
     with Results(out / RESULTS, read_only=True) as results:
         rows, md5 = results.runs(), results.fact("rossmann md5")
-        origin = Origin(len(rows), float(results.fact("seconds") or 0), results.fact("workers") or "?", md5)
+        quickly = results.fact("extent") == "quick"
+        origin = Origin(len(rows), float(results.fact("seconds") or 0), results.fact("workers") or "?", md5, quickly)
     if real is not None and md5 not in (None, real.md5):
         raise ValueError(f"{out / RESULTS} holds runs on another train.csv (MD5 {md5}); name that one")
     with console.status("writing the report"):
@@ -74,9 +76,13 @@ def run_reproduction(
     console.print(f"Open [bold]{out / 'report.html'}[/]; pictures are in {out / 'figures'}, rows in {out / RESULTS}.")
 
 
-def _run_missing(console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int) -> None:
+def _run_missing(
+    console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int, extent: str
+) -> None:
     with Results(out / RESULTS) as results, _Bars(console) as bars:
         results.note("workers", str(workers))
+        if results.fact("extent") != "full":
+            results.note("extent", extent)
         before, began = float(results.fact("seconds") or 0), time.monotonic()
 
         def finished(run: Run) -> None:
@@ -109,7 +115,7 @@ def _print(console: Console, part: Section, *, brief: bool) -> None:
 
 def _print_claims(console: Console, part: Section) -> None:
     """Claim by claim, each learner on a line: the verdict and what decided it."""
-    console.print(f"[bold]{part.title}[/]\n{escape(part.text[0])}\n", highlight=False)
+    console.print("\n".join([f"[bold]{part.title}[/]", *map(escape, part.text)]) + "\n", highlight=False)
     for claim, data, statistic, *cells in part.rows:
         console.print(f"[bold]{escape(claim)}[/] ({escape(data)}): {escape(statistic)}", highlight=False)
         lines = RichTable(box=None, show_header=False, padding=(0, 1))

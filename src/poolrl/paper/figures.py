@@ -41,11 +41,11 @@ class Line:
 
 
 POOL = Line("Pool (default)", BASE, "#0072b2", "o")
-BEST = Line("Pool.published, best scale of Γ", SOFTENED, "#009e73", "s")
+BEST = Line("Pool.published, tuned scale of Γ", SOFTENED, "#009e73", "s")
 PRINTED = Line("Pool.published, printed constants", PUBLISHED, "#cc79a7", "D", "--")
 INPUT = Line("input perturbation", replace(BASE, method="input"), "#e69f00", "^")
 OUTPUT = Line("output perturbation", replace(BASE, method="output"), "#d55e00", "v")
-SOFT_CELLS = Line("grid (DP-APVI), best scale of Γ", SOFT_GRID, "#56b4e9", "P")
+SOFT_CELLS = Line("grid (DP-APVI), tuned scale of Γ", SOFT_GRID, "#56b4e9", "P")
 CELLS = Line("grid (DP-APVI), printed constants", GRID, "#56b4e9", "X", "--")
 OUTCOME_ZONES = Line("zones on outcome counts", replace(BASE, method="outcome zones"), "#8c6d1f", "*")
 
@@ -264,11 +264,11 @@ def _finish(panel: Axes) -> None:
 
 
 def _legend(figure: Figure, panels: Iterable[Axes]) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them; a panel without data is not shown."""
     entries: dict[str, Any] = {}
     for panel in panels:
+        panel.set_visible(panel.has_data())
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
-    figure.legend(
-        entries.values(), entries.keys(), loc="outside lower center", ncols=3 if len(entries) > 4 else 2, frameon=False
-    )
+    columns = 3 if len(entries) > 4 and figure.get_figwidth() > 8 else 2
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)

@@ -32,7 +32,7 @@ td { min-width: 5rem; } td:first-child { min-width: 11rem; }
 figure { margin: 1rem 0; } img { background: #ffffff; border-radius: 6px; height: auto; max-width: 100%; }
 nav a { margin-right: 1rem; } a { color: inherit; }
 .notice { border-left: 4px solid var(--bad); padding: 0.3rem 0.9rem; }
-.holds { color: var(--good); } .does-not-hold { color: var(--bad); } .undecided { color: var(--open); }
+.holds { color: var(--good); } .does-not-hold { color: var(--bad); } .undecided, .vacuous { color: var(--open); }
 @media print { .scroll { overflow: visible; } body { max-width: none; font-size: 11px; } h2 { break-after: avoid; } }
 """
 
@@ -101,7 +101,7 @@ def _html_section(part: Section) -> str:
 def _inline(text: str) -> str:
     """Escape, then the two marks of Markdown that sections use; a verdict gets its colour."""
     safe = html.escape(text)
-    for verdict in ("holds", "does not hold", "undecided"):
+    for verdict in ("holds", "does not hold", "undecided", "vacuous"):
         mark = f'<strong class="{verdict.replace(" ", "-")}">{verdict}</strong>'
         safe = safe.replace(f"**{verdict}**", mark)
     return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe)

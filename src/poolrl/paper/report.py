@@ -11,8 +11,10 @@ from importlib.metadata import version
 
 import numpy as np
 
+from poolrl import __version__
 from poolrl.paper import sweeps, tables, theory
 from poolrl.paper.claims import LEARNERS, NEIGHBOURS, PAPERS, Verdict, privacy_verdicts, verdicts
+from poolrl.paper.privacy_check import change_by_replay
 from poolrl.paper.rossmann import BOUND, BOUND_OF_SEVERAL, MD5, Rossmann
 from poolrl.paper.sections import Section, percent
 from poolrl.paper.statistics import FEWEST_SEEDS, ROUNDING, Table
@@ -33,12 +35,13 @@ class Origin:
     seconds: float  # of running, all calls together
     workers: str
     md5: str | None  # of train.csv, where rows used it
+    quick: bool = False
 
 
 def sections(table: Table, *, origin: Origin, source: Rossmann | None) -> dict[str, list[Section]]:
     """Everything, by the name under which it can be asked for; parts that were not run are left out."""
     found = {
-        "claims": claims_sections(table),
+        "claims": claims_sections(table, origin),
         "rq1": tables.rq1_sections(table, source),
         "rq2": tables.rq2_sections(table),
         "rq3": tables.rq3_sections(table),
@@ -50,17 +53,25 @@ def sections(table: Table, *, origin: Origin, source: Rossmann | None) -> dict[s
     return {name: [part for part in parts if part.rows or part.figure or part.text] for name, parts in found.items()}
 
 
-def claims_sections(table: Table) -> list[Section]:
+def claims_sections(table: Table, origin: Origin) -> list[Section]:
     """The paper's claims and our own targets, with verdicts."""
+    quick = ("A *quick* look: fewer values and seeds than the paper's, so verdicts are provisional.",) * origin.quick
     found = [verdict for verdict in [*verdicts(table), *privacy_verdicts()] if verdict.verdict != "not run"]
     papers = [verdict for verdict in found if verdict.data in (*PAPERS, NEIGHBOURS)]
     others = [verdict for verdict in found if verdict not in papers]
     header = ("claim", "data", "claimed to be positive", *LEARNERS)
     rule = (
         "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
-        "bootstrap 95% intervals. It *holds* if all intervals lie above zero, *does not hold* if one lies at or below "
-        "zero (at a level that allows for the number of comparisons), else it is *undecided*, as is everything with "
-        f"fewer than {FEWEST_SEEDS} seeds. Shown is the comparison that decided. pp: percentage points of relative gap."
+        "bootstrap 95% intervals. It *holds* if all intervals lie above zero, *does not hold* if one lies at or "
+        "below zero (upper ends are widened for the number of comparisons), else it is *undecided*, as is "
+        f"everything with fewer than {FEWEST_SEEDS} seeds; *vacuous* is a claim that holds of a policy that never "
+        "changes. Shown is the comparison that decided. pp: percentage points of relative gap."
+    )
+    reading = (
+        "The scale of Γ is tuned on three other seeds. Input and output perturbation run over the default learner, "
+        "so for Pool.published they differ in more than the place of the noise. On the paper's synthetic data the "
+        "public prior is the truth, so what the default shows there needs no learning: the next table has data "
+        "where it does."
     )
     targets = tuple(
         (verdict.claim, verdict.data, verdict.statistic, f"**{verdict.verdict}**: {_measured(verdict)}")
@@ -68,7 +79,7 @@ def claims_sections(table: Table) -> list[Section]:
         if verdict.verdict != "not run"
     )
     return [
-        Section("The paper's claims", (rule, _counted(papers)), header, _claim_rows(papers)),
+        Section("The paper's claims", (*quick, rule, _counted(papers), reading), header, _claim_rows(papers)),
         Section("The same claims on data that the paper does not use", (), header, _claim_rows(others)),
         Section(
             "What this library asks of its default", (), ("target", "data", "asked to be positive", "verdict"), targets
@@ -81,7 +92,8 @@ def _counted(found: Sequence[Verdict]) -> str:
     parts = []
     for name in LEARNERS:
         given = Counter(verdict.verdict for verdict in found if verdict.learner == name)
-        said = ", ".join(f"{given[kind]} {kind}" for kind in ("holds", "does not hold", "undecided"))
+        kinds = [kind for kind in ("holds", "does not hold", "undecided", "vacuous") if given[kind]]
+        said = ", ".join(f"{given[kind]} {kind}" for kind in kinds)
         parts.append(f"{name}: {said}".replace(" holds", " hold").replace("does not hold", "do not hold"))
     return f"In short. {'; '.join(parts)}."
 
@@ -125,12 +137,21 @@ def theory_sections(table: Table) -> list[Section]:
             tuple(rows),
         ),
         Section("Theorem 2 beside the measured gap", sizes_text, (*header, *learned), tuple(sizes_rows)),
+        Section(
+            "What the claimed sample complexity would cost in privacy",
+            (
+                "It is free of |S||A| because one row below λ tells about every node below λ. Counted at all of "
+                f"them, one trajectory moves the counts by {change_by_replay():.1f} times the Δ₂² = 2H that is "
+                "paid for (M = 20, w = d = 1, H = 5, an exact count): ρ-zCDP would not hold. Both learners here "
+                "count it once.",
+            ),
+        ),
     ]
 
 
 def settings_section(origin: Origin) -> Section:
     """How this was made."""
-    packages = ("poolrl", "numpy", "scipy", "duckdb", "opendp", "matplotlib")
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "duckdb", "opendp", "matplotlib"))
     md5 = origin.md5
     file = "not used" if md5 is None else f"train.csv, MD5 {md5}" + ("" if md5 == MD5 else f" (Kaggle's has {MD5})")
     rows = (
@@ -144,7 +165,9 @@ def settings_section(origin: Origin) -> Section:
             "policies on zones or grids",
             "search their action per path, so they are judged on the first 2,000 of those paths",
         ),
-        ("base setting", "H = 5, w + d = 2, λ = 1, M = 100, n = 10,000, ρ = 1, δ = 0.05, uniform behaviour"),
+        ("base setting", "H = 5, w + d = 2, λ = 1, M = 100, n = 10,000, ρ = 1, failure δ = 0.05, uniform behaviour"),
+        ("ε", "beside ρ always at δ = 10⁻⁶, the δ of privacy; failure δ is the one in E_ρ and ι"),
+        ("M", "zones; cells per axis of a grid; points per coordinate of the default Pool"),
         ("scale of Γ", f"printed: 1; best: the least mean gap of {sweeps.SCALES} on seeds {sweeps.TUNING_SEEDS}"),
         (
             "Rossmann",
@@ -153,7 +176,7 @@ def settings_section(origin: Origin) -> Section:
         ("time", f"{origin.runs:,} runs in {origin.seconds / 60:.1f} minutes, {origin.workers} at a time"),
         (
             "versions",
-            f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in packages),
+            f"Python {platform.python_version()}, poolrl {__version__}, " + packages,
         ),
     )
     return Section("Settings", (), ("what", "how"), rows)
@@ -173,7 +196,9 @@ def _measured(verdict: Verdict) -> str:
     if worst is None:
         return ""
     # Numbers below rounding were judged as zero, and are shown as zero.
-    estimate, low, high = (0.0 if abs(x) < ROUNDING else x for x in (worst.estimate, worst.low, worst.high))
+    estimate, low, high = (
+        0.0 if abs(x) < ROUNDING else x for x in (worst.estimate, worst.low, worst.upper(verdict.comparisons))
+    )
     unit = f" {verdict.unit}" if verdict.unit else ""
     spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
     seeds = f"; {worst.seeds} seeds" if worst.seeds else ""

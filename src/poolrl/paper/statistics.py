@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,6 +71,10 @@ class Interval:
         """The upper end when this is one of several comparisons, any of which may fail by chance (Bonferroni)."""
         return float(np.quantile(self.plausible, 1 - 0.025 / comparisons))
 
+    def within(self, room: float, about: str) -> Interval:
+        """The interval of room − |x|: how far x is from being larger than `room` on either side."""
+        return Interval(room - abs(self.estimate), np.sort(room - np.abs(self.plausible)), self.seeds, about)
+
     def moved(self, times: float, plus: float, about: str) -> Interval:
         """The interval of times · x + plus."""
         return Interval(times * self.estimate + plus, np.sort(times * self.plausible + plus), self.seeds, about)
@@ -102,14 +106,20 @@ def mean_slope(values: FloatArray, at: FloatArray, about: str = "") -> Interval:
 
 
 def slope_of_means(values: FloatArray, at: FloatArray, about: str = "") -> Interval:
-    """The slope of log mean gap against `at`, by the percentile bootstrap: single gaps may be zero, means are not."""
+    """The slope of log mean gap against `at`: single gaps may be zero, their means are not.
+
+    No mean over seeds itself, it becomes one by the jackknife: n θ − (n − 1) θ₋ᵢ stands for seed i.
+    """
     centred = at - at.mean()
 
-    def slope(sample: FloatArray) -> FloatArray:
-        means = np.log(np.maximum(sample.mean(axis=-2), 1e-9))
-        return np.asarray(means @ centred / (centred @ centred))
+    def slope(gaps: FloatArray) -> float:
+        return float(np.log(np.maximum(gaps.mean(axis=0), 1e-9)) @ centred / (centred @ centred))
 
-    return Interval(float(slope(values)), np.sort(slope(values[_picks(len(values))])), len(values), about)
+    count, whole = len(values), slope(values)
+    if count < 2:
+        return Interval(whole, np.full(2, whole), count, about)
+    without = np.array([slope(np.delete(values, seed, axis=0)) for seed in range(count)])
+    return replace(of_mean(count * whole - (count - 1) * without, about), estimate=whole)
 
 
 def _picks(count: int) -> IntArray:

@@ -80,7 +80,7 @@ def rq3_sections(table: Table) -> list[Section]:
     learners = {
         **LEARNERS,
         "grid (DP-APVI), printed constants": GRID,
-        "grid (DP-APVI), best scale of Γ": SOFT_GRID,
+        "grid (DP-APVI), tuned scale of Γ": SOFT_GRID,
         "zones on outcome counts": outcome_zones,
     }
     alt = "Gap and running time of zones and grids against M"
@@ -175,7 +175,7 @@ def _rq1_table(table: Table, place: str, cell: Cell = percent) -> tuple[tuple[st
     header = ("method", *(f"ρ = {rho:g} (ε = {epsilon(rho, 1e-6):.3g})" for rho in rhos), "ρ = ∞")
     methods = {
         **LEARNERS,
-        "grid (DP-APVI), best scale of Γ": SOFT_GRID,
+        "grid (DP-APVI), tuned scale of Γ": SOFT_GRID,
         "input perturbation": replace(BASE, method="input"),
         "output perturbation": replace(BASE, method="output"),
     }
