@@ -109,6 +109,10 @@ class Results:
     def _write(self, statement: str, values: list[Any] | None = None) -> None:
         try:
             self._db.execute(statement, values or [])
+        except RuntimeError as error:
+            if "interrupted" in str(error).lower():  # how DuckDB passes on Ctrl-C
+                raise KeyboardInterrupt from None
+            raise
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise OSError(

@@ -72,16 +72,24 @@ def _end_with_the_parent() -> None:
 
 @contextmanager
 def _as_workers_inherit() -> Iterator[None]:
-    """One thread each, and deaf to Ctrl-C, which is the parent's to handle."""
+    """One thread each, and deaf to Ctrl-C, which is the parent's to handle, once the worker has started whole."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
+    # Blocked here, the signal may still reach another thread, and Python would interrupt this one all the same.
+    late: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: late.append(number)) if main else None
     try:
         yield
     finally:
+        if main:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+        if late:
+            raise KeyboardInterrupt
