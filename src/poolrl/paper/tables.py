@@ -109,7 +109,8 @@ def rq3_sections(table: Table) -> list[Section]:
 def sensitivity_sections(table: Table) -> list[Section]:
     """What the paper leaves open."""
     without = replace(BASE, rho=math.inf)
-    learners = {**LEARNERS, "NonPrivate: Pool(rho=inf)": without}
+    free = replace(without, method="data-free")
+    learners = {**LEARNERS, "NonPrivate: Pool(rho=inf)": without, "no data": free}
     choices: list[tuple[str, Callable[[Setting], Setting]]] = []
     for family in sweeps.FAMILIES:
         for n in sweeps.TRAJECTORIES:
