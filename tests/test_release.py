@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
-import pickle
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +15,6 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Visits, Zones
 from poolrl.arrays import FloatArray, IntArray
-from poolrl.data.counts import count_visits
 from poolrl.privacy.noise import SecureNoise
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.zcdp import budget
@@ -107,47 +104,6 @@ def test_visits_never_change_by_more_than_was_paid_for(pair: tuple, values: Zone
     assert released.guarantee.rho == 0.5
     cap = first.max_per_unit
     assert set(recorders[0].variances) == {Fraction(2 * first.horizon * cap**2) / Fraction(1, 2)}  # σ² = 2Hc²/ρ
-
-
-def test_a_row_of_transitions_is_handed_out_once() -> None:
-    """A second draw of the same cell would average its noise away without paying."""
-    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=8.0)
-    rng = np.random.default_rng(0)
-    log = problem.simulate_log(rng.uniform(0, 8, (20, 2, 1)), rng=rng)
-    released = release_visits(log, problem, Grid(3).partition(problem), rho=budget(1.0), noise=SeededNoise(0))
-    assert released.transitions(0, np.array([1, 4])).shape == (2, 3)
-    assert released.transitions(1, np.array([1, 4])).shape == (2, 3)
-    for again in ([4], [0, 1], [5, 5], [6, 5]):
-        with pytest.raises(ValueError, match="each row of transitions is released once"):
-            released.transitions(0, np.array(again))
-    assert released.transitions(0, np.array([0, 5, 8])).shape == (3, 3)
-    for step, rows in ((2, [2]), (-1, [2]), (0, [-1]), (0, [9]), (0, [[2]]), (0, [2.0]), (np.array([0, 1]), [2])):
-        with pytest.raises(ValueError, match=r"a step in 0 \.\. 1 and an array of rows in 0 \.\. 8"):
-            released.transitions(step, np.array(rows))
-    for copied in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy could be asked again
-        with pytest.raises(TypeError, match="can be neither copied nor saved"):
-            copied(released.transitions)
-    with pytest.raises(TypeError, match="can be neither copied nor saved"):
-        pickle.dumps(released)
-
-
-def test_rows_of_transitions_are_the_table() -> None:
-    """Asked for in any portions, the exact rows are those of the whole table, and they sum to the visits."""
-    problem = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=8.0, boundary=0.6)
-    rng = np.random.default_rng(3)
-    behaviour = lambda step, stock, rng: stock + rng.uniform(0, 8, stock.shape)  # noqa: E731
-    log = problem.simulate_log(rng.uniform(0, 8, (300, 2, 2)), rng=rng, behaviour=behaviour)
-    partition = Zones(5).partition(problem)
-    counts = count_visits(log, partition)
-    for step in range(2):
-        whole = np.zeros((partition.pair_count, partition.state_count), dtype=int)
-        node = partition.pair_index(step, log.states[:, step], log.actions[:, step])
-        target = partition.state_index(log.next_states[:, step])
-        assert 0 < (node < 0).sum() < 300  # some beyond the boundary
-        np.add.at(whole, (node[node >= 0], target[node >= 0]), 1)
-        assert (whole.sum(axis=1) == counts.pairs[step]).all()
-        for rows in (np.arange(partition.pair_count), np.array([0, 3, 7, 19]), np.array([], dtype=int)):
-            assert (counts.transitions(step, rows) == whole[rows]).all()
 
 
 def test_the_sensitivity_is_attained() -> None:

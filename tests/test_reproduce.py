@@ -18,10 +18,11 @@ import pytest
 
 from poolrl.paper import sweeps, trials
 from poolrl.paper.reproduce import Plan, carry_out, plan
-from poolrl.paper.results import FORMAT, Results, resolved, tuning
+from poolrl.paper.results import FORMAT, Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run, run
+from poolrl.paper.tuning import resolved, tuning
 
 SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
 NOTHING = lambda *_: None  # noqa: E731
@@ -291,6 +292,6 @@ def test_the_world_of_a_run() -> None:
 
 
 def test_runs_share_their_costs_across_a_sweep() -> None:
-    short, long = (trials._world(trials._world_of(replace(SMALL, horizon=h)), 0, None) for h in (2, 5))
+    short, long = (trials._world(replace(SMALL, horizon=h).world, 0, None) for h in (2, 5))
     assert (short.problem.holding == long.problem.holding[:2]).all()
     assert ((long.problem.shortage >= 0) & (long.problem.shortage <= 0.5)).all()

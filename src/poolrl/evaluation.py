@@ -124,7 +124,7 @@ def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
         small = problem.state_dim + problem.action_dim <= 2
         where = (Grid(bins=50, linear=True) if small else Zones(zones=200)).partition(problem)
     rule, report = plan_on_outcomes(outcomes, where)
-    return Policy(problem, rule, Guarantee(mechanisms=(), secure=False, steps=problem.horizon), report)
+    return Policy(problem, rule, Guarantee.of_nothing(problem.horizon), report)
 
 
 def _paths(problem: OutcomeProblem, outcomes: ArrayLike) -> FloatArray:

@@ -10,7 +10,6 @@ import math
 import numpy as np
 
 from poolrl.data.trajectories import Trajectories
-from poolrl.evaluation import data_free
 from poolrl.learning.grid import Grid
 from poolrl.learning.kernel import Visits
 from poolrl.learning.pessimism import Bernstein
@@ -91,9 +90,4 @@ def output_perturbation(
 def order_to_the_middle(problem: Inventory) -> Policy:
     """Order up to half of the public bound, whatever the costs. Guarantee: no log is read."""
     levels = np.tile(problem.demand_max / 2, (problem.horizon, 1))
-    return Policy(problem, Levels(levels), data_free(problem).guarantee, {})
-
-
-def nothing_released(horizon: int) -> Guarantee:
-    """The guarantee of a policy learned without any private release."""
-    return Guarantee(mechanisms=(), secure=False, steps=horizon)
+    return Policy(problem, Levels(levels), Guarantee.of_nothing(problem.horizon), {})

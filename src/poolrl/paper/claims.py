@@ -1,7 +1,7 @@
 """The paper's claims, each judged from the results by one rule. Nobody types a verdict.
 
-A claim is a set of comparisons, each a number that the claim says is positive, with a bootstrap interval over seeds:
-it *holds* if every interval lies above zero, *does not hold* if one lies at or below zero, else it is *undecided*.
+A claim is a set of comparisons, each a number that the claim says is positive, with a bootstrap interval over seeds;
+`statistics.judge` is the rule. A claim that holds of a policy that never changes is *vacuous*.
 """
 
 from __future__ import annotations

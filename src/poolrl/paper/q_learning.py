@@ -17,7 +17,7 @@ from poolrl.arrays import BoolArray, FloatArray, IntArray, finite_array, whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
-from poolrl.paper.baselines import nothing_released
+from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 
 FEWEST_TOLD = 20  # one row in so many
@@ -126,7 +126,7 @@ class _QLearning:
     def _policy(self) -> Policy:
         best = np.where(self.active, self.q, -np.inf).argmax(axis=1)  # (H, k)
         table = np.take_along_axis(self.levels, best, axis=0)
-        return Policy(self.problem, Levels(table), nothing_released(self.problem.horizon), {})
+        return Policy(self.problem, Levels(table), Guarantee.of_nothing(self.problem.horizon), {})
 
     def _episode(self, demand: FloatArray, eliminate: bool) -> tuple[float, FloatArray]:
         """One episode: what it cost, and the demand (H, k) as far as the learner saw it."""

@@ -122,12 +122,14 @@ def theory_sections(table: Table) -> list[Section]:
         bound = theory.optimality_bound(sizes, trajectories=10_000, lipschitz=0.5, boundary_norm=math.sqrt(2))
         needed = theory.sample_size(sizes, accuracy=0.1 * sizes.horizon)
         learners = [percent(table, replace(setting, rho=rho), "gap") for setting in LEARNERS.values()]
-        sizes_rows.append((f"{rho:g}", f"{sizes.noise_bound:.1f}", f"{needed:,.0f}", f"{bound:,.0f}", *learners))
+        wanted = theory.zone_count(sizes, accuracy=0.1 * sizes.horizon, lipschitz=0.5)
+        asked = f"{needed:,.0f}", f"{wanted:.0f}"
+        sizes_rows.append((f"{rho:g}", f"{sizes.noise_bound:.1f}", *asked, f"{bound:,.0f}", *learners))
     sizes_text = (
         "H = 5, w = d = 1, M = 100, n = 10,000, hidden constants taken as one. Values lie in [0, H], so a bound "
         "above 5 says nothing; it takes the most favourable d̄ (all nodes visited equally often) and L = 0.5.",
     )
-    header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "bound on v* − v at n = 10,000")
+    header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "its M", "bound on v* − v at n = 10,000")
     learned = tuple(f"{name}: gap %" for name in LEARNERS)
     return [
         Section(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from poolrl.arrays import whole
-from poolrl.paper.results import Results, resolved, tuning
+from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.statistics import FEWEST_SEEDS
 from poolrl.paper.sweeps import RUNS, SWEEPS, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run
+from poolrl.paper.tuning import resolved, tuning
 from poolrl.paper.workers import finished_runs
 
 QUICK_RUNS = FEWEST_SEEDS
@@ -46,7 +47,7 @@ def plan(names: Iterable[str], *, runs: int | None = None, quick: bool = False, 
     whole(runs=count)
     settings = settings_of(names, quick=quick, real_data=real)
     # Runs of one world stand together, so that a worker builds it once.
-    settings.sort(key=lambda s: replace(s, method="", rho=1.0, granularity=0, failure=0.0, scale=0.0))
+    settings.sort(key=lambda setting: setting.world)
     return Plan(tuple(settings), count, 1 if quick else len(TUNING_SEEDS))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray
 from poolrl.paper import sweeps
-from poolrl.paper.results import resolved
 from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import Run
+from poolrl.paper.tuning import resolved
 
 RESAMPLES = 10_000
 ROUNDING = 1e-9  # differences below this are equality

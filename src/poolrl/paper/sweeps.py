@@ -47,6 +47,11 @@ class Setting:
     scale: float = 1.0  # of Γ
     demand_max: float = 100.0
 
+    @property
+    def world(self) -> Setting:
+        """What of it the world depends on before anybody learns: learners with the same share a log."""
+        return replace(self, method="", rho=1.0, granularity=0, failure=0.0, scale=0.0)
+
 
 BASE = Setting()
 PUBLISHED = replace(BASE, method="published")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -82,7 +82,7 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
     """Learn once and measure."""
     if setting.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {setting.method!r}")
-    world = _world(_world_of(setting), seed, real)
+    world = _world(setting.world, seed, real)
     start = time.process_time()
     policy = METHODS[setting.method](world, setting, SeededNoise(seed))
     seconds = time.process_time() - start
@@ -119,11 +119,6 @@ def _gap_to_optimum(world: World, policy: Policy, cost: float, test: FloatArray)
         costs = [expected_cost(p.problem, p.levels, world.probabilities) for p in (policy, world.optimum)]  # type: ignore[arg-type]
         return costs[0] / costs[1] - 1
     return cost / rollout_cost(world.unrestricted, world.optimum, test) - 1
-
-
-def _world_of(setting: Setting) -> Setting:
-    """What of a setting the world depends on, so that learners share it."""
-    return replace(setting, method="", rho=1.0, granularity=0, failure=0.0, scale=0.0)
 
 
 @lru_cache(maxsize=4)

@@ -46,6 +46,11 @@ class Guarantee:
     unit: str = "trajectory"
     adjacency: str = "replace one"
 
+    @classmethod
+    def of_nothing(cls, steps: int) -> Self:
+        """Of a policy for which no private log was released."""
+        return cls(mechanisms=(), secure=False, steps=steps)
+
     @property
     def rho(self) -> float:
         """The budget to which the mechanisms are calibrated, their sum; `private` says whether it protects."""
