@@ -1,7 +1,8 @@
 """zCDP arithmetic: exact fractions on the paying side, tight conversions on the explaining side.
 
 Sources: Bun and Steinke 2016 (zCDP); Canonne, Kamath and Steinke 2020 (the discrete Gaussian and the
-conversion to (ε, δ)); Balle and Wang 2018 (the exact curve of one Gaussian).
+conversion to (ε, δ)); Balle and Wang 2018 (the exact curve of one Gaussian);
+Dong, Roth and Su 2022 (attacks as hypothesis tests).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+import numpy as np
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from poolrl.arrays import fraction, positive
 
@@ -81,6 +83,50 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     if gaussian_delta(rho, 0.0) <= delta:
         return 0.0
     return float(brentq(lambda eps: gaussian_delta(rho, eps) - delta, 0.0, epsilon(rho, delta) + 1e-9))
+
+
+# Rényi orders at which an attack is bounded; leaving orders out can only make the bound larger.
+ORDERS = 1 + np.logspace(-4, 5, 2000)
+
+
+def attack_power(rho: float, false_positives: float = 0.05) -> float:
+    """The largest true-positive rate q that any attack on ρ-zCDP can have at a false-positive rate p.
+
+    An attack is a test between two neighbouring logs. Its answer is post-processing, so for every order α > 1
+
+        D_α(Bernoulli(q) ‖ Bernoulli(p)) ≤ αρ   and the same with q and p exchanged.
+    """
+    positive(rho=rho)
+    fraction(false_positives=false_positives)
+    if math.isinf(rho):
+        return 1.0
+    p = false_positives
+
+    def excess(q: float) -> float:
+        return max(_renyi(q, p, rho), _renyi(p, q, rho))
+
+    highest = 1 - 1e-12
+    if excess(highest) <= 0:
+        return 1.0
+    low, high = p, highest
+    while high - low > 1e-10:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
+    return high
+
+
+def _renyi(q: float, p: float, rho: float) -> float:
+    """max_α D_α(Bernoulli(q) ‖ Bernoulli(p)) − αρ, computed in logarithms."""
+    yes = ORDERS * math.log(q) + (1 - ORDERS) * math.log(p)
+    no = ORDERS * math.log1p(-q) + (1 - ORDERS) * math.log1p(-p)
+    return float((np.logaddexp(yes, no) / (ORDERS - 1) - ORDERS * rho).max())
+
+
+def gaussian_attack_power(rho: float, false_positives: float = 0.05) -> float:
+    """The best attack's true-positive rate on one continuous Gaussian release: Φ(Φ⁻¹(p) + √(2ρ)); shown, not claimed."""
+    positive(rho=rho)
+    fraction(false_positives=false_positives)
+    return float(ndtr(ndtri(false_positives) + math.sqrt(2 * rho)))
 
 
 def noise_bound(*, variance: float, cells: int, failure: float) -> float:

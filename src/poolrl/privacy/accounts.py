@@ -1,0 +1,103 @@
+"""Accounts: what the entries of a ledger add up to, and the rules that no entry may break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Self
+
+KINDS = ("open", "budget", "reserve", "read", "void", "commit")
+
+
+class Overspent(ValueError):
+    """The budget does not allow a spend."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger; `refers` is the number of the reservation that it continues."""
+
+    number: int
+    kind: str
+    time: str
+    account: str
+    rho: Fraction | None
+    refers: int | None
+    note: dict[str, Any]
+    seal: str
+
+    def content(self) -> list[Any]:
+        """What the seal covers, ready for JSON."""
+        rho = None if self.rho is None else str(self.rho)
+        return [self.number, self.kind, self.time, self.account, rho, self.refers, self.note]
+
+    def sealed(self, seal: str) -> Self:
+        """The same entry with its seal."""
+        return replace(self, seal=seal)
+
+
+@dataclass
+class Account:
+    """A data set's budget and its spends: reservation number → (ρ, where it stands)."""
+
+    fingerprint: str
+    data_set: str
+    budget: Fraction
+    spends: dict[int, tuple[Fraction, str]] = field(default_factory=dict)
+    contents: set[str] = field(default_factory=set)
+
+    @property
+    def spent(self) -> Fraction:
+        """Everything reserved and not given back, whether or not it was ever committed."""
+        return sum((rho for rho, stage in self.spends.values() if stage != "void"), Fraction(0))
+
+    @property
+    def left(self) -> Fraction:
+        """What may still be spent; nothing if the owner lowered the budget below what is gone."""
+        return max(Fraction(0), self.budget - self.spent)
+
+    def require(self, reservation: Entry, stage: str) -> None:
+        """Refuse to continue a spend that does not stand where it should."""
+        found = self.spends.get(reservation.number, (None, "unknown"))[1]
+        if found != stage:
+            raise ValueError(f"entry {reservation.number} of the ledger is {found}, not {stage}")
+
+
+# Where a spend stands after an entry, and where it must have stood before.
+STAGES = {"read": ("reserved", "read"), "void": ("reserved", "void"), "commit": ("read", "committed")}
+
+
+def replay(entries: Iterable[Entry]) -> dict[str, Account]:
+    """The accounts after all entries, by fingerprint; refuses the first entry that breaks a rule."""
+    accounts: dict[str, Account] = {}
+    for entry in entries:
+        where = f"entry {entry.number}"
+        if entry.kind not in KINDS:
+            raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
+        if (entry.kind == "open") == (entry.account in accounts):
+            raise ValueError(f"{where} opens an account twice, or belongs to none")
+        if entry.kind in ("open", "budget", "reserve") and (entry.rho is None or entry.rho <= 0):
+            raise ValueError(f"{where} has no positive rho")
+        if entry.kind == "open":
+            assert entry.rho is not None
+            accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
+            continue
+        account = accounts[entry.account]
+        if entry.kind == "budget":
+            assert entry.rho is not None
+            account.budget = entry.rho
+        elif entry.kind == "reserve":
+            assert entry.rho is not None
+            if entry.rho > account.left:
+                raise ValueError(f"{where} spends more than the account holds")
+            account.spends[entry.number] = (entry.rho, "reserved")
+        else:
+            before, after = STAGES[entry.kind]
+            rho, stage = account.spends.get(entry.refers or 0, (Fraction(0), "unknown"))
+            if stage != before:
+                raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
+            account.spends[entry.refers or 0] = (rho, after)
+            if entry.kind == "read":
+                account.contents.add(str(entry.note["content"]))
+    return accounts

@@ -1,0 +1,337 @@
+"""The ledger: nothing is spent twice, nothing comes back, nothing can be changed unseen."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrl.privacy.accounts import Overspent
+from poolrl.privacy.ledger import Ledger
+
+TENTH = Fraction(1, 10)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    with Ledger(tmp_path / "ledger.sqlite") as opened:
+        opened.set_budget("shop", 1.0)
+        yield opened
+
+
+def left(ledger: Ledger, data_set: str = "shop") -> Fraction:
+    account = ledger.account(data_set)
+    assert account is not None
+    return account.left
+
+
+def test_a_spend_step_by_step(ledger: Ledger) -> None:
+    entry = ledger.reserve("shop", 0.1)
+    assert left(ledger) == 1 - TENTH  # exact: 0.1 is the decimal that was written
+    ledger.read(entry, b"rows")
+    done = ledger.commit(entry, {"policy": "ab"})
+    assert left(ledger) == 1 - TENTH
+    assert [e.kind for e in ledger.entries()] == ["open", "reserve", "read", "commit"]
+    assert (done.refers, done.note) == (entry.number, {"policy": "ab"})
+    assert ledger.verify() == []
+
+
+def test_ten_tenths_are_one_and_not_a_hair_more(ledger: Ledger) -> None:
+    for _ in range(10):
+        ledger.reserve("shop", 0.1)
+    assert left(ledger) == 0
+    with pytest.raises(Overspent, match="left are 0 of 1"):
+        ledger.reserve("shop", 1e-300)
+
+
+def test_only_an_unread_reservation_comes_back(ledger: Ledger) -> None:
+    entry = ledger.reserve("shop", 0.4)
+    ledger.void(entry)
+    assert left(ledger) == 1
+    with pytest.raises(ValueError, match="is void, not reserved"):
+        ledger.void(entry)
+    with pytest.raises(ValueError, match="is void, not reserved"):
+        ledger.read(entry, b"rows")
+    entry = ledger.reserve("shop", 0.4)
+    ledger.read(entry, b"rows")
+    with pytest.raises(ValueError, match="is read, not reserved"):
+        ledger.void(entry)
+    ledger.commit(entry, {})
+    with pytest.raises(ValueError, match="is committed, not read"):
+        ledger.commit(entry, {})
+    assert left(ledger) == Fraction(6, 10)
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("rho", [0.0, -0.1, math.nan, math.inf, -math.inf, True, "1", None, Fraction(-1), Fraction(0)])
+def test_nonsense_is_not_a_spend(ledger: Ledger, rho: object) -> None:
+    for call in (ledger.reserve, ledger.set_budget):
+        with pytest.raises((ValueError, TypeError)):
+            call("shop", rho)
+    assert left(ledger) == 1
+    assert len(ledger.entries()) == 1
+
+
+def test_the_same_rows_under_another_name_are_recognised(ledger: Ledger) -> None:
+    entry = ledger.reserve("shop", 0.5)
+    ledger.read(entry, b"rows")
+    ledger.set_budget("shop, renamed", 1.0)
+    second = ledger.reserve("shop, renamed", 0.5)
+    with pytest.raises(Overspent, match="as 'shop': a new name is no new budget"):
+        ledger.read(second, b"rows")
+    assert left(ledger, "shop, renamed") == 1  # nothing was released, so nothing is lost
+    third = ledger.reserve("shop, renamed", 0.5)
+    ledger.read(third, b"other rows")
+    again = ledger.reserve("shop", 0.1)
+    ledger.read(again, b"rows")  # the same rows on their own account pay again
+    assert left(ledger) == Fraction(4, 10)
+
+
+def test_the_rows_leave_no_trace_that_could_be_guessed(ledger: Ledger) -> None:
+    """Without the key a guess of the log cannot be confirmed from the file."""
+    import hashlib
+
+    ledger.read(ledger.reserve("shop", 0.5), b"rows")
+    stored = ledger.path.read_bytes()
+    for guess in (b"rows", hashlib.sha256(b"rows").hexdigest().encode(), hashlib.sha256(b"content\0rows").digest()):
+        assert guess not in stored
+    assert bytes.fromhex(ledger.key_path.read_text()).hex().encode() not in stored
+    assert ledger.key_path.stat().st_mode & 0o077 == 0
+
+
+def test_a_budget_may_change_in_the_open(ledger: Ledger) -> None:
+    ledger.reserve("shop", 0.8)
+    ledger.set_budget("shop", 0.5)
+    assert left(ledger) == 0
+    ledger.set_budget("shop", 2.0)
+    assert left(ledger) == Fraction(12, 10)
+    assert [e.kind for e in ledger.entries()] == ["open", "reserve", "budget", "budget"]
+    with pytest.raises(ValueError, match="no account 'shp'"):
+        ledger.reserve("shp", 0.1)
+
+
+TAMPERING = {
+    "a cheaper spend": "UPDATE entries SET rho = '1/1000' WHERE number = 2",
+    "a larger budget": "UPDATE entries SET rho = '100' WHERE number = 1",
+    "another time": "UPDATE entries SET time = '2020-01-01T00:00:00+00:00' WHERE number = 2",
+    "another note": 'UPDATE entries SET note = \'{"content": "00"}\' WHERE number = 3',
+    "a spend turned void": "UPDATE entries SET kind = 'void', note = '{}' WHERE number = 3",
+    "the last one removed": "DELETE FROM entries WHERE number = 4",
+    "one in the middle removed": "DELETE FROM entries WHERE number = 3",
+    "all removed": "DELETE FROM entries",
+    "numbers swapped": "UPDATE entries SET number = -number; UPDATE entries SET number = 5 + number",
+    "one inserted": "INSERT INTO entries SELECT 5, 'void', time, account, NULL, 2, '{}', seal FROM entries WHERE number = 4",
+    "a broken fraction": "UPDATE entries SET rho = '1/0' WHERE number = 2",
+    "a blob": "UPDATE entries SET note = x'00ff' WHERE number = 2",
+    "no head": "DELETE FROM head",
+    "an older head": "UPDATE head SET number = 3",
+    "no table": "DROP TABLE head",
+}
+
+
+@pytest.mark.parametrize("what", TAMPERING)
+def test_tampering_is_found(ledger: Ledger, what: str) -> None:
+    entry = ledger.reserve("shop", 0.5)
+    ledger.read(entry, b"rows")
+    ledger.commit(entry, {"policy": "ab"})
+    with sqlite3.connect(ledger.path) as file:
+        if "entries" in TAMPERING[what]:
+            with pytest.raises(sqlite3.IntegrityError, match="append-only|UNIQUE"):
+                file.executescript(TAMPERING[what] if "INSERT" not in TAMPERING[what] else "DELETE FROM entries")
+        file.rollback()
+        file.executescript("DROP TRIGGER entries_stay; DROP TRIGGER entries_remain;" + TAMPERING[what])
+    file.close()
+    with Ledger(ledger.path) as again:
+        assert again.verify(), what
+        with pytest.raises(ValueError, match="tampered with or damaged"):
+            again.reserve("shop", 0.1)
+
+
+def test_a_forger_without_the_key_cannot_reseal(ledger: Ledger, tmp_path: Path) -> None:
+    """The same entries written with another key do not pass for the original."""
+    with Ledger(tmp_path / "forged.sqlite") as forged:
+        forged.set_budget("shop", 100.0)
+    (tmp_path / "forged.sqlite").replace(ledger.path)
+    with Ledger(ledger.path) as again:
+        assert again.verify()
+
+
+def test_missing_halves_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with pytest.raises(FileNotFoundError, match="the first fit makes one"):
+        Ledger.existing(path)
+    with Ledger(path) as ledger:
+        ledger.set_budget("shop", 1.0)
+        key = ledger.key_path
+    kept = key.read_text()
+    key.unlink()
+    with pytest.raises(ValueError, match="key .* is missing"):
+        Ledger(path)
+    key.write_text("zz")
+    with pytest.raises(ValueError, match="is not the key"):
+        Ledger(path)
+    key.write_text(kept)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="is gone, but its key"):
+        Ledger(path)
+    (tmp_path / "text.sqlite").write_text("not a database, but long enough to look like a file of one" * 20)
+    with pytest.raises(ValueError, match="cannot be used as a ledger"):
+        Ledger(tmp_path / "text.sqlite")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["reserve", "void", "read", "commit"])), max_size=25))
+def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathFactory, calls: list) -> None:
+    """Against a bookkeeper who writes down what came back and nothing else."""
+    with Ledger(tmp_path_factory.mktemp("l") / "ledger.sqlite") as ledger:
+        ledger.set_budget("shop", 2)
+        spent, stages, entries = Fraction(0), {}, []
+        for tenths, what in calls:
+            rho = Fraction(tenths, 10)
+            if what == "reserve":
+                if spent + rho > 2:
+                    with pytest.raises(Overspent):
+                        ledger.reserve("shop", rho)
+                    continue
+                entries.append(ledger.reserve("shop", rho))
+                stages[entries[-1].number] = "reserved"
+                spent += rho
+            elif entries:
+                entry = entries[tenths % len(entries)]
+                wanted = {"void": "reserved", "read": "reserved", "commit": "read"}[what]
+                call = {
+                    "void": lambda e: ledger.void(e),
+                    "read": lambda e: ledger.read(e, b"r"),
+                    "commit": lambda e: ledger.commit(e, {}),
+                }[what]
+                if stages[entry.number] != wanted:
+                    with pytest.raises(ValueError, match=f"not {wanted}"):
+                        call(entry)
+                    continue
+                call(entry)
+                stages[entry.number] = {"void": "void", "read": "read", "commit": "done"}[what]
+                spent -= entry.rho if what == "void" else 0
+        account = ledger.account("shop")
+        assert account is not None
+        assert account.spent == spent <= 2
+        assert ledger.verify() == []
+
+
+SPENDER = """
+import sys
+from poolrl.privacy.accounts import Overspent
+from poolrl.privacy.ledger import Ledger
+won = 0
+for _ in range(6):
+    with Ledger(sys.argv[1]) as ledger:
+        try:
+            if ledger.account("shop") is None:
+                ledger.set_budget("shop", 1)
+            entry = ledger.reserve("shop", 0.1)
+            ledger.read(entry, b"rows")
+            ledger.commit(entry, {})
+            won += 1
+        except Overspent:
+            pass
+print(won)
+"""
+
+
+def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
+    """Twelve processes ask for 7.2 of a budget of 1, from the creation of the file on; exactly ten tenths are given."""
+    path = tmp_path / "ledger.sqlite"
+    running = [
+        subprocess.Popen([sys.executable, "-c", SPENDER, path], stdout=subprocess.PIPE, text=True) for _ in range(12)
+    ]
+    won = [int(process.communicate()[0]) for process in running]
+    assert all(process.returncode == 0 for process in running)
+    assert sum(won) == 10
+    with Ledger(path) as ledger:
+        assert left(ledger) == 0
+        assert ledger.verify() == []
+
+
+# For n = 1, 2, ...: a child that kills itself, as kill -9 would, when SQLite is about to run the n-th statement.
+# Prints how each child ended and what had been confirmed to it before.
+VICTIMS = """
+import json, os, signal, sqlite3, sys
+from poolrl.privacy.ledger import Ledger
+
+connect = sqlite3.connect
+
+def live(path, last, say):
+    seen = 0
+    def traced(*args, **kwargs):
+        file = connect(*args, **kwargs)
+        def count(statement):
+            nonlocal seen
+            seen += 1
+            if seen == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+        file.set_trace_callback(count)
+        return file
+    sqlite3.connect = traced
+    with Ledger(path) as ledger:
+        say("opened")
+        ledger.set_budget("shop", 1)
+        say("budget")
+        entry = ledger.reserve("shop", 0.1)
+        say("reserved")
+        ledger.read(entry, b"rows")
+        say("released")
+        ledger.commit(entry, {"policy": "ab"})
+        say("committed")
+        entry = ledger.reserve("shop", 0.1)
+        say("reserved again")
+        ledger.void(entry)
+        say("void")
+
+number = status = 1
+while status != 0:
+    end, start = os.pipe()
+    child = os.fork()
+    if child == 0:
+        live(f"{sys.argv[1]}/{number}.sqlite", number, lambda word: os.write(start, (word + "\\n").encode()))
+        os._exit(0)
+    os.close(start)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    said = os.fdopen(end).read().splitlines()
+    print(json.dumps([number, status, said]))
+    number += 1
+"""
+
+
+def test_kill_9_at_every_statement_never_gains(tmp_path: Path) -> None:
+    """At each SQL statement of a whole life of a ledger, its creation included: what was confirmed is there."""
+    answer = subprocess.run([sys.executable, "-c", VICTIMS, tmp_path], capture_output=True, text=True, check=True)
+    lives = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert len(lives) > 30  # it did walk through the statements
+    assert lives[-1][1:] == [0, ["opened", "budget", "reserved", "released", "committed", "reserved again", "void"]]
+    for number, status, said in lives[:-1]:
+        assert status == -signal.SIGKILL
+        with Ledger(tmp_path / f"{number}.sqlite") as ledger:
+            assert ledger.verify() == [], said
+            account = ledger.account("shop")
+            spent = account.spent if account else Fraction(0)
+        released = TENTH if "reserved" in said else 0
+        held = TENTH if "reserved again" in said and "void" not in said else 0
+        assert spent >= released, said
+        # The statement that was killed may have been the COMMIT of one further step, and no more.
+        assert abs(spent - released - held) <= TENTH, said
+
+
+def test_notes_are_kept_as_json(ledger: Ledger) -> None:
+    entry = ledger.reserve("shop", 0.1)
+    ledger.read(entry, b"rows")
+    ledger.commit(entry, {"policy": "é"})
+    assert json.loads(json.dumps(ledger.entries()[-1].note)) == {"policy": "é"}
+    assert ledger.verify() == []
