@@ -145,7 +145,7 @@ def test_tampering_is_found(ledger: Ledger, what: str) -> None:
     ledger.commit(entry, {"policy": "ab"})
     with sqlite3.connect(ledger.path) as file:
         if "entries" in TAMPERING[what]:
-            with pytest.raises(sqlite3.IntegrityError, match="append-only|UNIQUE"):
+            with pytest.raises(sqlite3.IntegrityError, match=r"append-only|UNIQUE"):
                 file.executescript(TAMPERING[what] if "INSERT" not in TAMPERING[what] else "DELETE FROM entries")
         file.rollback()
         file.executescript("DROP TRIGGER entries_stay; DROP TRIGGER entries_remain;" + TAMPERING[what])
@@ -174,7 +174,7 @@ def test_missing_halves_are_refused(tmp_path: Path) -> None:
         key = ledger.key_path
     kept = key.read_text()
     key.unlink()
-    with pytest.raises(ValueError, match="key .* is missing"):
+    with pytest.raises(ValueError, match=r"key .* is missing"):
         Ledger(path)
     key.write_text("zz")
     with pytest.raises(ValueError, match="is not the key"):

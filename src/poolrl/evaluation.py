@@ -55,14 +55,19 @@ def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike
 
 
 def expected_cost(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> float:
-    """The exact mean cost of ordering up to `levels` (H, k) under the probabilities (H, k, bins) of `optimum`.
+    """The exact mean cost of ordering up to `levels`, over all products."""
+    return float(expected_costs(problem, levels, probabilities).sum())
+
+
+def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
+    """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`.
 
         G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
 
     Demand stands in the middle of its bin and y on the edges, so what is left lies halfway between two edges.
     """
     bins = probabilities.shape[-1]
-    total = 0.0
+    costs = np.zeros(problem.products)
     for i in range(problem.products):
         edges = np.linspace(0.0, problem.demand_max[i], bins + 1)
         middles = (edges[:-1] + edges[1:]) / 2
@@ -78,8 +83,8 @@ def expected_cost(problem: Inventory, levels: FloatArray, probabilities: FloatAr
             after = problem.holding[step, i] * left + problem.shortage[step, i] * short
             after += carried + value[0] * (below[-1] - below)
             value = np.interp(np.maximum(edges, level), edges, after)
-        total += float(value[0])
-    return total
+        costs[i] = value[0]
+    return costs
 
 
 def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:

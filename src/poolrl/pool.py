@@ -75,8 +75,9 @@ class Pool:
                 rho=self.rho,
             )
             trees = release_outcomes(log, problem, bins=bins, rho=rho, noise=source)
-            rule, report = plan_on_outcomes(estimate_outcomes(trees, problem, counts), where)
-            return Policy(problem, rule, trees.guarantee, report)
+            outcomes = estimate_outcomes(trees, problem, counts)
+            rule, report = plan_on_outcomes(outcomes, where)
+            return Policy(problem, rule, trees.guarantee, report, outcomes)
         if isinstance(where, Axes):
             raise ValueError(
                 "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "

@@ -8,13 +8,17 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from poolrl import __version__
+from poolrl.app.workflow import add_workflow
 
 app = App(
     name="poolrl",
     version=__version__,
     help="Learn a decision policy from a sensitive, censored log, with a differential-privacy guarantee.",
     help_format="plaintext",
+    help_epilogue="""From a table to a signed policy:
+  poolrl init --example && poolrl check && poolrl plan && poolrl fit""",
 )
+add_workflow(app)
 
 
 DEMO_EXAMPLES = """Examples:
@@ -22,7 +26,7 @@ DEMO_EXAMPLES = """Examples:
   poolrl demo /tmp/shop --trajectories 500"""
 
 
-@app.command(help_epilogue=DEMO_EXAMPLES)
+@app.command(help_epilogue=DEMO_EXAMPLES, sort_key=20)
 def demo(
     out: Annotated[Path, Parameter(help="Folder for the log, the policy, the guarantee and the picture.")] = Path(
         "demo"
@@ -50,7 +54,7 @@ REPRODUCE_EXAMPLES = """Examples:
 Stopped by Ctrl-C, kill or power cut: the same command goes on where it was."""
 
 
-@app.command(help_epilogue=REPRODUCE_EXAMPLES)
+@app.command(help_epilogue=REPRODUCE_EXAMPLES, sort_key=21)
 def reproduce(
     what: Annotated[
         str,

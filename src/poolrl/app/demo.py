@@ -13,17 +13,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from poolrl.app.example import DAYS, PRODUCTS, draw_demand, simulated_log, simulated_shop
 from poolrl.app.figures import privacy_curve
-from poolrl.arrays import FloatArray, whole
+from poolrl.arrays import whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.evaluation import data_free, rollout_cost, saa
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy.zcdp import epsilon
-from poolrl.problems.inventory import LostSales
 
-DAYS = 7
-PRODUCTS = ("bread", "milk", "salad")
 BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 CHOSEN = 0.1  # the budget whose policy is saved
 RUNS = 3  # secure fits per budget, because their noise is not repeatable
@@ -39,28 +37,6 @@ class Point:
     gaps: tuple[float, ...]
 
 
-def simulated_shop(seed: int) -> tuple[LostSales, FloatArray, FloatArray]:
-    """A grocer's week: the problem (public) and the demand that only nature knows, as means and spreads (H, k)."""
-    rng = np.random.default_rng(seed)
-    weekly = np.array([0.8, 0.85, 0.9, 1.0, 1.3, 1.5, 0.6])  # Saturday is busy, Sunday is quiet
-    means = weekly[:, None] * np.array([45.0, 60.0, 20.0]) * rng.uniform(0.9, 1.1, (DAYS, len(PRODUCTS)))
-    problem = LostSales(
-        horizon=DAYS,
-        products=len(PRODUCTS),
-        holding=np.array([0.30, 0.10, 0.50]),  # bread and salad spoil, milk keeps
-        shortage=np.array([0.60, 0.40, 0.70]),
-        demand_max=np.array([150.0, 200.0, 100.0]),  # round numbers from the size of the shelf, not from data
-    )
-    return problem, means, means * rng.uniform(0.2, 0.4, means.shape)
-
-
-def draw_demand(means: FloatArray, spreads: FloatArray, weeks: int, top: FloatArray, *, seed: int) -> FloatArray:
-    """Weekly demand (weeks, H, k), skewed to the right as demand is."""
-    rng = np.random.default_rng(seed)
-    shape = (means / spreads) ** 2
-    return np.minimum(rng.gamma(shape, means / shape, (weeks, *means.shape)), top)
-
-
 def run_demo(out: Path, *, trajectories: int, seed: int) -> None:
     """Write a log, fit at several budgets with secure noise, print a table, draw the curve, save the policy."""
     whole(at_least=0, seed=seed)
@@ -72,13 +48,7 @@ def run_demo(out: Path, *, trajectories: int, seed: int) -> None:
 
     # 1. What the shop has: a table of stocks, order-up-to levels and what was left, sales cut off by empty shelves.
     demand = draw_demand(means, spreads, trajectories, problem.demand_max, seed=seed + 1)
-    usual = means.mean(axis=0)
-
-    def habit(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Last year's manager ordered by feel, the same on every day of the week."""
-        return np.maximum(stock, usual * rng.uniform(0.4, 2.0, stock.shape))
-
-    simulated = problem.simulate_log(demand, rng=np.random.default_rng(seed + 2), behaviour=habit)
+    simulated = simulated_log(problem, means, demand, seed=seed + 2)
     pq.write_table(simulated.to_arrow(), table)
     empty = (simulated.next_states == 0).mean()
     console.print(
@@ -179,7 +149,7 @@ def _table(points: list[Point], benchmark: float, others: dict[str, float]) -> T
 def _levels(policy: Policy) -> Table:
     table = Table(title=f"Next year's order-up-to levels (rho = {CHOSEN:g})", title_justify="left", title_style="bold")
     table.add_column("")
-    for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"):
+    for day in DAYS:
         table.add_column(day, justify="right")
     for product, levels in zip(PRODUCTS, policy.levels.T, strict=True):
         table.add_row(product, *(f"{level:.0f}" for level in levels))

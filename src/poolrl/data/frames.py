@@ -5,6 +5,7 @@ Column names are public; what stands in them is not, so messages name columns an
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -59,12 +60,12 @@ def read_parquet(path: str | PathLike[str]) -> pa.Table:
         raise ValueError(f"{path} is not a readable Parquet file (truncated, or another format?)") from None
 
 
-def read_csv(path: str | PathLike[str]) -> pa.Table:
-    """Read a CSV file with a header line."""
+def read_csv(path: str | PathLike[str], *, text: Collection[str] = ()) -> pa.Table:
+    """Read a CSV file with a header line; the columns in `text` are not taken for numbers, whatever they look like."""
     import pyarrow.csv as csv
 
     try:
-        return csv.read_csv(path)
+        return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())))
     except pa.ArrowInvalid:
         # Arrow's message quotes the offending row.
         raise ValueError(f"{path} is not a readable CSV file: a header and rows of equal length") from None
@@ -148,6 +149,8 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
     column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)  # a dictionary may hold a value twice
+    if isinstance(column.type, pa.BaseExtensionType):  # a UUID, say
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     if pa.types.is_floating(column.type):
         column = pc.add(column, 0.0)  # −0 is 0
     encoded = pc.dictionary_encode(column.combine_chunks())

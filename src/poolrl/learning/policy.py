@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.arrays import FloatArray, as_floats
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.rules import Levels, Rule, rule_from_arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
@@ -23,14 +24,23 @@ FORMAT = "poolrl policy 1"
 class Policy:
     """A decision rule for every step and state, with the guarantee under which it was learned.
 
-    `report` tells how it came about, in released numbers alone.
+    `report` tells how it came about, in released numbers alone; `outcomes` is the demand distribution it was
+    planned on, where there was one: an estimate from released numbers too, and as free to look at.
     """
 
-    def __init__(self, problem: Problem, rule: Rule, guarantee: Guarantee, report: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        rule: Rule,
+        guarantee: Guarantee,
+        report: dict[str, Any],
+        outcomes: OutcomeDistribution | None = None,
+    ) -> None:
         self.problem = problem
         self.rule = rule
         self.guarantee = guarantee
         self.report = report
+        self.outcomes = outcomes
 
     def __repr__(self) -> str:
         return f"Policy({type(self.rule).__name__}, horizon={self.problem.horizon})\n{self.guarantee}"
@@ -63,6 +73,8 @@ class Policy:
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file: arrays, and a JSON text with facts, guarantee and a checksum."""
         arrays = self.rule.arrays()
+        if self.outcomes is not None:
+            arrays |= {"outcomes.points": self.outcomes.points, "outcomes.weights": self.outcomes.weights}
         facts = {
             "format": FORMAT,
             "rule": type(self.rule).__name__,
@@ -98,7 +110,9 @@ class Policy:
         elif problem.facts() != facts["problem"]:
             raise ValueError(f"{path} was learned for other public facts than those of the problem given")
         rule = rule_from_arrays(facts["rule"], problem, arrays)
-        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), facts["report"])
+        points, weights = arrays.get("outcomes.points"), arrays.get("outcomes.weights")
+        outcomes = None if points is None or weights is None else OutcomeDistribution(points, weights)
+        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), facts["report"], outcomes)
 
 
 def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:

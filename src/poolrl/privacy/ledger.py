@@ -149,7 +149,8 @@ class Ledger:
 
     def verify(self) -> list[str]:
         """Everything that is wrong with the chain of seals or the accounts; an empty list if nothing is."""
-        faults, seal, number = [], GENESIS, 0
+        faults: list[str] = []
+        seal, number = GENESIS, 0
         try:
             entries = self.entries()
             head = self._file.execute("SELECT number, seal FROM head").fetchall()

@@ -1,0 +1,95 @@
+"""`poolrl ledger`: show the accounts, check the chain of seals, change a budget in the open."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from poolrl.app.config import load_config
+from poolrl.privacy import zcdp
+from poolrl.privacy.accounts import Entry
+from poolrl.privacy.ledger import Ledger
+
+
+def show_ledger(path: Path, *, as_json: bool) -> None:
+    """Print accounts and entries; refuses a ledger that was tampered with."""
+    with Ledger.existing(path) as ledger:
+        accounts, entries = ledger.accounts(), ledger.entries()
+    if as_json:
+        facts = {
+            "accounts": [
+                {
+                    "data_set": account.data_set,
+                    "fingerprint": account.fingerprint,
+                    "budget": str(account.budget),
+                    "spent": str(account.spent),
+                    "left": str(account.left),
+                }
+                for account in accounts.values()
+            ],
+            "entries": [_as_dict(entry) for entry in entries],
+        }
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    table = Table(title="Accounts", title_justify="left", title_style="bold")
+    for name in ("data set", "budget", "spent", "left"):
+        table.add_column(name, justify="left" if name == "data set" else "right")
+    for account in accounts.values():
+        amounts = (account.budget, account.spent, account.left)
+        table.add_row(escape(account.data_set), *(f"{float(amount):g}" for amount in amounts))
+    console.print(table)
+    names = {account.fingerprint: account.data_set for account in accounts.values()}
+    table = Table(title="Entries", title_justify="left", title_style="bold", caption_justify="left")
+    table.caption = "What is reserved and not void counts as spent, committed or not. Seals are keyed hashes."
+    for name in ("no.", "time (UTC)", "what", "rho", "of", "data set", "seal"):
+        table.add_column(name, justify="right" if name in ("no.", "rho", "of") else "left")
+    for entry in entries:
+        table.add_row(
+            str(entry.number),
+            entry.time.removesuffix("+00:00").replace("T", " "),
+            entry.kind,
+            "" if entry.rho is None else f"{float(entry.rho):g}",
+            "" if entry.refers is None else str(entry.refers),
+            escape(names[entry.account]),
+            entry.seal[:12],
+        )
+    console.print(table)
+
+
+def verify_ledger(path: Path, *, as_json: bool) -> bool:
+    """Print what is wrong, if anything; whether nothing is."""
+    with Ledger.existing(path) as ledger:
+        faults, count = ledger.verify(), len(ledger.entries()) if not ledger.verify() else 0
+    if as_json:
+        print(json.dumps({"good": not faults, "faults": faults}, indent=2))
+    elif faults:
+        Console().print(f"[red]tampered with or damaged[/]: {escape('; '.join(faults))}", highlight=False)
+    else:
+        print(f"{path}: {count} entries, every seal fits, every account adds up.")
+    return not faults
+
+
+def change_budget(config: Path, rho: float) -> None:
+    """Set what may be spent on the configuration's data set in all."""
+    file = load_config(config)
+    name = file.config.privacy.data_set
+    with Ledger.existing(file.ledger) as ledger:
+        if ledger.account(name) is None:
+            raise ValueError(f"the ledger has no account {name!r}: the first fit opens it with the file's budget")
+        ledger.set_budget(name, zcdp.budget(rho))
+        account = ledger.account(name)
+    assert account is not None
+    print(
+        f"{name}: budget {float(account.budget):g}, spent {float(account.spent):g}, left {float(account.left):g}. "
+        f"Write budget = {rho:g} into {config} as well."
+    )
+
+
+def _as_dict(entry: Entry) -> dict[str, object]:
+    return vars(entry) | {"rho": str(entry.rho) if isinstance(entry.rho, Fraction) else None}

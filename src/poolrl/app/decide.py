@@ -1,0 +1,206 @@
+"""`poolrl decide`: order-up-to levels for stocks on the command line, in a CSV file, or as JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from poolrl.arrays import FloatArray
+from poolrl.learning.policy import Policy
+
+BATCH = 100_000
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A policy that is asked in the user's words: names of steps and products."""
+
+    policy: Policy
+    products: list[str]
+    steps: list[str]
+    first_step: int
+
+    @classmethod
+    def open(cls, path: Path) -> Desk:
+        """Read a policy; without names of its own, products and steps are numbered."""
+        policy = Policy.load(path)
+        width, horizon = policy.problem.state_dim, policy.problem.horizon
+        labels = policy.report.get("labels", {})
+        products = [str(name) for name in labels.get("products", range(width))]
+        steps = [str(name) for name in labels.get("steps", range(horizon))]
+        if len(products) != width or len(steps) != horizon:
+            raise ValueError(f"{path} names other products or steps than it decides on")
+        return cls(policy, products, steps, int(labels.get("first_step", 0)))
+
+    def step(self, name: Any) -> int:
+        """A step by its name, or by its number in the log."""
+        text = str(name).strip()
+        lowered = [step.lower() for step in self.steps]
+        if text.lower() in lowered:
+            return lowered.index(text.lower())
+        numbers = {str(self.first_step + number): number for number in range(len(self.steps))}
+        if text in numbers:
+            return numbers[text]
+        near = get_close_matches(text.lower(), lowered, n=1)
+        hint = f"; did you mean {self.steps[lowered.index(near[0])]}?" if near else ""
+        raise ValueError(f"there is no step {text!r}{hint} Steps are {', '.join(self.steps)}, or {_span(numbers)}")
+
+    def stock(self, given: Any) -> list[float]:
+        """Stocks as a list in the products' order, or by product name."""
+        if isinstance(given, Mapping):
+            unknown = [name for name in given if name not in self.products]
+            if unknown:
+                near = get_close_matches(str(unknown[0]), self.products, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"products are {', '.join(self.products)}"
+                raise ValueError(f"there is no product {unknown[0]!r}; {hint}")
+            missing = [name for name in self.products if name not in given]
+            if missing:
+                raise ValueError(f"stock lacks {', '.join(missing)}")
+            given = [given[name] for name in self.products]
+        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(self.products):
+            raise ValueError(f"stock must give a number for each of {', '.join(self.products)}")
+        return [_number(name, value) for name, value in zip(self.products, given, strict=True)]
+
+    def levels(self, steps: Sequence[int], stocks: Sequence[Sequence[float]]) -> FloatArray:
+        """Order-up-to levels (m, products), step by step in batches."""
+        where, stock = np.asarray(steps, dtype=np.int64), np.asarray(stocks, dtype=np.float64)
+        found = np.empty_like(stock)
+        for step in np.unique(where):
+            rows = where == step
+            found[rows] = self.policy.act(int(step), stock[rows])
+        return found
+
+
+def decide_one(policy: Path, step: str, stock: str | None, *, as_json: bool) -> None:
+    """Answer one question from the command line; without a stock the shelf is empty."""
+    desk = Desk.open(policy)
+    number = desk.step(step)
+    parts: Any = [0.0] * len(desk.products) if stock is None else _from_text(stock)
+    given = desk.stock(parts)
+    levels = desk.levels([number], [given])[0]
+    if as_json:
+        print(_as_json(desk, {"step": desk.steps[number], "stock": parts}, levels))
+        return
+    width = max(len("product"), *map(len, desk.products))
+    print(f"{'product':<{width}}  {'stock':>10}  {'order up to':>11}  {'order':>10}")
+    for name, have, level in zip(desk.products, given, levels, strict=True):
+        print(f"{name:<{width}}  {have:>10.4g}  {level:>11.2f}  {level - have:>10.2f}")
+
+
+def decide_csv(policy: Path, source: Path, out: Path | None) -> None:
+    """Answer every row of a CSV file with columns step and one per product; other columns are passed through."""
+    desk = Desk.open(policy)
+    with _reading(source) as file, _writing(out) as answers:
+        rows = csv.DictReader(file)
+        names = rows.fieldnames or []
+        for name in ("step", *desk.products):
+            if names.count(name) != 1:
+                raise ValueError(f"{source} must have one column {name!r}: step and {', '.join(desk.products)}")
+        writer = csv.writer(answers, lineterminator="\n")
+        writer.writerow([*names, *(f"order_up_to_{name}" for name in desk.products)])
+        for start, batch in _batches(rows):
+            steps, stocks = _questions(desk, source, start, batch, lambda row: [row[name] for name in desk.products])
+            for row, levels in zip(batch, desk.levels(steps, stocks), strict=True):
+                writer.writerow([*(row[name] for name in names), *(f"{level:.6g}" for level in levels)])
+
+
+def decide_lines(policy: Path, source: Path, out: Path | None) -> None:
+    """Answer JSON lines {"step": ..., "stock": [...] or {product: ...}}; other keys are passed through."""
+    desk = Desk.open(policy)
+    with _reading(source) as file, _writing(out) as answers:
+        for start, batch in _batches(_json_lines(source, file)):
+            steps, stocks = _questions(desk, source, start, batch, lambda row: row["stock"])
+            for row, levels in zip(batch, desk.levels(steps, stocks), strict=True):
+                answers.write(_as_json(desk, row, levels) + "\n")
+
+
+def _questions(desk: Desk, source: Path, start: int, batch: list[Any], stock: Any) -> tuple[list[int], list[Any]]:
+    steps, stocks = [], []
+    for number, row in enumerate(batch, start=start):
+        try:
+            steps.append(desk.step(row["step"]))
+            stocks.append(desk.stock(stock(row)))
+        except KeyError as missing:
+            raise ValueError(f"{source}, line {number}: {missing} is missing") from None
+        except ValueError as error:
+            raise ValueError(f"{source}, line {number}: {error}") from None
+    return steps, stocks
+
+
+def _json_lines(source: Path, file: IO[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(file, start=1):
+        try:
+            question = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError):
+            raise ValueError(f"{source}, line {number}: not JSON") from None
+        if not isinstance(question, dict):
+            raise ValueError(f'{source}, line {number}: must be an object {{"step": ..., "stock": ...}}')
+        yield question
+
+
+def _batches(rows: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Rows with the number of the line that the first of them stands on (a CSV's header is line 1)."""
+    line = 2 if isinstance(rows, csv.DictReader) else 1
+    batch: list[Any] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == BATCH:
+            yield line, batch
+            line, batch = line + len(batch), []
+    if batch:
+        yield line, batch
+
+
+def _as_json(desk: Desk, question: dict[str, Any], levels: FloatArray) -> str:
+    answer = {name: round(float(level), 6) for name, level in zip(desk.products, levels, strict=True)}
+    return json.dumps(question | {"order_up_to": answer}, ensure_ascii=False)
+
+
+def _from_text(text: str) -> Any:
+    """`10,20,5` or `bread=10,milk=20,salad=5`."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if parts and all("=" in part for part in parts):
+        return dict(part.split("=", 1) for part in parts)
+    return parts
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value) if not isinstance(value, bool) else float("nan")
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not np.isfinite(number):
+        raise ValueError(f"the stock of {name} must be a finite number")
+    return number
+
+
+def _span(numbers: Mapping[str, int]) -> str:
+    names = list(numbers)
+    return f"{names[0]} to {names[-1]}"
+
+
+@contextmanager
+def _reading(source: Path) -> Iterator[IO[str]]:
+    if str(source) == "-":
+        yield sys.stdin
+    else:
+        with open(source, encoding="utf-8-sig", newline="") as file:
+            yield file
+
+
+@contextmanager
+def _writing(out: Path | None) -> Iterator[IO[str]]:
+    if out is None:
+        yield sys.stdout
+    else:
+        with open(out, "w", encoding="utf-8", newline="") as file:
+            yield file

@@ -1,0 +1,147 @@
+"""`poolrl fit`: reserve, read, release, write, commit; then draw the page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from poolrl import __version__
+from poolrl.app.config import ConfigFile, load_config
+from poolrl.app.logs import read_log
+from poolrl.app.report import draw_page
+from poolrl.learning.policy import Policy
+from poolrl.pool import Pool
+from poolrl.privacy import zcdp
+from poolrl.privacy.accounts import Account, Entry
+from poolrl.privacy.certificate import Release, canonical, certificate
+from poolrl.privacy.label import label
+from poolrl.privacy.ledger import Ledger
+from poolrl.privacy.registry import registry_record, registry_yaml
+
+POLICY, CERTIFICATE, LABEL, RECORD = "policy.npz", "certificate.json", "label.txt", "registry.yaml"
+
+
+def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
+    """Spend ρ once and leave a folder that may be handed out."""
+    file = load_config(path)
+    folder = out or file.folder / "release"
+    if folder.exists():
+        raise ValueError(f"{folder} exists: a release is never overwritten. Name another with --out")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(quiet=as_json)
+    with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
+        facts = release(file, ledger, folder)
+    draw_page(folder, console)
+    if as_json:
+        print(json.dumps({"folder": str(folder), "certificate": facts}, indent=2))
+        return
+    console.print(f"[bold]{folder}/[/] may be handed out: {', '.join(sorted(p.name for p in folder.iterdir()))}")
+    console.print(label(facts), highlight=False, markup=False)
+    console.print(f"Open [bold]{folder / 'report.html'}[/]; ask with [bold]poolrl decide {folder / POLICY}[/].")
+
+
+def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
+    """The five steps of a release, in the order in which a crash may cut them off; the certificate's facts.
+
+    Until `ledger.read` nothing has left the log, and a failure gives the reservation back. From there on it is spent.
+    """
+    config, problem = file.config, file.config.problem.problem()
+    pool = Pool(config.privacy.rho)
+    _open_account(ledger, file)
+    reservation = ledger.reserve(config.privacy.data_set, zcdp.budget(config.privacy.rho))
+    try:
+        log, digest = read_log(file)
+    except BaseException:
+        ledger.void(reservation)
+        raise
+    ledger.read(reservation, digest)
+    try:
+        policy = pool.fit(problem, log)
+        policy.report |= {"labels": config.labels(), "units": log.units}
+        account = ledger.account(config.privacy.data_set)
+        assert account is not None
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
+            written = Path(draft) / "release"
+            facts = _write(written, policy, file, reservation, account, units=log.units)
+            os.rename(written, folder)  # whole or not at all
+    except (ValueError, OSError) as error:
+        raise ValueError(
+            f"{error}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
+            f"{reservation.number} of {ledger.path})"
+        ) from None
+    ledger.commit(reservation, {name: _sha256(folder / name) for name in (POLICY, CERTIFICATE)})
+    return facts
+
+
+def _open_account(ledger: Ledger, file: ConfigFile) -> None:
+    privacy = file.config.privacy
+    account, budget = ledger.account(privacy.data_set), zcdp.budget(privacy.budget)
+    if account is None:
+        ledger.set_budget(privacy.data_set, budget)
+    elif account.budget != budget:
+        raise ValueError(
+            f"{file.path} gives {privacy.data_set!r} a budget of {privacy.budget:g}, but in the ledger it has "
+            f"{float(account.budget):g}. Its owner changes it with: poolrl ledger budget {float(budget):g}"
+        )
+
+
+def _write(
+    folder: Path, policy: Policy, file: ConfigFile, reservation: Entry, account: Account, *, units: int
+) -> dict[str, Any]:
+    config = file.config
+    folder.mkdir()
+    policy.save(folder / POLICY)
+    facts = certificate(
+        policy.guarantee,
+        Release(
+            issued=reservation.time,
+            policy_sha256=_sha256(folder / POLICY),
+            config_sha256=file.sha256,
+            public={
+                "problem": policy.problem.facts(),
+                "products": config.problem.products,
+                "steps": config.step_names(),
+                "columns": config.columns().names(),
+                "unit_column": config.privacy.unit,
+                "units": units,
+                "clip": config.log.clip,
+                "publication": config.publication.model_dump(),
+                "what": "everything in the configuration, and the number of units of the log",
+            },
+            versions={
+                "poolrl": __version__,
+                "opendp": version("opendp"),
+                "numpy": version("numpy"),
+                "scipy": version("scipy"),
+                "python": platform.python_version(),
+            },
+            ledger={
+                "data_set": account.data_set,
+                "account": account.fingerprint,
+                "entry": reservation.number,
+                "seal": reservation.seal,
+                "budget": str(account.budget),
+                "spent": str(account.spent),
+                "left": str(account.left),
+            },
+        ),
+    )
+    (folder / CERTIFICATE).write_bytes(canonical(facts))
+    (folder / LABEL).write_text(label(facts))
+    (folder / RECORD).write_text(registry_yaml(registry_record(facts)))
+    for path in folder.iterdir():
+        with open(path, "rb") as file_written:
+            os.fsync(file_written.fileno())  # the ledger says that it is there, so it must outlive a power cut
+    return facts
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

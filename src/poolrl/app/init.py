@@ -1,0 +1,180 @@
+"""`poolrl init`: a configuration from questions, from flags, or with a simulated shop to try everything on."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.prompt import Prompt
+
+from poolrl.app.columns import from_sales
+from poolrl.app.config import load_config
+from poolrl.app.example import write_example
+from poolrl.app.toml import KEYS, write_toml
+
+NUMBERS = {"holding", "shortage", "demand_max", "boundary"}
+COUNTS = {"horizon", "first_step", "max_per_unit", "units"}
+LISTS = {"products", "steps", "opening", "order_up_to", "left"}
+# What nobody has to answer; the text after a key is the answer if there is none.
+DEFAULTS = {
+    "kind": "lost sales",
+    "boundary": "1",
+    "first_step": "1",
+    "trajectory": "week",
+    "step": "day",
+    "opening": "{product}_opening",
+    "order_up_to": "{product}_order_up_to",
+    "left": "{product}_left",
+    "max_per_unit": "1",
+    "units": "1000",
+    "demand": "any",
+    "ledger": "ledger.sqlite",
+}
+OPTIONAL = {"steps", "unit", "query", "budget"}
+ASKED = {
+    "problem": ("kind", "products", "horizon", "steps", "holding", "shortage", "demand_max", "boundary"),
+    "log": ("source", "query", "trajectory", "step", "first_step", "opening", "order_up_to", "left"),
+    "privacy": ("unit", "max_per_unit", "rho", "budget", "data_set"),
+    "plan": ("units",),
+}
+BY_SALES = {"query", "trajectory", "step", "first_step", "opening", "order_up_to", "left"}
+PUBLICATION = {
+    "name": "Ordering policy",
+    "curator": "not stated",
+    "region": "not stated",
+    "intended_use": "Order-up-to levels for the coming periods.",
+}
+
+
+def run_init(
+    path: Path, flags: dict[str, str | None], *, example: bool, sales: bool, force: bool, seed: int = 1
+) -> None:
+    """Write a configuration, and with `example` the table it speaks of."""
+    console = Console()
+    if path.exists() and not force:
+        raise ValueError(f"{path} exists; write elsewhere with --out, or replace it with --force")
+    given = {key: text for key, text in flags.items() if text is not None}
+    if example:
+        if given:
+            raise ValueError(f"--example writes its own facts; leave out {', '.join(map(_flag, given))}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        facts = write_example(path.parent, sales=sales, seed=seed)
+        path.write_text(write_toml(facts))
+        console.print(
+            f"A simulated chain of 40 shops: [bold]{path.parent / facts['log']['source']}[/] is its table, "
+            f"[bold]{path}[/] says what is public about it.",
+            highlight=False,
+        )
+        _say_next(console, path)
+        return
+    asked = sys.stdin.isatty() and console.is_terminal
+    facts = _facts(_ask(console, given, sales=sales) if asked else given, sales=sales)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(write_toml(facts))
+    try:
+        load_config(path)
+    except ValueError as error:
+        if asked:  # nobody should have to answer everything again
+            raise ValueError(f"{error}\nIt is written all the same: correct it there") from None
+        path.unlink()
+        raise
+    console.print(f"Wrote [bold]{path}[/]; every key in it says why it is asked for.", highlight=False)
+    _say_next(console, path)
+
+
+def _say_next(console: Console, path: Path) -> None:
+    config = "" if path.name == "poolrl.toml" and path.parent == Path() else f" --config {path}"
+    console.print(
+        f"Next: [bold]poolrl check{config}[/] (is the table as the file says?), [bold]poolrl plan{config}[/] (what would "
+        "which budget buy?)",
+        highlight=False,
+    )
+
+
+def _ask(console: Console, given: dict[str, str], *, sales: bool) -> dict[str, str]:
+    console.print(
+        "Everything asked for here is public. [bold]Answer from what you know of the shop, not from the log.[/]\n"
+        "Lists are separated by commas; an empty answer takes what stands in brackets."
+    )
+    answers = dict(given)
+    for section, keys in ASKED.items():
+        console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
+        for key in keys:
+            if key in answers or (sales and key in BY_SALES) or (key == "max_per_unit" and not answers.get("unit")):
+                continue
+            console.print(f"[dim]{escape(KEYS[section][key])}[/]", highlight=False)
+            default = DEFAULTS.get(key, "" if key in OPTIONAL else None)
+            while key not in answers:
+                text = Prompt.ask(key, console=console, default=default, show_default=bool(default))
+                try:
+                    _parse(key, text or "", ["?"])
+                    if text is None or (not text.strip() and key not in OPTIONAL):
+                        raise ValueError(f"{key} is needed")
+                    answers[key] = text
+                except ValueError as error:
+                    console.print(f"[red]{escape(str(error))}[/]")
+    return answers
+
+
+def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]:
+    """The facts of a configuration from texts; says all that is missing at once."""
+    supplied = BY_SALES if sales else set()
+    wanted = [
+        key for keys in ASKED.values() for key in keys if key not in DEFAULTS | dict.fromkeys(OPTIONAL | supplied)
+    ]
+    missing = [key for key in wanted if not answers.get(key, "").strip()]
+    if missing:
+        raise ValueError(
+            f"init needs {', '.join(map(_flag, missing))} as well; on a terminal it asks, and 'poolrl init --example' "
+            "writes a shop to try"
+        )
+    products = _split(answers["products"])
+    texts = DEFAULTS | {"budget": answers["rho"]} | {key: text for key, text in answers.items() if text.strip()}
+    if "unit" not in texts:
+        texts.pop("max_per_unit") if "max_per_unit" not in answers else None
+    facts: dict[str, dict[str, Any]] = {
+        section: {key: _parse(key, texts[key], products) for key in keys if key in texts}
+        for section, keys in KEYS.items()
+    }
+    facts["log"]["clip"] = False
+    facts["publication"] = PUBLICATION
+    if sales:
+        facts["log"] |= from_sales(products, days=facts["problem"]["horizon"])
+    return facts
+
+
+def _parse(key: str, text: str, products: list[str]) -> Any:
+    if key in LISTS:
+        parts = _split(text)
+        pattern = len(parts) == 1 and "{product}" in parts[0]
+        return [parts[0].replace("{product}", product) for product in products] if pattern else parts
+    if key in COUNTS:
+        return _number(key, text, int, "a whole number")
+    if key in NUMBERS:
+        numbers = [
+            _number(key, part, float, "a number, or one per product with commas between") for part in _split(text)
+        ]
+        return numbers[0] if len(numbers) == 1 else numbers
+    if key in ("rho", "budget"):
+        return _number(key, text, float, "a number") if text.strip() else None
+    return text.strip() or None
+
+
+def _number(key: str, text: str, kind: Callable[[str], Any], what: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{key} must be {what}, got {text!r}") from None
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in re.split(r"\s*,\s*", text.strip()) if part]
+
+
+def _flag(key: str) -> str:
+    return f"--{key.replace('_', '-')}"

@@ -1,0 +1,27 @@
+"""From a configuration to the log it speaks of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolrl.app.config import ConfigFile
+from poolrl.data import frames, sources
+from poolrl.data.trajectories import Trajectories
+
+
+def read_arrays(file: ConfigFile) -> dict[str, Any]:
+    """Every trajectory of the table, as arrays, before any is dropped."""
+    config, columns = file.config, file.config.columns()
+    ids = {columns.trajectory} | ({columns.unit} if columns.unit else set())
+    table = sources.read_table(config.log.source, query=config.log.query, folder=file.folder, ids=ids)
+    return frames.to_arrays(table, columns, first_step=config.log.first_step)
+
+
+def read_log(file: ConfigFile) -> tuple[Trajectories, bytes]:
+    """The log as the learner gets it, and the digest of all its rows; refuses one that breaks a declared rule."""
+    arrays, problem = read_arrays(file), file.config.problem.problem()
+    log = Trajectories(**arrays, max_per_unit=file.config.privacy.max_per_unit)
+    if file.config.log.clip:
+        log = log.clipped(problem)
+    log.check(problem)
+    return log, sources.digest(arrays)

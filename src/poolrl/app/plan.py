@@ -1,0 +1,179 @@
+"""`poolrl plan`: what would which budget buy, and how large a log would it take? Reads no row of any log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from poolrl.app.config import load_config
+from poolrl.app.prediction import SIZES, Log, Prediction, Simulator, World, runs_for, units_needed, worlds_of
+from poolrl.arrays import positive, whole
+from poolrl.paper.families import FAMILIES
+from poolrl.privacy.label import percent
+from poolrl.privacy.zcdp import attack_power, budget, epsilon
+from poolrl.problems.inventory import Backlog, LostSales
+
+BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+DEMANDS = ("any", "prior", *FAMILIES)
+WITHIN = 0.02
+
+
+@dataclass(frozen=True)
+class Line:
+    """One budget or one size: mean cost, mean gap, and the gap of the worst family."""
+
+    rho: float
+    units: int
+    cost: float
+    gap: float
+    worst: float
+    worst_family: str
+
+    @classmethod
+    def of(cls, predictions: Sequence[Prediction]) -> Line:
+        """Average over worlds; the worst family by its own average."""
+        names = sorted({each.world for each in predictions})
+        gaps = {name: float(np.mean([each.gap for each in predictions if each.world == name])) for name in names}
+        worst = max(gaps, key=lambda name: gaps[name])
+        first = predictions[0]
+        cost = float(np.mean([each.cost for each in predictions]))
+        return cls(first.rho, first.units, cost, float(np.mean(list(gaps.values()))), gaps[worst], worst)
+
+
+def run_plan(
+    path: Path, *, rho: float | None, units: int | None, demand: str | None, within: float, as_json: bool
+) -> None:
+    """Simulate, print two tables and one sentence."""
+    config = load_config(path).config
+    chosen = demand or config.plan.demand
+    if chosen not in DEMANDS:
+        near = get_close_matches(chosen, DEMANDS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"there is no demand {chosen!r}; {hint}choose from {', '.join(DEMANDS)}")
+    asked, size = rho or config.privacy.rho, units or config.plan.units
+    positive(rho=asked, within=within)
+    budget(asked)
+    whole(units=size)
+    console = Console(quiet=as_json)
+    with Progress(console=console, transient=True) as progress:
+        by_rho, by_size, free = _simulate(
+            config.problem.problem(), chosen, asked, Log(size, config.privacy.max_per_unit), within, progress
+        )
+    needed = units_needed([(line.units, line.worst) for line in by_size], within)
+    if as_json:
+        print(json.dumps(_facts(by_rho, by_size, free, needed, chosen, within), indent=2))
+        return
+    _print(console, by_rho, by_size, free, chosen, size, asked)
+    who = config.privacy.unit or "trajectory"
+    sentence = f"To stay within {within:.0%} of the optimum at rho = {asked:g}, even for the worst demand tried, "
+    if needed is None:
+        sentence += f"{by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
+    else:
+        sentence += f"the log should hold about {_two_digits(needed):,} units (each a {who})."
+    console.print(sentence, highlight=False)
+    console.print("Predicted by simulation; no row of the log was read and nothing was spent.", highlight=False)
+
+
+def _simulate(
+    problem: LostSales | Backlog, demand: str, rho: float, log: Log, within: float, progress: Progress
+) -> tuple[list[Line], list[Line], float]:
+    budgets = sorted({*BUDGETS, rho})
+    families = 5 if demand == "any" else 1
+    runs = runs_for(problem, log.units * log.per_unit, fits=families * len(budgets), most=1 if families > 1 else 4)
+    worlds = worlds_of(problem, demand, runs=runs)
+    simulator = Simulator(problem)
+    task = progress.add_task("budgets", total=len(worlds) * len(budgets))
+    found: list[Prediction] = []
+    for number, world in enumerate(worlds):
+        for each in simulator.predict(world, log, budgets, seed=number):
+            found.append(each)
+            progress.advance(task)
+    by_rho = [Line.of([each for each in found if each.rho == value]) for value in budgets]
+    by_size = _grow(simulator, worlds, log.per_unit, rho, within, progress)
+    return by_rho, by_size, float(np.mean([each.free_gap for each in found]))
+
+
+def _grow(
+    simulator: Simulator, worlds: Sequence[World], per_unit: int, rho: float, within: float, progress: Progress
+) -> list[Line]:
+    """Ever larger logs at one budget, until the worst family is good enough."""
+    lines: list[Line] = []
+    task = progress.add_task("sizes", total=len(SIZES))
+    for size in SIZES:
+        if size * per_unit > SIZES[-1]:
+            break
+        found = [
+            each
+            for number, world in enumerate(worlds)
+            for each in simulator.predict(world, Log(size, per_unit), [rho], seed=100 + number)
+        ]
+        lines.append(Line.of(found))
+        progress.advance(task)
+        if lines[-1].worst <= within:
+            break
+    return lines
+
+
+def _print(
+    console: Console, by_rho: list[Line], by_size: list[Line], free: float, demand: str, size: int, rho: float
+) -> None:
+    where = "five families of demand" if demand == "any" else f"{demand} demand"
+    budgets = Table(
+        title=f"What a budget buys with {size:,} units, on {where}",
+        caption=f"Gap: mean cost above that of somebody who knows the demand. Without any data: {free:+.0%}.\n"
+        "Attack: what an attacker finds out at most, with 5% false alarms; guessing finds 5%. Epsilon at delta 1e-6.",
+        title_justify="left",
+        caption_justify="left",
+        title_style="bold",
+    )
+    for name in ("rho", "epsilon", "attack", "cost", "gap", "worst gap"):
+        budgets.add_column(name, justify="right")
+    for line in by_rho:
+        mark = "[bold]" if line.rho == rho else ""
+        cells = (
+            f"{line.rho:g}",
+            f"{epsilon(line.rho, 1e-6):.2f}",
+            percent(attack_power(line.rho)),
+            f"{line.cost:,.1f}",
+            f"{line.gap:+.1%}",
+            f"{line.worst:+.1%} {line.worst_family if demand == 'any' else ''}",
+        )
+        budgets.add_row(*(mark + cell for cell in cells))
+    console.print(budgets)
+    sizes = Table(title=f"How large a log, at rho = {rho:g}", title_justify="left", title_style="bold")
+    for name in ("units", "gap", "worst gap"):
+        sizes.add_column(name, justify="right")
+    for line in by_size:
+        sizes.add_row(f"{line.units:,}", f"{line.gap:+.1%}", f"{line.worst:+.1%}")
+    console.print(sizes)
+
+
+def _facts(
+    by_rho: Iterable[Line], by_size: Iterable[Line], free: float, needed: float | None, demand: str, within: float
+) -> dict[str, Any]:
+    return {
+        "read_no_row": True,
+        "demand": demand,
+        "budgets": [
+            vars(line) | {"epsilon": epsilon(line.rho, 1e-6), "attack": attack_power(line.rho)} for line in by_rho
+        ],
+        "sizes": [vars(line) for line in by_size],
+        "gap_without_data": free,
+        "within": within,
+        "units_needed": None if needed is None else _two_digits(needed),
+    }
+
+
+def _two_digits(number: float) -> int:
+    """Rounded up to two digits: a prediction has no more."""
+    scale = 10 ** max(0, int(np.floor(np.log10(number))) - 1)
+    return int(np.ceil(number / scale) * scale)

@@ -1,0 +1,178 @@
+"""What a budget would buy, by simulation: demand that somebody assumes, logs drawn from it, fits with seeded noise.
+
+No row of a log is read here. A world is public (a family of distributions, the prior between the bounds) or the
+estimate that a fit has released, which is free to use again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.arrays import FloatArray
+from poolrl.data.trajectories import Trajectories
+from poolrl.evaluation import RESOLUTION, data_free, expected_costs, optimum
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.paper.families import FAMILIES, TOP
+from poolrl.pool import Pool
+from poolrl.privacy.noise import SeededNoise
+from poolrl.problems.inventory import Backlog, LostSales
+
+Shop = LostSales | Backlog
+BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+
+
+@dataclass(frozen=True)
+class World:
+    """Demand as probabilities (H, k, bins) of equal bins between zero and the public bound."""
+
+    name: str
+    probabilities: FloatArray
+
+    def sample(self, problem: Shop, count: int, rng: np.random.Generator) -> FloatArray:
+        """Demand (count, H, k), spread evenly inside its bin."""
+        bins = self.probabilities.shape[-1]
+        cumulative = np.cumsum(self.probabilities, axis=-1)
+        drawn = np.empty((count, *cumulative.shape[:2]))
+        for step, i in np.ndindex(*cumulative.shape[:2]):
+            where = cumulative[step, i] / cumulative[step, i, -1]
+            drawn[:, step, i] = np.searchsorted(where, rng.random(count), side="right").clip(0, bins - 1)
+        drawn += rng.random(drawn.shape)
+        drawn *= problem.demand_max / bins
+        return drawn
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Mean costs per trajectory of one simulated fit, product by product (k,)."""
+
+    world: str
+    rho: float
+    units: int
+    costs: FloatArray
+    best: FloatArray  # of somebody who knows the demand
+    free: FloatArray  # of somebody who knows only the bounds
+
+    @property
+    def cost(self) -> float:
+        """Over all products."""
+        return float(self.costs.sum())
+
+    @property
+    def gap(self) -> float:
+        """(c − c*) / c*."""
+        return _gap(self.costs, self.best)
+
+    @property
+    def free_gap(self) -> float:
+        """The same without any data."""
+        return _gap(self.free, self.best)
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is assumed of a log: its size, whose trajectories it holds, and whether shelves ran empty in it."""
+
+    units: int
+    per_unit: int = 1
+    shelves_never_empty: bool = False
+
+
+def worlds_of(problem: Shop, demand: str, *, runs: int) -> list[World]:
+    """Members of a family of demand, or of all five (`any`); `prior` is uniform between the bounds."""
+    names = list(FAMILIES) if demand == "any" else ["uniform" if demand == "prior" else demand]
+    shape = (problem.horizon, problem.products)
+    return [
+        World(name, FAMILIES[name](np.random.default_rng([number, run]), shape).probabilities(TOP, RESOLUTION))
+        for run in range(runs)
+        for number, name in enumerate(names)
+    ]
+
+
+def estimated_world(outcomes: OutcomeDistribution) -> World:
+    """The demand that a fit has released an estimate of."""
+    return World("estimate", outcomes.weights / outcomes.weights.sum(axis=-1, keepdims=True))
+
+
+class Simulator:
+    """Simulated shops with the public facts of one problem. Nothing here is private, and nothing sensitive is read."""
+
+    def __init__(self, problem: Shop) -> None:
+        self.problem = problem
+        self._free = data_free(problem).levels
+        self._best: dict[int, tuple[World, FloatArray]] = {}
+
+    def predict(self, world: World, log: Log, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
+        """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
+        problem, rng = self.problem, np.random.default_rng([seed, log.units, log.per_unit])
+        demand = world.sample(problem, log.units * log.per_unit, rng)
+        if log.shelves_never_empty:
+            problem = _without_boundary(problem)
+            simulated = problem.simulate_log(demand, rng=rng, behaviour=_full_shelves(problem))
+        else:
+            simulated = problem.simulate_log(demand, rng=rng)
+        if log.per_unit > 1:
+            simulated = Trajectories(
+                states=simulated.states,
+                actions=simulated.actions,
+                next_states=simulated.next_states,
+                unit=np.repeat(np.arange(log.units), log.per_unit),
+                max_per_unit=log.per_unit,
+            )
+        for number, rho in enumerate(budgets):
+            policy = Pool(rho).fit(problem, simulated, noise=SeededNoise(seed * 1_000 + number))
+            yield Prediction(
+                world.name,
+                rho,
+                log.units,
+                self._costs(policy.levels, world),
+                self._costs(self.best_levels(world), world),
+                self._costs(self._free, world),
+            )
+
+    def best_levels(self, world: World) -> FloatArray:
+        """What somebody who knows the demand would order, also beyond λ."""
+        if id(world) not in self._best:
+            levels = optimum(_without_boundary(self.problem), world.probabilities).levels
+            self._best[id(world)] = world, levels  # kept with its world, so that the id stays taken
+        return self._best[id(world)][1]
+
+    def _costs(self, levels: FloatArray, world: World) -> FloatArray:
+        return expected_costs(self.problem, levels, world.probabilities)
+
+
+def runs_for(problem: Shop, trajectories: int, *, fits: int, most: int = 8) -> int:
+    """How often to repeat a simulation so that it stays a matter of seconds."""
+    rows = trajectories * problem.horizon * problem.products * fits
+    return max(1, min(most, 40_000_000 // rows))
+
+
+def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | None:
+    """Where the gap, linear between sizes on logarithmic axes, first falls to the target; None if it never does."""
+    for (size, gap), (larger, smaller) in zip(gaps, gaps[1:], strict=False):
+        if gap <= target:
+            return float(size)
+        if smaller <= target:
+            tiny = 1e-12
+            part = np.log(gap / target) / np.log(max(gap, tiny) / max(smaller, tiny))
+            return float(size * (larger / size) ** part)
+    return float(gaps[-1][0]) if gaps and gaps[-1][1] <= target else None
+
+
+def _gap(costs: FloatArray, best: FloatArray) -> float:
+    return float(costs.sum() / best.sum() - 1) if best.sum() > 0 else 0.0
+
+
+def _without_boundary(problem: Shop) -> Shop:
+    facts = problem.facts() | {"boundary": 1.0}
+    return type(problem)(**{name: value for name, value in facts.items() if name != "kind"})
+
+
+def _full_shelves(problem: Shop) -> Callable[[int, FloatArray, np.random.Generator], FloatArray]:
+    def order_everything(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return np.broadcast_to(problem.demand_max, stock.shape)
+
+    return order_everything

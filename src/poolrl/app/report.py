@@ -1,0 +1,167 @@
+"""`poolrl report`: from a policy and its certificate to the page; everything on it is post-processing or public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from poolrl.app.decide import Desk
+from poolrl.app.page import page
+from poolrl.app.prediction import BUDGETS, Log, Prediction, Simulator, World, estimated_world, runs_for
+from poolrl.app.verify import verify
+from poolrl.arrays import FloatArray
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.policy import Policy
+from poolrl.privacy.certificate import read_certificate
+from poolrl.privacy.zcdp import attack_power, epsilon
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import ROUNDING
+
+PAGE = "report.html"
+MOST_RUNS = 4
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One position of the slider."""
+
+    rho: float
+    epsilon: float
+    attack: float
+    cost: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What empty shelves and λ hid of one product."""
+
+    product: str
+    binds: int  # steps at which the level stands at λ
+    beyond: float  # estimated chance that demand exceeds the level of its step
+    lost: float  # predicted cost per trajectory that full shelves would have saved
+    error: float  # standard error of that
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the simulations on the released estimate say."""
+
+    budgets: list[Budget]
+    chosen: int
+    best: float
+    free: float
+    hidden: list[Hidden]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the page shows."""
+
+    certificate: dict[str, Any]
+    certificate_text: str
+    products: list[str]
+    steps: list[str]
+    levels: FloatArray  # (H, k)
+    limit: FloatArray  # (H, k): λ in the user's units
+    demand: FloatArray  # (2, H, k): 10th and 90th percentile of the released estimate
+    forecast: Forecast
+
+
+def draw_page(folder: Path, console: Console) -> Path:
+    """Write the page of a release folder beside its policy and its certificate."""
+    policy_file, certificate_file = folder / "policy.npz", folder / "certificate.json"
+    broken = [check for check in verify(policy_file, certificate_file) if not check.good]
+    if broken:
+        raise ValueError(f"{certificate_file} does not hold ({broken[0].what}); see 'poolrl verify'")
+    policy, content = Policy.load(policy_file), certificate_file.read_bytes()
+    if not isinstance(policy.problem, Inventory) or policy.outcomes is None or not hasattr(policy, "levels"):
+        raise ValueError("the page draws order-up-to policies that 'poolrl fit' has made")
+    certificate = read_certificate(content)
+    with Progress(console=console, transient=True) as progress:
+        forecast = _forecast(policy, policy.outcomes, certificate, progress)
+    desk = Desk.open(policy_file)
+    facts = Facts(
+        certificate,
+        content.decode(),
+        desk.products,
+        desk.steps,
+        policy.levels,
+        policy.problem.share * policy.problem.demand_max,
+        np.stack([_percentile(policy.outcomes, share) for share in (0.1, 0.9)]),
+        forecast,
+    )
+    (folder / PAGE).write_text(page(facts), encoding="utf-8")
+    return folder / PAGE
+
+
+def _forecast(
+    policy: Policy, outcomes: OutcomeDistribution, certificate: dict[str, Any], progress: Progress
+) -> Forecast:
+    """Logs simulated from the released estimate, fitted at every budget of the slider."""
+    problem, rho = policy.problem, policy.guarantee.rho
+    per_unit = policy.guarantee.trajectories_per_unit
+    log = Log(int(certificate["assumed_public"]["units"]), per_unit)
+    budgets = sorted({*BUDGETS, rho})
+    runs = runs_for(problem, log.units * per_unit, fits=len(budgets) + 1, most=MOST_RUNS)
+    simulator, world = Simulator(problem), estimated_world(outcomes)
+    task = progress.add_task("predicting", total=runs * (len(budgets) + 1))
+    found: list[Prediction] = []
+    saved: list[FloatArray] = []
+    for run in range(runs):
+        here = []
+        for each in simulator.predict(world, log, budgets, seed=run):
+            here.append(each)
+            progress.advance(task)
+        full = Log(log.units, per_unit, shelves_never_empty=True)
+        seen = next(simulator.predict(world, full, [rho], seed=run))
+        progress.advance(task)
+        saved.append(here[budgets.index(rho)].costs - seen.costs)
+        found += here
+    costs = [float(np.mean([each.cost for each in found if each.rho == value])) for value in budgets]
+    best, free = float(found[0].best.sum()), float(found[0].free.sum())
+    return Forecast(
+        [
+            Budget(value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else 0.0)
+            for value, cost in zip(budgets, costs, strict=True)
+        ],
+        budgets.index(rho),
+        best,
+        free,
+        _hidden(policy, world, np.array(saved)),
+    )
+
+
+def _hidden(policy: Policy, world: World, saved: FloatArray) -> list[Hidden]:
+    problem = policy.problem
+    assert isinstance(problem, Inventory)
+    products = policy.report.get("labels", {}).get("products", [str(i) for i in range(problem.products)])
+    reach = problem.share * problem.demand_max
+    at_limit = policy.levels >= reach - 1e3 * ROUNDING * problem.demand_max
+    bins = world.probabilities.shape[-1]
+    middles = (np.arange(bins) + 0.5) / bins * problem.demand_max[:, None]  # (k, bins)
+    beyond = (world.probabilities * (middles > policy.levels[..., None])).sum(axis=-1)
+    runs = len(saved)
+    error = saved.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(problem.products, np.inf)
+    return [
+        Hidden(
+            str(products[i]),
+            int(at_limit[:, i].sum()),
+            float(beyond[:, i].mean()),
+            float(saved[:, i].mean()),
+            float(error[i]),
+        )
+        for i in range(problem.products)
+    ]
+
+
+def _percentile(outcomes: OutcomeDistribution, share: float) -> FloatArray:
+    """Of the estimated demand, (H, k)."""
+    cumulative = np.cumsum(outcomes.weights, axis=-1)
+    place = (cumulative < share * cumulative[..., -1:]).sum(axis=-1).clip(0, cumulative.shape[-1] - 1)
+    return np.take_along_axis(outcomes.points[None], place[..., None], axis=-1)[..., 0]

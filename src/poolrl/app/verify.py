@@ -1,0 +1,132 @@
+"""`poolrl verify`: does a certificate belong to a policy, and does its arithmetic hold? Nothing is taken on trust."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from poolrl.learning.policy import Policy
+from poolrl.privacy import certificate as certificates
+from poolrl.privacy.guarantee import Mechanism
+from poolrl.privacy.ledger import Ledger
+from poolrl.problems.problem import OutcomeProblem
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was re-checked."""
+
+    what: str
+    good: bool
+    why: str = ""
+
+
+def run_verify(policy: Path, certificate: Path, config: Path | None, ledger: Path | None, *, as_json: bool) -> bool:
+    """Print every check; whether all of them hold."""
+    checks = verify(policy, certificate, config, ledger)
+    good = all(check.good for check in checks)
+    if as_json:
+        print(json.dumps({"good": good, "checks": [vars(check) for check in checks]}, indent=2))
+        return good
+    console = Console()
+    for check in checks:
+        mark = "[green]holds[/]" if check.good else "[red]FAILS[/]"
+        console.print(f"{mark}  {escape(check.what)}{escape(f': {check.why}') if check.why else ''}", highlight=False)
+    console.print("Everything holds." if good else "[red]Do not rely on this certificate.[/]")
+    return good
+
+
+def verify(policy: Path, certificate: Path, config: Path | None = None, ledger: Path | None = None) -> list[Check]:
+    """Hashes, arithmetic, and agreement with the policy, the configuration and the ledger."""
+    content = certificate.read_bytes()
+    try:
+        facts = certificates.read_certificate(content)
+        same = certificates.canonical(facts) == content
+    except ValueError as error:
+        return [Check("the certificate can be read", False, str(error))]
+    checks = [Check("the certificate is in canonical form", same)]
+    arithmetic = certificates.arithmetic_faults(facts)
+    checks.append(
+        Check("rho, epsilon and the attack follow from the mechanisms", not arithmetic, "; ".join(arithmetic))
+    )
+    checks.append(Check("the policy file has the certified hash", _sha256(policy) == facts.get("policy_sha256")))
+    try:
+        checks += _against_policy(facts, Policy.load(policy))
+    except ValueError as error:
+        checks.append(Check("the policy can be read", False, str(error)))
+    except (KeyError, TypeError, ZeroDivisionError, ArithmeticError):
+        checks.append(Check("the certificate has all that the policy needs", False))
+    if config is not None:
+        checks.append(Check("the configuration has the certified hash", _sha256(config) == facts.get("config_sha256")))
+    if ledger is not None:
+        checks += _against_ledger(facts, ledger, {"policy.npz": _sha256(policy), "certificate.json": _hash(content)})
+    return checks
+
+
+def _against_policy(facts: dict[str, Any], policy: Policy) -> list[Check]:
+    guarantee = policy.guarantee
+    named = ("unit", "trajectories_per_unit", "steps", "adjacency")
+    agree = all(facts[name] == getattr(guarantee, name) for name in named)
+    return [
+        Check("the policy was learned with secure noise", guarantee.private),
+        Check("the policy carries the same mechanisms", facts["mechanisms"] == certificates.mechanisms(guarantee)),
+        Check("the policy protects the same unit", agree),
+        Check("the policy decides the certified problem", facts["assumed_public"]["problem"] == policy.problem.facts()),
+        Check("the sensitivity is that of the released tables", _sensitivity_holds(policy)),
+    ]
+
+
+def _sensitivity_holds(policy: Policy) -> bool:
+    """Δ₂² from the shape of the tables alone: 2HkLc² for trees of L levels, 2Hc² for visits."""
+    problem, guarantee = policy.problem, policy.guarantee
+    one_level = 2 * problem.horizon * guarantee.trajectories_per_unit**2
+
+    def holds(mechanism: Mechanism) -> bool:
+        if mechanism.name != "outcome trees":
+            return mechanism.sensitivity_squared == one_level
+        assert isinstance(problem, OutcomeProblem)
+        levels = mechanism.sensitivity_squared / (one_level * problem.outcome_dim)
+        per_tree = Fraction(mechanism.cells, problem.horizon * problem.outcome_dim)
+        if levels.denominator != 1 or not 1 <= levels <= 64:
+            return False
+        nodes = 2**levels.numerator - 1
+        # Seen and cut off; with a count of the unobserved where there can be any; without a root that is public.
+        shapes = {2 * nodes, 2 * nodes + 1} if problem.censored else {nodes + 1, 2 * nodes}
+        return per_tree in shapes
+
+    return bool(guarantee.mechanisms) and all(holds(each) for each in guarantee.mechanisms)
+
+
+def _against_ledger(facts: dict[str, Any], path: Path, hashes: dict[str, str]) -> list[Check]:
+    with Ledger.existing(path) as ledger:
+        faults = ledger.verify()
+        checks = [Check("the ledger is unbroken", not faults, "; ".join(faults))]
+        if faults:
+            return checks
+        named = facts.get("ledger", {})
+        entries = ledger.entries()
+    paid = [
+        e for e in entries if e.kind == "reserve" and e.seal == named.get("seal") and e.number == named.get("entry")
+    ]
+    enough = bool(paid) and paid[0].rho == Fraction(str(facts.get("rho", 0)))
+    done = [e for e in entries if e.kind == "commit" and e.refers == named.get("entry")]
+    return [
+        *checks,
+        Check("the ledger has the payment", enough),
+        Check("the ledger has committed these very files", bool(done) and done[0].note == hashes),
+    ]
+
+
+def _sha256(path: Path) -> str:
+    return _hash(path.read_bytes())
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

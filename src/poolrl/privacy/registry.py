@@ -1,0 +1,93 @@
+"""The record of a release for OpenDP's registry of deployments, as YAML, from a certificate alone.
+
+The registry's fields are those of its `deployments-schema`; all three of its tiers are filled in.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+from poolrl.privacy.label import whose
+
+
+def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
+    """The record."""
+    rho, public = Fraction(facts["rho"]), facts["assumed_public"]
+    publication = public["publication"]
+    delta, epsilon = "1e-06", facts["epsilon"]["1e-06"]
+    curve = "; ".join(f"epsilon {eps:g} at delta {float(d):g}" for d, eps in facts["epsilon"].items())
+    return {
+        "url_slug": re.sub(r"[^a-z0-9]+", "-", f"{publication['curator']} {publication['name']}".lower()).strip("-"),
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": {
+                "name": publication["name"],
+                "data_curators": [publication["curator"]],
+                "description": (
+                    f"Order-up-to levels for {len(public['products'])} products over {facts['steps']} steps, learned from a "
+                    "censored log of stocks and sales."
+                ),
+                "intended_use": publication["intended_use"],
+                "data_product_type": "Machine learning model",
+                "data_product_region": publication["region"],
+                "publication_date": facts["issued"][:10],
+            },
+            "dp_variant": {
+                "variant_name": "Zero-concentrated DP",
+                "data_domain": (
+                    f"Logs of {public['units']} units, each of up to {facts['trajectories_per_unit']} trajectories of "
+                    f"{facts['steps']} steps, with stocks and sales within declared bounds."
+                ),
+                "unprotected_quantities": "The number of units; declared costs, bounds, product and column names.",
+            },
+            "privacy_loss": {
+                "privacy_unit": whose(facts),
+                "privacy_unit_details": f"Adjacent logs: {facts['adjacency']} {facts['unit']} by any other.",
+                "privacy_parameters": {"rho": float(rho), "epsilon": epsilon, "delta": float(delta)},
+                "privacy_parameters_details": f"rho = {facts['rho']} exactly; {curve}.",
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "actors": "The data holder runs the release and is trusted; whoever sees the policy is not.",
+                "release_type": "Many releases" if Fraction(facts["ledger"]["left"]) > 0 else "One release",
+                "release_type_details": (
+                    f"A ledger allows rho = {facts['ledger']['budget']} in all for this data set; "
+                    f"{facts['ledger']['left']} are left after this release. It does not refresh with time."
+                ),
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "accounting": {
+                "composition": facts["composition"],
+                "post_processing": "; ".join(facts["post_processing"]) + ".",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": (
+                    "None on the log: costs, bounds, bins and the budget follow from declared facts and from simulation "
+                    "on public distributions." + (" Values were clipped to the bounds." if public["clip"] else "")
+                ),
+                "mechanisms": "; ".join(
+                    f"{each['name']}: {each['noise']}, on {each['cells']} integer counts of squared sensitivity "
+                    f"{each['sensitivity_squared']}, variance {each['variance']}"
+                    for each in facts["mechanisms"]
+                )
+                + f". poolrl {facts['versions']['poolrl']}, OpenDP {facts['versions']['opendp']}.",
+                "justification": "The budget was declared in the configuration before the log was read; see its hash.",
+            },
+            "administrative": {
+                "registry_authors": [publication["curator"]],
+                "notes": f"Policy SHA-256 {facts['policy_sha256']}.",
+            },
+        },
+    }
+
+
+def registry_yaml(record: dict[str, Any]) -> str:
+    """The record as YAML text."""
+    import yaml
+
+    text: str = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100)
+    return text
