@@ -11,8 +11,8 @@ import numpy as np
 
 from poolrl.arrays import FloatArray
 
-WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 18, 40
+WIDTH, HEIGHT = 480, 250
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 46
 MANY_STEPS = 14  # beyond it there is no room for a number on every bar
 
 
@@ -41,17 +41,14 @@ def levels_chart(
     body = [_axis(y, top)]
     for step, name in enumerate(steps):
         middle = LEFT + (step + 0.5) * slot
-        width = min(0.62 * slot, 46)
-        high = y(float(levels[step]))
-        body.append(
-            f'<rect class="bar" x="{middle - width / 2:.1f}" y="{high}" width="{width:.1f}" height="{y(0) - high:.1f}"/>'
-        )
+        width, high = min(0.62 * slot, 46), y(float(levels[step]))
+        size = f'width="{width:.1f}" height="{y(0) - high:.1f}"'
+        body.append(f'<rect class="bar" x="{middle - width / 2:.1f}" y="{high}" {size}/>')
         low, above = y(float(demand[0, step])), y(float(demand[1, step]))
-        body.append(
-            f'<path class="whisker" d="M{middle:.1f} {low}V{above}M{middle - 5:.1f} {low}h10m-10 {above - low:.1f}h10"/>'
-        )
+        ends = f"M{middle - 5:.1f} {low}h10m-10 {above - low:.1f}h10"
+        body.append(f'<path class="whisker" d="M{middle:.1f} {low}V{above}{ends}"/>')
         if len(steps) <= MANY_STEPS:
-            body.append(_text(middle, min(high, above) - 5, f"{levels[step]:.0f}", "value middle"))
+            body.append(_text(middle, HEIGHT - BOTTOM + 36, f"{levels[step]:.0f}", "value middle"))
         if len(steps) <= MANY_STEPS or step % math.ceil(len(steps) / MANY_STEPS) == 0:
             body.append(_text(middle, HEIGHT - BOTTOM + 18, name, "middle"))
         if limit[step] < top:
@@ -73,7 +70,7 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
     """Predicted cost against ρ on a logarithmic axis; the cost without data is drawn where it fits."""
     worst = max(*costs, best)
     room = max(worst - best, 0.02 * best)
-    low, high = max(0.0, best - 0.15 * room), best + 1.25 * room
+    low, high = max(0.0, best - 0.35 * room), best + 1.25 * room
     x = Scale(math.log10(budgets[0]), math.log10(budgets[-1]), LEFT + 12, WIDTH - RIGHT - 12)
     y = Scale(low, high, HEIGHT - BOTTOM, TOP)
     places = [(x(math.log10(rho)), y(cost)) for rho, cost in zip(budgets, costs, strict=True)]
@@ -86,7 +83,7 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
     for value, words in ((best, "knows the demand"), (free, "no data at all")):
         if low <= value <= high:
             body.append(f'<path class="limit" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-            body.append(_text(WIDTH - RIGHT, y(value) - 5, words, "end quiet"))
+            body.append(_text(LEFT + 6, y(value) + 16, words, "quiet"))
     body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
     body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
     body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')

@@ -106,7 +106,7 @@ def _long_table(log: Trajectories) -> pa.Table:
 
 
 def _sales_export(log: Trajectories) -> pa.Table:
-    """What a till writes: one row per shop, date and product, with opening stock, delivery, sales and a stock-out flag."""
+    """What a till writes: a row per shop, date and product; opening stock, delivery, sales, and whether it ran out."""
     shop, week, day = (np.repeat(part, len(PRODUCTS)) for part in _index(len(log), log.horizon))
     opening, order, left = (part.ravel().astype(int) for part in (log.states, log.actions, log.next_states))
     dates = np.datetime64(FIRST_MONDAY) + (7 * week + day - 1).astype("timedelta64[D]")

@@ -90,8 +90,8 @@ def run_init(
 def _say_next(console: Console, path: Path) -> None:
     config = "" if path.name == "poolrl.toml" and path.parent == Path() else f" --config {path}"
     console.print(
-        f"Next: [bold]poolrl check{config}[/] (is the table as the file says?), [bold]poolrl plan{config}[/] (what would "
-        "which budget buy?)",
+        f"Next: [bold]poolrl check{config}[/] (is the table as the file says?), [bold]poolrl plan{config}[/] (what "
+        "would which budget buy?)",
         highlight=False,
     )
 

@@ -59,10 +59,10 @@ def _levels(facts: Facts) -> str:
     rows = [[step, *(f"{level:.1f}" for level in facts.levels[number])] for number, step in enumerate(facts.steps)]
     return (
         '<section id="levels" aria-labelledby="levels-h"><h2 id="levels-h">What to order</h2>'
-        "<p>Fill the shelf up to the bar, whatever is still on it. The thin line spans the demand expected on eight days "
-        "out of ten, as estimated from the noisy counts; a dashed line is λ, beyond which the log cannot tell.</p>"
+        "<p>Fill the shelf up to the bar (the number below it), whatever is still on it. The thin line spans the "
+        "demand expected on eight days out of ten, as estimated from the noisy counts; a dashed line is λ, beyond which the log cannot tell.</p>"
         f'<div class="charts">{charts}</div>'
-        + _details("All levels as a table", _table(["step", *facts.products], rows, "Order-up-to levels"))
+        + _details("table", "All levels as a table", _table(["step", *facts.products], rows, "Order-up-to levels"))
         + "</section>"
     )
 
@@ -105,19 +105,21 @@ def _costs(facts: Facts) -> str:
     units = facts.certificate["assumed_public"]["units"]
     return (
         '<section id="costs" aria-labelledby="costs-h"><h2 id="costs-h">What privacy costs here</h2>'
-        f"<p>Predicted mean cost of one trajectory ({len(facts.steps)} steps): demand as estimated, logs of {units:,} units "
-        "simulated from it, a fit at each budget. Move the slider to see another budget than the one that was spent; "
-        "looking costs nothing, because the log is not asked again.</p>"
-        f'<div class="slider"><label for="rho-slider">Privacy budget</label><span aria-hidden="true">more privacy</span>'
+        f"<p>Predicted mean cost of one trajectory ({len(facts.steps)} steps), if demand and past orders are "
+        f"as estimated: logs of {units:,} units simulated from that, a fit at each budget. Move the slider to see "
+        "another budget than the one that was spent; looking costs nothing, because the log is not asked again.</p>"
+        '<div class="slider"><label for="rho-slider">Privacy budget</label>'
+        '<span aria-hidden="true">more privacy</span>'
         f'<input type="range" id="rho-slider" min="0" max="{len(grid) - 1}" step="1" value="{forecast.chosen}" '
         f'aria-valuetext="rho {now["rho"]}, predicted cost {now["cost"]}" data-spent="{forecast.chosen}">'
         '<span aria-hidden="true">less cost</span></div>'
-        f'<dl class="numbers" aria-live="polite">{outputs}</dl><p class="quiet" id="spent" aria-live="polite">This is the '
-        "budget that was spent.</p>"
+        f'<dl class="numbers" aria-live="polite">{outputs}</dl>'
+        '<p class="quiet" id="spent" aria-live="polite">This is the budget that was spent.</p>'
         f"<figure>{curve.svg}</figure>"
-        f"<p>Somebody who knows the demand would pay {forecast.best:,.1f}; with costs and bounds alone, without any data, "
-        f"it would be {forecast.free:,.1f}. An attacker who merely guesses finds out in 5%.</p>"
+        f"<p>Somebody who knows the demand would pay {forecast.best:,.1f}; with costs and bounds alone, without any "
+        f"data, it would be {forecast.free:,.1f}. An attacker who merely guesses finds out in 5%.</p>"
         + _details(
+            "table",
             "All budgets as a table",
             _table(["ρ", "ε at δ = 10⁻⁶", "attack at most", "cost", "above knowing"], rows, "Predicted cost by budget"),
         )
@@ -127,16 +129,18 @@ def _costs(facts: Facts) -> str:
 
 def _censoring(facts: Facts) -> str:
     rows = [
-        [each.product, _binds(each, len(facts.steps)), percent(each.beyond), _lost(each)]
+        [each.product, _steps(each.binds, facts), _steps(each.untried, facts), percent(each.beyond), _lost(each)]
         for each in facts.forecast.hidden
     ]
     return (
         '<section id="censoring" aria-labelledby="censoring-h"><h2 id="censoring-h">What empty shelves hid</h2>'
-        "<p>Demand beyond an empty shelf was never seen, and nothing is known beyond λ. The last column is the predicted "
-        "cost, per trajectory, that a log with full shelves of the same size and the same privacy would have saved; it "
-        "assumes that past orders were spread evenly up to λ.</p>"
+        "<p>Demand beyond an empty shelf was never seen, and nothing is known beyond λ. Where λ binds, orders would go "
+        "further if the log could tell. Where past orders seldom went as far as the level, fewer than one in ten, the "
+        "level rests on the declared bounds more than on the log: order more there for a while, and fit again. The "
+        "last column is the predicted cost, per trajectory, that a log of full shelves of the same size and the same "
+        "privacy would have saved.</p>"
         + _table(
-            ["product", "λ binds", "demand exceeds the level", "value of what was not seen"],
+            ["product", "λ binds", "level seldom tried", "demand exceeds the level", "value of what was not seen"],
             rows,
             "What censoring costs, by product",
         )
@@ -144,8 +148,10 @@ def _censoring(facts: Facts) -> str:
     )
 
 
-def _binds(each: Hidden, steps: int) -> str:
-    return "never" if each.binds == 0 else f"on {each.binds} of {steps} steps: orders would go beyond it"
+def _steps(names: list[str], facts: Facts) -> str:
+    if len(names) == len(facts.steps):
+        return "on every step"
+    return ", ".join(names) or "never"
 
 
 def _lost(each: Hidden) -> str:
@@ -186,7 +192,9 @@ def _certificate(facts: Facts) -> str:
         "<p>Check it yourself: <code>poolrl verify policy.npz certificate.json</code></p>"
         + _table(["claim", "value"], claim, "The claim")
         + _table(header, mechanisms, "Mechanisms")
-        + _details("The certificate as it was issued", f'<pre tabindex="0">{escape(facts.certificate_text)}</pre>')
+        + _details(
+            "raw", "The certificate as it was issued", f'<pre tabindex="0">{escape(facts.certificate_text)}</pre>'
+        )
         + "</section>"
     )
 
@@ -198,13 +206,13 @@ def _table(header: list[str], rows: list[list[str]], caption: str) -> str:
         for row in rows
     )
     return (
-        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table><caption>{escape(caption)}'
-        f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0">'
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
-def _details(summary: str, content: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+def _details(kind: str, summary: str, content: str) -> str:
+    return f'<details class="{kind}"><summary>{escape(summary)}</summary>{content}</details>'
 
 
 def _json(value: Any) -> str:

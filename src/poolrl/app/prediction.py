@@ -6,8 +6,9 @@ estimate that a fit has released, which is free to use again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.paper.families import FAMILIES, TOP
 from poolrl.pool import Pool
 from poolrl.privacy.noise import SeededNoise
-from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.inventory import Backlog, Behaviour, LostSales
 
 Shop = LostSales | Backlog
 BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -27,22 +28,33 @@ SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 @dataclass(frozen=True)
 class World:
-    """Demand as probabilities (H, k, bins) of equal bins between zero and the public bound."""
+    """Demand as probabilities (H, k, bins) of equal bins between zero and the public bound.
+
+    `orders`, likewise, says how past order-up-to levels were spread; if it is left out, evenly up to λ.
+    """
 
     name: str
     probabilities: FloatArray
+    orders: FloatArray | None = None
 
     def sample(self, problem: Shop, count: int, rng: np.random.Generator) -> FloatArray:
-        """Demand (count, H, k), spread evenly inside its bin."""
-        bins = self.probabilities.shape[-1]
-        cumulative = np.cumsum(self.probabilities, axis=-1)
-        drawn = np.empty((count, *cumulative.shape[:2]))
-        for step, i in np.ndindex(*cumulative.shape[:2]):
-            where = cumulative[step, i] / cumulative[step, i, -1]
-            drawn[:, step, i] = np.searchsorted(where, rng.random(count), side="right").clip(0, bins - 1)
-        drawn += rng.random(drawn.shape)
-        drawn *= problem.demand_max / bins
-        return drawn
+        """Demand (count, H, k)."""
+        return np.stack([_draw(each, problem.demand_max, count, rng) for each in self.probabilities], axis=1)
+
+    def behaviour(self, problem: Shop) -> Behaviour | None:
+        """Past orders as a policy, or None for the one that a simulated log has anyway."""
+        orders = self.orders
+        if orders is None:
+            return None
+        return lambda step, stock, rng: np.maximum(stock, _draw(orders[step], problem.demand_max, len(stock), rng))
+
+
+def _draw(probabilities: FloatArray, top: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """Amounts (count, k) from probabilities (k, bins), spread evenly inside their bins."""
+    bins = probabilities.shape[-1]
+    cumulative = np.cumsum(probabilities, axis=-1)
+    chosen = [np.searchsorted(each / each[-1], rng.random(count), side="right") for each in cumulative]
+    return np.asarray((np.stack(chosen, axis=-1).clip(0, bins - 1) + rng.random((count, len(top)))) * top / bins)
 
 
 @dataclass(frozen=True)
@@ -93,8 +105,9 @@ def worlds_of(problem: Shop, demand: str, *, runs: int) -> list[World]:
 
 
 def estimated_world(outcomes: OutcomeDistribution) -> World:
-    """The demand that a fit has released an estimate of."""
-    return World("estimate", outcomes.weights / outcomes.weights.sum(axis=-1, keepdims=True))
+    """The demand and the past orders that a fit has released estimates of."""
+    weights = outcomes.weights / outcomes.weights.sum(axis=-1, keepdims=True)
+    return World("estimate", weights, outcomes.cutoffs)
 
 
 class Simulator:
@@ -113,7 +126,7 @@ class Simulator:
             problem = _without_boundary(problem)
             simulated = problem.simulate_log(demand, rng=rng, behaviour=_full_shelves(problem))
         else:
-            simulated = problem.simulate_log(demand, rng=rng)
+            simulated = problem.simulate_log(demand, rng=rng, behaviour=world.behaviour(problem))
         if log.per_unit > 1:
             simulated = Trajectories(
                 states=simulated.states,
@@ -152,7 +165,7 @@ def runs_for(problem: Shop, trajectories: int, *, fits: int, most: int = 8) -> i
 
 def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | None:
     """Where the gap, linear between sizes on logarithmic axes, first falls to the target; None if it never does."""
-    for (size, gap), (larger, smaller) in zip(gaps, gaps[1:], strict=False):
+    for (size, gap), (larger, smaller) in pairwise(gaps):
         if gap <= target:
             return float(size)
         if smaller <= target:
@@ -171,7 +184,7 @@ def _without_boundary(problem: Shop) -> Shop:
     return type(problem)(**{name: value for name, value in facts.items() if name != "kind"})
 
 
-def _full_shelves(problem: Shop) -> Callable[[int, FloatArray, np.random.Generator], FloatArray]:
+def _full_shelves(problem: Shop) -> Behaviour:
     def order_everything(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
         return np.broadcast_to(problem.demand_max, stock.shape)
 

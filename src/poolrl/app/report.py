@@ -14,16 +14,17 @@ from poolrl.app.decide import Desk
 from poolrl.app.page import page
 from poolrl.app.prediction import BUDGETS, Log, Prediction, Simulator, World, estimated_world, runs_for
 from poolrl.app.verify import verify
-from poolrl.arrays import FloatArray
+from poolrl.arrays import BoolArray, FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.privacy.certificate import read_certificate
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import ROUNDING
 
 PAGE = "report.html"
 MOST_RUNS = 4
+SELDOM = 0.1  # fewer of the past orders than this: the level rests on the public prior more than on the log
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Hidden:
     """What empty shelves and λ hid of one product."""
 
     product: str
-    binds: int  # steps at which the level stands at λ
+    binds: list[str]  # steps at which the level stands at λ
+    untried: list[str]  # steps at which past orders seldom went as far as the level
     beyond: float  # estimated chance that demand exceeds the level of its step
     lost: float  # predicted cost per trajectory that full shelves would have saved
     error: float  # standard error of that
@@ -80,7 +82,7 @@ def draw_page(folder: Path, console: Console) -> Path:
     if broken:
         raise ValueError(f"{certificate_file} does not hold ({broken[0].what}); see 'poolrl verify'")
     policy, content = Policy.load(policy_file), certificate_file.read_bytes()
-    if not isinstance(policy.problem, Inventory) or policy.outcomes is None or not hasattr(policy, "levels"):
+    if not isinstance(policy.problem, LostSales | Backlog) or policy.outcomes is None or not hasattr(policy, "levels"):
         raise ValueError("the page draws order-up-to policies that 'poolrl fit' has made")
     certificate = read_certificate(content)
     with Progress(console=console, transient=True) as progress:
@@ -105,6 +107,7 @@ def _forecast(
 ) -> Forecast:
     """Logs simulated from the released estimate, fitted at every budget of the slider."""
     problem, rho = policy.problem, policy.guarantee.rho
+    assert isinstance(problem, LostSales | Backlog)
     per_unit = policy.guarantee.trajectories_per_unit
     log = Log(int(certificate["assumed_public"]["units"]), per_unit)
     budgets = sorted({*BUDGETS, rho})
@@ -138,26 +141,37 @@ def _forecast(
 
 
 def _hidden(policy: Policy, world: World, saved: FloatArray) -> list[Hidden]:
-    problem = policy.problem
-    assert isinstance(problem, Inventory)
-    products = policy.report.get("labels", {}).get("products", [str(i) for i in range(problem.products)])
-    reach = problem.share * problem.demand_max
-    at_limit = policy.levels >= reach - 1e3 * ROUNDING * problem.demand_max
-    bins = world.probabilities.shape[-1]
-    middles = (np.arange(bins) + 0.5) / bins * problem.demand_max[:, None]  # (k, bins)
-    beyond = (world.probabilities * (middles > policy.levels[..., None])).sum(axis=-1)
+    problem, levels = policy.problem, policy.levels
+    assert isinstance(problem, LostSales | Backlog)
+    labels = policy.report["labels"]
+    at_limit = levels >= problem.share * problem.demand_max * (1 - 1e3 * ROUNDING)
+    beyond = _share_above(world.probabilities, levels, problem.demand_max)
+    tried = np.ones_like(levels) if world.orders is None else _share_above(world.orders, levels, problem.demand_max)
     runs = len(saved)
     error = saved.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(problem.products, np.inf)
+
+    def steps(marked: BoolArray) -> list[str]:
+        return [name for name, mark in zip(labels["steps"], marked, strict=True) if mark]
+
     return [
         Hidden(
-            str(products[i]),
-            int(at_limit[:, i].sum()),
+            product,
+            steps(at_limit[:, i]),
+            steps(tried[:, i] < SELDOM),
             float(beyond[:, i].mean()),
             float(saved[:, i].mean()),
             float(error[i]),
         )
-        for i in range(problem.products)
+        for i, product in enumerate(labels["products"])
     ]
+
+
+def _share_above(probabilities: FloatArray, levels: FloatArray, top: FloatArray) -> FloatArray:
+    """How much of each distribution (H, k, bins) over [0, top] lies above a level (H, k)."""
+    bins = probabilities.shape[-1]
+    middles = (np.arange(bins) + 0.5) / bins * top[:, None]
+    total = probabilities.sum(axis=-1)
+    return np.asarray((probabilities * (middles > levels[..., None])).sum(axis=-1) / total)
 
 
 def _percentile(outcomes: OutcomeDistribution, share: float) -> FloatArray:

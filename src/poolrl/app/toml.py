@@ -21,7 +21,7 @@ KEYS: dict[str, dict[str, str]] = {
         "products": "a name for each product, in the order of all lists below",
         "horizon": "steps of one trajectory: 7 days of a week",
         "steps": "names for the steps, for reports",
-        "holding": "cost of one unit left at the end of a step: one number, one per product, or a list per step of such lists",
+        "holding": "cost of a unit left after a step: a number, one per product, or a list per step of such lists",
         "shortage": "cost of one unit of demand that was not met: the same forms",
         "demand_max": "demand never exceeds this, by shelf size or common sense; too large costs accuracy, not privacy",
         "boundary": "lambda: feedback exists up to this share of demand_max, and orders stay below it",

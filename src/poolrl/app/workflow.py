@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -208,7 +209,7 @@ def ledger_budget(
 
 def add_workflow(app: App) -> None:
     """Add the commands, in the order in which they are used."""
-    verbs = (
+    verbs: tuple[tuple[Callable[..., None], str], ...] = (
         (init, INIT),
         (check, CHECK),
         (plan, PLAN),

@@ -59,10 +59,20 @@ PLANNING_BINS = 512
 
 @dataclass(frozen=True)
 class OutcomeDistribution:
-    """Independent outcomes per step and coordinate: weights (H, k, B) on points (k, B), in the user's units."""
+    """Independent outcomes per step and coordinate: weights (H, k, B) on points (k, B), in the user's units.
+
+    `cutoffs` (H, k, B), where outcomes could be cut off, says how often the log looked how far: the distribution of
+    past order-up-to levels. No plan needs it; a forecast of what another log would show does.
+    """
 
     points: FloatArray
     weights: FloatArray
+    cutoffs: FloatArray | None = None
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """What goes into a file."""
+        always = {"points": self.points, "weights": self.weights}
+        return always if self.cutoffs is None else always | {"cutoffs": self.cutoffs}
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
@@ -73,11 +83,16 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     expected = prior_masses(kinds=kinds, bins=bins, reaches=reaches)
     masses = consistent_masses(released, expected, Shrinkage(settings.spread, settings.step_spread))
     # Beyond λ nothing is ever counted: there the prior without a boundary goes on.
-    weights = kaplan_meier(masses, prior_masses(kinds=kinds, bins=bins))
-    if problem.boundary.side == "higher":
-        weights = weights[..., ::-1]
+    prior = prior_masses(kinds=kinds, bins=bins)
     parts = max(1, PLANNING_BINS // bins)
-    return OutcomeDistribution(bin_middles(problem, bins * parts), refined(weights, parts))
+
+    def distribution(counted: FloatArray, expected: FloatArray) -> FloatArray:
+        weights = kaplan_meier(counted, expected)
+        return refined(weights[..., ::-1] if problem.boundary.side == "higher" else weights, parts)
+
+    # An outcome cuts off the view of the cut-off level just as that cuts off the view of the outcome.
+    cutoffs = distribution(masses[..., ::-1, :], prior[::-1]) if kinds == 2 else None
+    return OutcomeDistribution(bin_middles(problem, bins * parts), distribution(masses, prior), cutoffs)
 
 
 def refined(weights: FloatArray, parts: int) -> FloatArray:

@@ -74,7 +74,8 @@ class Policy:
         """Write one npz file: arrays, and a JSON text with facts, guarantee and a checksum."""
         arrays = self.rule.arrays()
         if self.outcomes is not None:
-            arrays |= {"outcomes.points": self.outcomes.points, "outcomes.weights": self.outcomes.weights}
+            estimate = {f"outcomes.{name}": array for name, array in self.outcomes.arrays().items()}
+            arrays = arrays | estimate
         facts = {
             "format": FORMAT,
             "rule": type(self.rule).__name__,
@@ -110,8 +111,9 @@ class Policy:
         elif problem.facts() != facts["problem"]:
             raise ValueError(f"{path} was learned for other public facts than those of the problem given")
         rule = rule_from_arrays(facts["rule"], problem, arrays)
-        points, weights = arrays.get("outcomes.points"), arrays.get("outcomes.weights")
-        outcomes = None if points is None or weights is None else OutcomeDistribution(points, weights)
+        prefix = "outcomes."
+        estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        outcomes = OutcomeDistribution(**estimate) if estimate else None
         return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), facts["report"], outcomes)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 KINDS = ("open", "budget", "reserve", "read", "void", "commit")
 
 
-class Overspent(ValueError):
+class OverspendError(ValueError):
     """The budget does not allow a spend."""
 
 

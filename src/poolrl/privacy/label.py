@@ -46,10 +46,10 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
         (
             f"What an attacker who knows everything else could learn about one {facts['unit']}",
             [
-                f"Suppose somebody knows the whole log except for one {facts['unit']}, sees everything we published, and "
-                f"wants to tell whether that one is the one they suspect. If they accept a false alarm in {innocent} of "
-                f"the cases where it is not, they will find out in at most {hit} of the cases where it is; the best attack "
-                f"known reaches {best}. Without looking at what we published they would get {innocent}.",
+                f"Suppose somebody knows the whole log except for one {facts['unit']}, sees everything we published, "
+                f"and wants to tell whether that one is the one they suspect. If they accept a false alarm in "
+                f"{innocent} of the cases where it is not, they will find out in at most {hit} of the cases where it "
+                f"is; the best attack known reaches {best}. Blind guessing reaches {innocent}.",
                 strength(attack["true_positives_at_most"]),
             ],
         ),
@@ -64,17 +64,17 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
             "What is not protected",
             [
                 f"What was declared beforehand: costs, bounds, names, and that the log holds "
-                f"{facts['assumed_public']['units']:,} of these units. What is true of everybody: if all weeks are alike, "
-                "the policy shows what they are like. Facts about groups larger than one unit are protected less, the "
-                "less the larger they are.",
+                f"{facts['assumed_public']['units']:,} of these units. What is true of everybody: if all weeks are "
+                "alike, the policy shows what they are like. Facts about groups larger than one unit are protected "
+                "less, the less the larger they are.",
             ],
         ),
         (
             "What was spent",
             [
-                f"Account {ledger['data_set']!r}, entry {ledger['entry']} of the ledger: {float(Fraction(ledger['spent'])):g} "
-                f"of a budget of {float(Fraction(ledger['budget'])):g} are spent with this release, "
-                f"{float(Fraction(ledger['left'])):g} are left.",
+                f"Account {ledger['data_set']!r}, entry {ledger['entry']} of the ledger: "
+                f"{float(Fraction(ledger['spent'])):g} of a budget of {float(Fraction(ledger['budget'])):g} are spent "
+                f"with this release, {float(Fraction(ledger['left'])):g} are left.",
             ],
         ),
     ]

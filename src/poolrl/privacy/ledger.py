@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from poolrl.privacy import zcdp
-from poolrl.privacy.accounts import Account, Entry, Overspent, replay
+from poolrl.privacy.accounts import Account, Entry, OverspendError, replay
 
 SCHEMA = """
 CREATE TABLE entries (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, account TEXT NOT NULL,
@@ -110,7 +110,7 @@ class Ledger:
             if account is None:
                 raise ValueError(f"the ledger has no account {data_set!r}: give it a budget first")
             if exact > account.left:
-                raise Overspent(
+                raise OverspendError(
                     f"the budget of {data_set!r} does not allow this: asked for rho = {float(exact):g}, left are "
                     f"{float(account.left):g} of {float(account.budget):g}"
                 )
@@ -130,7 +130,7 @@ class Ledger:
             if other is None:
                 return self._append("read", mine.fingerprint, refers=reservation.number, note={"content": fingerprint})
             self._append("void", mine.fingerprint, refers=reservation.number)
-        raise Overspent(
+        raise OverspendError(
             f"these very rows have an account already, as {other.data_set!r}: a new name is no new budget. Use that "
             "name, or give its account more with 'poolrl ledger budget'"
         )

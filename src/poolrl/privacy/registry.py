@@ -27,8 +27,8 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                 "name": publication["name"],
                 "data_curators": [publication["curator"]],
                 "description": (
-                    f"Order-up-to levels for {len(public['products'])} products over {facts['steps']} steps, learned from a "
-                    "censored log of stocks and sales."
+                    f"Order-up-to levels for {len(public['products'])} products over {facts['steps']} steps, learned "
+                    "from a censored log of stocks and sales."
                 ),
                 "intended_use": publication["intended_use"],
                 "data_product_type": "Machine learning model",
@@ -66,8 +66,9 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": (
-                    "None on the log: costs, bounds, bins and the budget follow from declared facts and from simulation "
-                    "on public distributions." + (" Values were clipped to the bounds." if public["clip"] else "")
+                    "None on the log: costs, bounds, bins and the budget follow from declared facts and from "
+                    "simulation on public distributions."
+                    + (" Values were clipped to the bounds." if public["clip"] else "")
                 ),
                 "mechanisms": "; ".join(
                     f"{each['name']}: {each['noise']}, on {each['cells']} integer counts of squared sensitivity "

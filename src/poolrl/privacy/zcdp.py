@@ -123,7 +123,7 @@ def _renyi(q: float, p: float, rho: float) -> float:
 
 
 def gaussian_attack_power(rho: float, false_positives: float = 0.05) -> float:
-    """The best attack's true-positive rate on one continuous Gaussian release: Φ(Φ⁻¹(p) + √(2ρ)); shown, not claimed."""
+    """The best attack on one continuous Gaussian release: Φ(Φ⁻¹(p) + √(2ρ)) true positives; shown, not claimed."""
     positive(rho=rho)
     fraction(false_positives=false_positives)
     return float(ndtr(ndtri(false_positives) + math.sqrt(2 * rho)))

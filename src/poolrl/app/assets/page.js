@@ -20,6 +20,6 @@
   slider.addEventListener("input", show);
   show(); // a browser may have kept the slider where somebody left it
   window.addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("details")) details.open = true;
+    for (const details of document.querySelectorAll("details.table")) details.open = true;
   });
 })();
