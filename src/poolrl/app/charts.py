@@ -93,7 +93,8 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
 
 def _svg(name: str, title: str, words: str, body: Sequence[str]) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-words">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title" '
+        f'aria-describedby="{name}-words">'
         f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-words">{html.escape(words)}</desc>'
         + "".join(body)
         + "</svg>"

@@ -9,8 +9,8 @@ from typing import Any
 # delivery; the stock-out flag says that nothing was left, and whatever else is left is what was not sold.
 QUERY = """
 WITH days AS (
-  SELECT concat('shop ', shop, ', week of ', date_trunc('week', date)) AS week, isodow(date) AS day, shop, product,
-    opening, opening + delivery AS order_up_to,
+  SELECT concat('shop ', shop, ', week of ', date_trunc('week', date)::DATE) AS week, isodow(date) AS day, shop,
+    product, opening, opening + delivery AS order_up_to,
     CASE WHEN stock_out THEN 0 ELSE opening + delivery - sales END AS remaining
   FROM log
   WHERE product IN ({names})

@@ -199,8 +199,14 @@ def _reading(source: Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def _writing(out: Path | None) -> Iterator[IO[str]]:
+    """Standard output, or a file that appears when everything is answered."""
     if out is None:
         yield sys.stdout
-    else:
-        with open(out, "w", encoding="utf-8", newline="") as file:
+        return
+    draft = out.with_name(f".{out.name}.draft")
+    try:
+        with open(draft, "w", encoding="utf-8", newline="") as file:
             yield file
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -60,7 +60,8 @@ def _levels(facts: Facts) -> str:
     return (
         '<section id="levels" aria-labelledby="levels-h"><h2 id="levels-h">What to order</h2>'
         "<p>Fill the shelf up to the bar (the number below it), whatever is still on it. The thin line spans the "
-        "demand expected on eight days out of ten, as estimated from the noisy counts; a dashed line is λ, beyond which the log cannot tell.</p>"
+        "demand expected on eight days out of ten, as estimated from the noisy counts; a dashed line is λ, beyond "
+        "which the log cannot tell.</p>"
         f'<div class="charts">{charts}</div>'
         + _details("table", "All levels as a table", _table(["step", *facts.products], rows, "Order-up-to levels"))
         + "</section>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,7 +20,7 @@ from poolrl.app.prediction import SIZES, Log, Prediction, Simulator, World, runs
 from poolrl.arrays import positive, whole
 from poolrl.paper.families import FAMILIES
 from poolrl.privacy.label import percent
-from poolrl.privacy.zcdp import attack_power, budget, epsilon
+from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Backlog, LostSales
 
 BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -59,9 +60,11 @@ def run_plan(
         near = get_close_matches(chosen, DEMANDS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise ValueError(f"there is no demand {chosen!r}; {hint}choose from {', '.join(DEMANDS)}")
-    asked, size = rho or config.privacy.rho, units or config.plan.units
+    asked = config.privacy.rho if rho is None else rho
+    size = config.plan.units if units is None else units
     positive(rho=asked, within=within)
-    budget(asked)
+    if math.isinf(asked):
+        raise ValueError("rho must be finite: without noise there is nothing to plan")
     whole(units=size)
     console = Console(quiet=as_json)
     with Progress(console=console, transient=True) as progress:

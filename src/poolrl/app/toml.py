@@ -65,14 +65,22 @@ def write_toml(facts: dict[str, dict[str, Any]]) -> str:
         parts.append(f"\n[{section}]")
         for key, why in keys.items():
             value = facts.get(section, {}).get(key)
-            line = f"# {key} = ..." if value is None else f"{key} = {_literal(value)}"
+            line = (
+                f"# {key} = ..." if value is None else f"{key} = {_sql(value) if key == 'query' else _literal(value)}"
+            )
             parts += [f"# {why}", line]
     return "\n".join(parts) + "\n"
 
 
+def _sql(query: str) -> str:
+    """A query over several lines stays readable where it has nothing to escape."""
+    plain = all(character.isprintable() or character == "\n" for character in query)
+    if "\n" in query and plain and '"""' not in query and "\\" not in query and not query.endswith('"'):
+        return f'"""\n{query.strip()}\n"""'
+    return _literal(query)
+
+
 def _literal(value: Any) -> str:
     """A value in TOML, whose strings, numbers, booleans and lists of them are written as JSON's."""
-    if isinstance(value, str) and "\n" in value and '"""' not in value and "\\" not in value:
-        return f'"""\n{value.strip()}\n"""'
     # JSON may escape a character as two surrogates, which TOML does not know.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -87,6 +87,8 @@ def _read_files(where: Path, ids: Collection[str]) -> pa.Table:
         tables = [_read_csv(path, ids) for path in files]
     else:
         raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one kind")
+    if len(tables) == 1:
+        return tables[0]
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException:

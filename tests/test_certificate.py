@@ -1,0 +1,221 @@
+"""The certificate: same input, same bytes; every planted lie is found; the record fits the registry."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
+from poolrl.app.fit import CERTIFICATE, LABEL, POLICY, RECORD
+from poolrl.app.verify import verify
+from poolrl.privacy import zcdp
+from poolrl.privacy.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
+from poolrl.privacy.guarantee import Mechanism
+from poolrl.privacy.label import label, percent
+from poolrl.privacy.registry import registry_record, registry_yaml
+
+SCHEMA = Path(__file__).parents[2] / "shared" / "data" / "registry" / "deployments-schema.yaml"
+
+
+def bad(folder: Path, **others: Path) -> list[str]:
+    """What `verify` does not accept."""
+    release = folder / "release"
+    return [check.what for check in verify(release / POLICY, release / CERTIFICATE, **others) if not check.good]
+
+
+def test_a_fresh_release_holds(one_release: Path) -> None:
+    others = {"config": one_release / "poolrl.toml", "ledger": one_release / "ledger.sqlite"}
+    assert bad(one_release, **others) == []
+    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
+    assert Fraction(facts["rho"]) == Fraction(1, 2)
+    # H = 3, k = 2, λ < 1: seen and cut off over L levels, and a count of what λ hides.
+    (mechanism,) = facts["mechanisms"]
+    levels = Fraction(mechanism["sensitivity_squared"]) / (2 * 3 * 2)
+    assert mechanism["cells"] == 3 * 2 * (2 * (2**levels.numerator - 1) + 1)
+    assert Fraction(mechanism["variance"]) == Fraction(mechanism["sensitivity_squared"]) / (2 * Fraction(1, 2))
+    for delta, eps in facts["epsilon"].items():
+        assert 0 <= eps - zcdp.epsilon(0.5, float(delta)) <= 2e-4  # rounded up, never down
+
+
+def test_same_input_same_bytes(one_release: Path) -> None:
+    content = (one_release / "release" / CERTIFICATE).read_bytes()
+    facts = read_certificate(content)
+    assert canonical(facts) == content
+    assert canonical(dict(reversed(list(facts.items())))) == content
+    policy = Policy.load(one_release / "release" / POLICY)
+    names = ("issued", "policy_sha256", "config_sha256", "versions", "ledger")
+    again = certificate(policy.guarantee, Release(public=facts["assumed_public"], **{n: facts[n] for n in names}))
+    assert canonical(again) == content
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical({"rho": math.nan})
+
+
+def test_only_private_releases_are_certified() -> None:
+    problem = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
+    log = problem.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
+    release = Release("", "", "", {}, {}, {})
+    for guarantee in (
+        Pool(1.0).fit(problem, log, noise=SeededNoise(1)).guarantee,
+        Pool(math.inf).fit(problem, log).guarantee,
+        Guarantee.of_nothing(2),
+    ):
+        with pytest.raises(ValueError, match="only a private release can be certified"):
+            certificate(guarantee, release)
+
+
+LIES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a smaller rho": lambda f: f.update(rho="1/4"),
+    "a smaller epsilon": lambda f: f["epsilon"].update({"1e-06": 0.1}),
+    "a weaker attack": lambda f: f["attack"].update(true_positives_at_most=0.06),
+    "less noise": lambda f: f["mechanisms"][0].update(variance="1"),
+    "less sensitivity": lambda f: f["mechanisms"][0].update(sensitivity_squared="1"),
+    "both, so that rho stays": lambda f: f["mechanisms"][0].update(sensitivity_squared="1", variance="1"),
+    "no mechanism": lambda f: f.update(mechanisms=[], rho="0"),
+    "another unit": lambda f: f.update(unit="person"),
+    "more per unit": lambda f: f.update(trajectories_per_unit=7),
+    "another adjacency": lambda f: f.update(adjacency="add or remove one"),
+    "another policy": lambda f: f.update(policy_sha256="0" * 64),
+    "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
+    "another composition": lambda f: f.update(composition="parallel"),
+    "a number that is none": lambda f: f.update(rho="lots"),
+    "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
+    "no rho": lambda f: f.pop("rho"),
+    "mechanisms of another kind": lambda f: f.update(mechanisms=3),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_in_the_certificate_is_found(released: Path, lie: str) -> None:
+    path = released / "release" / CERTIFICATE
+    facts = json.loads(path.read_bytes())
+    LIES[lie](facts)
+    path.write_bytes(canonical(facts))
+    assert bad(released), lie
+
+
+def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    release = released / "release"
+    content = (release / CERTIFICATE).read_bytes()
+    (release / CERTIFICATE).write_bytes(content.replace(b"  ", b" "))
+    assert bad(released) == ["the certificate is in canonical form"]
+    (release / CERTIFICATE).write_bytes(content)
+    (released / "poolrl.toml").write_text("# another\n" + (released / "poolrl.toml").read_text())
+    assert bad(released, config=released / "poolrl.toml") == ["the configuration has the certified hash"]
+    policy = Policy.load(release / POLICY)
+    policy.report["units"] = 5
+    policy.save(release / POLICY)
+    assert bad(released, ledger=released / "ledger.sqlite") == [
+        "the policy file has the certified hash",
+        "the ledger has committed these very files",
+    ]
+    (release / POLICY).write_bytes(b"PK")
+    assert "the policy can be read" in bad(released)
+    for content in (b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format": "poolrl certificate 1"}'):
+        (release / CERTIFICATE).write_bytes(content)
+        assert bad(released)
+
+
+def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -> None:
+    """Consistent arithmetic with half the noise: ρ = Δ²/2σ² holds, but the trees need a larger Δ²."""
+    release = released / "release"
+    policy = Policy.load(release / POLICY)
+    (true,) = policy.guarantee.mechanisms
+    forged = Mechanism(true.name, true.cells, true.sensitivity_squared / 2, true.variance / 2)
+    policy.guarantee = Guarantee((forged,), secure=True, steps=3)
+    policy.save(release / POLICY)
+    facts = json.loads((release / CERTIFICATE).read_bytes())
+    import hashlib
+
+    facts["policy_sha256"] = hashlib.sha256((release / POLICY).read_bytes()).hexdigest()
+    facts["mechanisms"][0] |= {"sensitivity_squared": str(forged.sensitivity_squared), "variance": str(forged.variance)}
+    (release / CERTIFICATE).write_bytes(canonical(facts))
+    assert arithmetic_faults(facts) == []
+    assert bad(released) == ["the sensitivity is that of the released tables"]
+
+
+def test_the_label_is_for_people(one_release: Path) -> None:
+    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
+    text = (one_release / "release" / LABEL).read_text()
+    assert text == label(facts)
+    assert "WHAT AN ATTACKER WHO KNOWS EVERYTHING ELSE COULD LEARN ABOUT ONE TRAJECTORY" in text
+    power = zcdp.attack_power(0.5)
+    assert f"at most {math.ceil(100 * power)}%" in " ".join(text.split())
+    assert len(text.splitlines()) < 50  # one page
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_percentages_never_promise_too_much() -> None:
+    assert [percent(share) for share in (0.05, 0.0501, 0.1331, 0.54, 0.99, 0.997, 1.0)] == [
+        "5%",
+        "5.1%",
+        "14%",
+        "54%",
+        "99%",
+        "almost 100%",
+        "100%",
+    ]
+
+
+def test_the_record_says_what_the_registry_asks_for(one_release: Path) -> None:
+    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
+    record = registry_record(facts)
+    assert yaml.safe_load(registry_yaml(record)) == record
+    assert yaml.safe_load((one_release / "release" / RECORD).read_text()) == record
+    assert record["status"] == "Draft"
+    deployment = record["deployment"]
+    basic = {"name", "data_curators", "description", "intended_use", "data_product_type", "data_product_region"}
+    assert set(deployment["basic"]) == basic | {"publication_date"}
+    assert deployment["basic"]["data_product_type"] == "Machine learning model"
+    assert deployment["dp_variant"]["variant_name"] == "Zero-concentrated DP"
+    assert deployment["privacy_loss"]["privacy_parameters"]["rho"] == 0.5
+    assert deployment["deployment_model"]["release_type"] == "Many releases"  # half of the budget is left
+    assert deployment["administrative"]["registry_authors"] == ["Ann & <Bob>"]
+
+
+@pytest.mark.skipif(not SCHEMA.exists(), reason="the registry's schema is not part of this project")
+def test_the_record_is_valid_for_the_registry(one_release: Path) -> None:
+    import jsonschema
+
+    schema = yaml.safe_load(SCHEMA.read_text())
+    record = yaml.safe_load((one_release / "release" / RECORD).read_text())
+    check = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    assert [error.message for error in check.iter_errors(record)] == []
+    del record["deployment"]["basic"]["name"]
+    assert not check.is_valid(record)  # the schema does check something
+
+
+def test_attacks_by_simulation() -> None:
+    """The likelihood-ratio attack on Gaussian noise reaches what is shown and stays below what is claimed."""
+    rng = np.random.default_rng(0)
+    for rho in (0.1, 1.0):
+        shift = math.sqrt(2 * rho)  # in standard deviations
+        threshold = np.quantile(rng.normal(size=400_000), 0.95)
+        hits = (rng.normal(shift, size=400_000) > threshold).mean()
+        assert hits == pytest.approx(zcdp.gaussian_attack_power(rho), abs=0.005)
+        assert hits < zcdp.attack_power(rho)
+
+
+@pytest.mark.parametrize("rho", [0.001, 0.1, 1.0, 5.0])
+def test_the_bound_on_attacks_is_the_loosest_that_renyi_allows(rho: float) -> None:
+    """A little below the bound every order allows it, a little above one does not; other orders than the code's."""
+    q, p = zcdp.attack_power(rho), 0.05
+    orders = 1 + np.geomspace(2e-5, 60, 7777)
+
+    def divergence(a: float, b: float) -> np.ndarray:
+        moments = a**orders * b ** (1 - orders) + (1 - a) ** orders * (1 - b) ** (1 - orders)
+        return np.log(moments) / (orders - 1)
+
+    def slack(q: float) -> float:
+        return float(np.minimum(orders * rho - divergence(q, p), orders * rho - divergence(p, q)).min())
+
+    assert slack(q - 1e-3 * (1 - q)) > 0
+    assert slack(q + 1e-3 * (1 - q)) < 0
+    assert p < zcdp.gaussian_attack_power(rho) < q <= 1

@@ -1,0 +1,199 @@
+"""The configuration: every mistake is told with its key, and what is written can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrl.app.config import Config, load_config
+from poolrl.app.init import run_init
+from poolrl.app.toml import KEYS, write_toml
+from poolrl.problems.inventory import Backlog, LostSales
+
+Facts = dict[str, dict[str, Any]]
+
+
+def fault(path: Path, facts: Facts) -> str:
+    path.write_text(write_toml(facts))
+    with pytest.raises(ValueError, match="mistake") as caught:
+        load_config(path)
+    return str(caught.value)
+
+
+def test_a_good_file_gives_its_problem(config: Path) -> None:
+    file = load_config(config)
+    problem = file.config.problem.problem()
+    assert type(problem) is LostSales
+    np.testing.assert_array_equal(problem.shortage, [[0.5, 0.6]] * 3)
+    np.testing.assert_array_equal(problem.share, np.full((3, 2), 0.9))
+    assert file.config.labels() == {"products": ["bread", "milk"], "steps": ["Fri", "Sat", "Sun"], "first_step": 0}
+    assert file.ledger == config.parent / "ledger.sqlite"
+
+
+def test_every_key_of_the_schema_is_explained_in_the_file_and_the_other_way_round() -> None:
+    sections = {name: field.annotation for name, field in Config.model_fields.items()}
+    assert {name: set(kind.model_fields) for name, kind in sections.items()} == {
+        name: set(keys) for name, keys in KEYS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("privacy", "rho", -1.0, "[privacy] rho: input should be greater than 0, got -1.0"),
+        ("privacy", "rho", True, "[privacy] rho: input should be a valid number, got True"),
+        ("privacy", "rho", "much", "[privacy] rho: input should be a valid number, got 'much'"),
+        ("privacy", "budget", 0.0, "[privacy] budget: input should be greater than 0"),
+        ("privacy", "max_per_unit", 3, "[privacy] max_per_unit needs unit"),
+        ("problem", "kind", "lostsales", "[problem] kind: input should be 'lost sales' or 'backlog', got 'lostsales'"),
+        ("problem", "horizon", 0, "[problem] horizon: input should be greater than or equal to 1, got 0"),
+        ("problem", "steps", ["Fri", "Sat"], "[problem] steps must name each of the 3 steps"),
+        ("problem", "products", ["bread", "bread"], "[problem] products must be different names"),
+        ("problem", "holding", [0.1, 0.2, 0.3], "[problem] holding must broadcast to shape (3, 2), got shape (3,)"),
+        ("problem", "holding", "free", "[problem] holding must be a number, a list (one per product), or a list per"),
+        ("problem", "holding", -0.1, "[problem] holding must not be negative, got -0.1"),
+        ("problem", "demand_max", 0.0, "[problem] demand_max must be positive, got 0"),
+        ("problem", "boundary", 1.5, "[problem] boundary must lie in (0, 1] on the lower side"),
+        ("log", "opening", ["state_0"], "[log] opening must name one column for each of the 2 products, got 1"),
+        ("log", "source", "postgresql://shop@host/log", "[log] source is a PostgreSQL server: add a query"),
+        ("log", "source", "", "[log] source: string should have at least 1 character"),
+    ],
+)
+def test_mistakes_are_told_with_their_key(
+    config: Path, facts: Facts, section: str, key: str, value: Any, message: str
+) -> None:
+    facts[section][key] = value
+    assert message in fault(config, facts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("rho =", "roh =", "[privacy] roh is not known; did you mean rho?"),
+        ("demand_max =", "demandmax =", "[problem] demandmax is not known; did you mean demand_max?"),
+        ("order_up_to =", "order_upto =", "[log] order_upto is not known; did you mean order_up_to?"),
+        ("[privacy]", "[privcy]", "[privcy] is not known; did you mean privacy?"),
+        ("rho =", "xyzzy =", "[privacy] xyzzy is not known; known are rho, budget, data_set"),
+    ],
+)
+def test_a_typo_says_which_key_was_meant(config: Path, old: str, new: str, hint: str) -> None:
+    config.write_text(config.read_text().replace(old, new))
+    with pytest.raises(ValueError, match="mistake") as caught:
+        load_config(config)
+    assert hint in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="'poolrl init' writes one"):
+        load_config(tmp_path / "poolrl.toml")
+    (tmp_path / "poolrl.toml").write_text("[problem\n")
+    with pytest.raises(ValueError, match="is not a TOML file"):
+        load_config(tmp_path / "poolrl.toml")
+    (tmp_path / "poolrl.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="is not a TOML file"):
+        load_config(tmp_path / "poolrl.toml")
+    (tmp_path / "poolrl.toml").write_text("rho = 1\n")
+    with pytest.raises(ValueError, match=r"\[problem\] is missing"):
+        load_config(tmp_path / "poolrl.toml")
+
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    products=st.lists(names, min_size=1, max_size=4, unique=True),
+    text=names,
+    query=st.none() | names | st.just("SELECT *\nFROM log\nWHERE x = '\"'"),
+    rho=st.floats(1e-6, 1e6),
+    clip=st.booleans(),
+)
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, products: list[str], text: str, query: str | None, rho: float, clip: bool
+) -> None:
+    """Whatever the names: quotes, line feeds, control characters, other alphabets."""
+    facts = {
+        "problem": {
+            "kind": "backlog",
+            "products": products,
+            "horizon": 2,
+            "holding": [[0.1] * len(products), [0.2] * len(products)],
+            "shortage": 0.4,
+            "demand_max": 10.0,
+        },
+        "log": {
+            "source": text,
+            "query": query,
+            "trajectory": text,
+            "step": text,
+            "opening": products,
+            "order_up_to": products,
+            "left": products,
+            "clip": clip,
+        },
+        "privacy": {"rho": rho, "budget": 2 * rho, "data_set": text},
+    }
+    path = tmp_path_factory.mktemp("config") / "poolrl.toml"
+    path.write_bytes(write_toml(facts).encode())
+    config = load_config(path).config
+    assert config.problem.products == products
+    assert type(config.problem.problem()) is Backlog
+    assert (config.log.source, config.log.clip, config.privacy.rho) == (text, clip, rho)
+    assert (config.log.query or "").strip() == (query or "").strip()
+
+
+FLAGS = {
+    "products": "bread, milk",
+    "horizon": "7",
+    "holding": "0.3,0.1",
+    "shortage": "0.6",
+    "demand_max": "150,200",
+    "source": "log.parquet",
+    "data_set": "shops",
+    "rho": "0.1",
+}
+
+
+def init(path: Path, flags: dict[str, Any], **options: bool) -> Config:
+    run_init(path, flags, **({"example": False, "sales": False, "force": False} | options))
+    return load_config(path).config
+
+
+def test_init_from_flags(tmp_path: Path) -> None:
+    config = init(tmp_path / "a.toml", FLAGS)
+    assert config.problem.holding == [0.3, 0.1]
+    assert config.problem.shortage == 0.6
+    assert config.log.opening == ["bread_opening", "milk_opening"]
+    assert (config.privacy.unit, config.privacy.budget) == (None, 0.1)
+    config = init(tmp_path / "b.toml", FLAGS | {"unit": "shop", "max_per_unit": "50", "left": "rest_{product}"})
+    assert (config.privacy.unit, config.privacy.max_per_unit) == ("shop", 50)
+    assert config.log.left == ["rest_bread", "rest_milk"]
+    config = init(tmp_path / "c.toml", FLAGS, sales=True)
+    assert config.log.query is not None
+    assert "product IN ('bread', 'milk')" in config.log.query
+
+
+def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs --holding, --source, --rho as well"):
+        init(tmp_path / "a.toml", FLAGS | {"rho": None, "source": None, "holding": " "})
+    with pytest.raises(ValueError, match="horizon must be a whole number, got 'seven'"):
+        init(tmp_path / "a.toml", FLAGS | {"horizon": "seven"})
+    with pytest.raises(ValueError, match=r"\[privacy\] rho: input should be greater than 0"):
+        init(tmp_path / "a.toml", FLAGS | {"rho": "-1"})
+    assert not (tmp_path / "a.toml").exists()
+
+
+def test_init_replaces_nothing_unasked(tmp_path: Path, run: Callable[..., str]) -> None:
+    (tmp_path / "a.toml").write_text("precious")
+    with pytest.raises(ValueError, match="exists; write elsewhere with --out, or replace it with --force"):
+        init(tmp_path / "a.toml", FLAGS)
+    assert (tmp_path / "a.toml").read_text() == "precious"
+    init(tmp_path / "a.toml", FLAGS, force=True)
+    with pytest.raises(ValueError, match="leave out --rho"):
+        init(tmp_path / "b.toml", {"rho": "1"}, example=True)

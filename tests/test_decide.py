@@ -1,0 +1,115 @@
+"""Asking a policy: the command line, CSV and JSON lines give the levels that `act` gives."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poolrl import Policy
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def policy(one_release: Path) -> Path:
+    return one_release / "release" / "policy.npz"
+
+
+def test_the_command_line(policy: Path, run: Run) -> None:
+    expected = Policy.load(policy).act(1, [50.0, 2.0])
+    for step in ("Sat", "sat", "1"):
+        answer = json.loads(run("decide", policy, "--step", step, "--stock", "50, 2", "--json"))
+        assert answer["step"] == "Sat"
+        assert list(answer["order_up_to"].values()) == pytest.approx(expected, abs=1e-6)
+    by_name = json.loads(run("decide", policy, "--step", "Sat", "--stock", "milk=2,bread=50", "--json"))
+    assert by_name["order_up_to"] == answer["order_up_to"]
+    table = run("decide", policy, "--step", "Sat", "--stock", "50,2").splitlines()
+    assert table[0].split() == ["product", "stock", "order", "up", "to", "order"]
+    assert table[1].split()[:2] == ["bread", "50"]
+    assert float(table[1].split()[-1]) == pytest.approx(expected[0] - 50, abs=0.005)
+    assert "milk" in run("decide", policy, "--step", "Fri")  # an empty shelf
+
+
+def test_a_csv_keeps_its_other_columns(policy: Path, run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    steps, stocks = rng.integers(0, 3, 500), rng.uniform(0, 60, (500, 2))
+    names = ["Fri", "Sat", "Sun"]
+    with open(tmp_path / "stocks.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "milk", "step", "bread"])
+        for i in range(500):
+            writer.writerow([f"shop, {i}", float(stocks[i, 1]), names[steps[i]], float(stocks[i, 0])])
+    text = run("decide", policy, "--csv", tmp_path / "stocks.csv")
+    run("decide", policy, "--csv", tmp_path / "stocks.csv", "--out", tmp_path / "orders.csv")
+    assert (tmp_path / "orders.csv").read_text() == text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["id"] for row in rows] == [f"shop, {i}" for i in range(500)]
+    asked = Policy.load(policy)
+    for i, row in enumerate(rows):
+        expected = asked.act(int(steps[i]), stocks[i])
+        assert [float(row["order_up_to_bread"]), float(row["order_up_to_milk"])] == pytest.approx(expected, rel=1e-5)
+
+
+def test_json_lines(policy: Path, run: Run, tmp_path: Path) -> None:
+    questions = [{"step": "Sun", "stock": [1, 2], "id": 7}, {"step": 0, "stock": {"milk": 3, "bread": 60.5}}]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    answers = [json.loads(line) for line in run("decide", policy, "--lines", tmp_path / "q.jsonl").splitlines()]
+    assert answers[0]["id"] == 7
+    asked = Policy.load(policy)
+    assert list(answers[0]["order_up_to"].values()) == pytest.approx(asked.act(2, [1, 2]), abs=1e-6)
+    assert list(answers[1]["order_up_to"].values()) == pytest.approx(asked.act(0, [60.5, 3]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ('{"step": "Sut", "stock": [1, 2]}', r"line 1: there is no step 'Sut'; did you mean Su?"),
+        ('{"step": "Mon", "stock": [1, 2]}', "line 1: there is no step 'Mon'"),
+        ('{"step": 3, "stock": [1, 2]}', "line 1: there is no step '3'.* or 0 to 2"),
+        ('{"stock": [1, 2]}', "line 1: 'step' is missing"),
+        ('{"step": 0}', "line 1: 'stock' is missing"),
+        ('{"step": 0, "stock": [1]}', "line 1: stock must give a number for each of bread, milk"),
+        ('{"step": 0, "stock": "12"}', "stock must give a number for each"),
+        ('{"step": 0, "stock": {"bred": 1, "milk": 2}}', "no product 'bred'; did you mean bread"),
+        ('{"step": 0, "stock": {"bread": 1}}', "stock lacks milk"),
+        ('{"step": 0, "stock": [1, NaN]}', "the stock of milk must be a finite number"),
+        ('{"step": 0, "stock": [true, 2]}', "the stock of bread must be a finite number"),
+        ('{"step": 0, "stock": [1, "x"]}', "the stock of milk must be a finite number"),
+        ('{"step": 0, "stock": [1, 1e999]}', "the stock of milk must be a finite number"),
+        ("[1, 2]", "line 1: must be an object"),
+        ("{", "line 1: not JSON"),
+        ("", None),
+    ],
+)
+def test_questions_that_have_no_answer(
+    policy: Path, run: Run, tmp_path: Path, question: str, message: str | None
+) -> None:
+    (tmp_path / "q.jsonl").write_text(question)
+    if message is None:
+        assert run("decide", policy, "--lines", tmp_path / "q.jsonl") == ""
+        return
+    with pytest.raises(ValueError, match=message):
+        run("decide", policy, "--lines", tmp_path / "q.jsonl")
+
+
+def test_what_is_not_a_question(policy: Path, run: Run, tmp_path: Path) -> None:
+    for arguments in ((), ("--step", "Sat", "--csv", tmp_path / "x.csv")):
+        with pytest.raises(ValueError, match="answers one of --step NAME, --csv FILE or --lines FILE"):
+            run("decide", policy, *arguments)
+    (tmp_path / "x.csv").write_text("step,bread\nSat,1\n")
+    with pytest.raises(ValueError, match="must have one column 'milk'"):
+        run("decide", policy, "--csv", tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("step,bread,milk\nSat,1,2\nSat,1\n")
+    with pytest.raises(ValueError, match="line 3: the stock of milk"):
+        run("decide", policy, "--csv", tmp_path / "x.csv", "--out", tmp_path / "orders.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv"]  # no half of an answer
+    with pytest.raises(FileNotFoundError):
+        run("decide", tmp_path / "none.npz", "--step", "Sat")
+    with pytest.raises(ValueError, match="is not a poolrl policy"):
+        run("decide", tmp_path / "x.csv", "--step", "Sat")

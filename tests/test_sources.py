@@ -1,0 +1,277 @@
+"""Tables wherever they lie: the same log from every source, and no value of it in any message."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from poolrl.app.columns import from_sales
+from poolrl.app.config import load_config
+from poolrl.app.example import write_example
+from poolrl.app.logs import read_arrays, read_log
+from poolrl.app.toml import write_toml
+from poolrl.data.sources import digest, read_table
+
+SECRET = 31337.25  # stands in the log and must never stand in a message
+Facts = dict[str, dict[str, Any]]
+
+
+def arrays(folder: Path, facts: Facts, **log: Any) -> dict[str, Any]:
+    facts = facts | {"log": facts["log"] | log}
+    (folder / "poolrl.toml").write_text(write_toml(facts))
+    return read_arrays(load_config(folder / "poolrl.toml"))
+
+
+def with_secret(table: pa.Table, column: str = "action_0") -> pa.Table:
+    values = table[column].to_pylist()
+    values[4] = SECRET
+    return table.set_column(table.column_names.index(column), column, pa.array(values))
+
+
+@pytest.fixture
+def everywhere(tmp_path: Path, facts: Facts) -> dict[str, dict[str, Any]]:
+    """The small shop's table, written in every way; sources and queries."""
+    table = pq.read_table(tmp_path / "log.parquet")
+    pyarrow.csv.write_csv(table, tmp_path / "log.csv")
+    with pa.output_stream(tmp_path / "log.csv.gz", compression="gzip") as packed:
+        pyarrow.csv.write_csv(table, packed)
+    (tmp_path / "parts" / "deeper").mkdir(parents=True)
+    (tmp_path / "texts").mkdir()
+    half = 450
+    pq.write_table(table[half:], tmp_path / "parts" / "a.parquet")  # the order of rows does not matter
+    pq.write_table(table[:half], tmp_path / "parts" / "deeper" / "b.parquet")
+    pyarrow.csv.write_csv(table[:half], tmp_path / "texts" / "1.csv")
+    pyarrow.csv.write_csv(table[half:], tmp_path / "texts" / "2.csv")
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as file:
+        file.register("frame", table)
+        file.sql("CREATE TABLE log AS FROM frame")
+    return {
+        "parquet": {"source": "log.parquet"},
+        "csv": {"source": "log.csv"},
+        "packed csv": {"source": "log.csv.gz"},
+        "folder of parquet": {"source": "parts"},
+        "glob of parquet": {"source": "parts/**/*.parquet"},
+        "folder of csv": {"source": "texts"},
+        "glob of csv": {"source": "texts/?.csv"},
+        "duckdb": {"source": "shop.duckdb", "query": "SELECT * FROM log ORDER BY random()"},
+        "query over a file": {"source": "log.csv", "query": "FROM log"},
+    }
+
+
+def test_every_source_gives_the_same_log(tmp_path: Path, facts: Facts, everywhere: Facts) -> None:
+    found = {name: digest(arrays(tmp_path, facts, **log)) for name, log in everywhere.items()}
+    assert set(found.values()) == {found["parquet"]}, found
+    other = arrays(tmp_path, facts)
+    other["states"][7, 1, 0] += 1e-9
+    assert digest(other) != found["parquet"]
+
+
+def test_hive_folders_bring_their_columns(tmp_path: Path, facts: Facts) -> None:
+    table = pq.read_table(tmp_path / "log.parquet")
+    for shop in (1, 2):
+        (tmp_path / f"hive/shop={shop}").mkdir(parents=True)
+        rows = pa.compute.equal(pa.compute.bit_wise_and(table["trajectory"], 1), shop - 1)
+        pq.write_table(table.filter(rows), tmp_path / f"hive/shop={shop}/part.parquet")
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 100}
+    found = arrays(tmp_path, facts, source="hive")
+    assert set(np.unique(found["unit"], return_counts=True)[1]) == {150}
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        lambda n: [uuid.UUID(int=i).bytes for i in range(n)],
+        lambda n: [f"week {i}" for i in range(n)],
+        lambda n: [Decimal(i) / 4 for i in range(n)],
+        lambda n: np.arange(n).astype("datetime64[D]"),
+        lambda n: np.arange(n) * 2**40 - 2**50,
+        lambda n: np.arange(n) / 8,
+    ],
+    ids=["bytes", "text", "decimal", "date", "large", "float"],
+)
+def test_ids_of_any_type(tmp_path: Path, facts: Facts, ids: Any) -> None:
+    table = pq.read_table(tmp_path / "log.parquet")
+    named = pa.array(ids(300)).take(table["trajectory"].combine_chunks())
+    pq.write_table(table.set_column(0, "trajectory", named), tmp_path / "log.parquet")
+    assert digest(arrays(tmp_path, facts)) == digest(arrays(tmp_path, facts, query="SELECT * FROM log"))
+
+
+def test_ids_that_change_their_looks_late_in_a_csv(tmp_path: Path, facts: Facts) -> None:
+    """Arrow guesses a column's type from the first megabyte."""
+    table = pq.read_table(tmp_path / "log.parquet")
+    many = pa.concat_tables(
+        table.set_column(0, "trajectory", pa.array([name(i) for i in table["trajectory"].to_pylist()]))
+        for name in (str, "b{}".format, "c{}".format)
+    )
+    repeated = pa.concat_tables(
+        many.slice(0, 900).set_column(0, "trajectory", pa.array([str(1000 * k + i // 3) for i in range(900)]))
+        for k in range(15)
+    )
+    pyarrow.csv.write_csv(pa.concat_tables([repeated, many.slice(900)]), tmp_path / "log.csv")
+    assert (tmp_path / "log.csv").stat().st_size > 2**20
+    assert len(arrays(tmp_path, facts, source="log.csv")["states"]) == 15 * 300 + 600
+
+
+def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, facts: Facts) -> None:
+    table = with_secret(pq.read_table(tmp_path / "log.parquet"))
+    text = table.set_column(0, "trajectory", pa.array([f"id {SECRET}"] * 900))
+    pq.write_table(table, tmp_path / "log.parquet")
+    pq.write_table(text, tmp_path / "text.parquet")
+    (tmp_path / "short.csv").write_text(f"trajectory,step\n1,2\n{SECRET}\n")
+    (tmp_path / "none.csv").write_text(f"{SECRET},{SECRET}\n1,2\n")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "log.parquet").read_bytes()[:-20])
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "mixed").mkdir()
+    shutil.copy(tmp_path / "log.parquet", tmp_path / "mixed")
+    shutil.copy(tmp_path / "short.csv", tmp_path / "mixed")
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as file:
+        file.register("frame", text)
+        file.sql("CREATE TABLE log AS FROM frame")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"source": "nowhere.csv"}, "there is no file"),
+        ({"source": "*.nothing"}, "there is no file"),
+        ({"source": "empty"}, "there is no file"),
+        ({"source": "nowhere.duckdb", "query": "FROM log"}, "there is no file"),
+        ({"source": "mixed"}, "all of one kind"),
+        ({"source": "short.csv"}, "not a readable CSV file"),
+        ({"source": "none.csv"}, "must have one column"),
+        ({"source": "cut.parquet"}, "not a readable Parquet file"),
+        ({"source": "shop.duckdb"}, "a DuckDB file needs a query"),
+        ({"source": "shop.duckdb", "query": "SELECT trajectory::INT FROM log"}, "DuckDB refused .*ConversionException"),
+        ({"source": "none.csv", "query": "SELECT nothing FROM log"}, "DuckDB refused .*BinderException"),
+        ({"source": "shop.duckdb", "query": "SELECT * FRM log"}, "not SQL that DuckDB reads"),
+        ({"source": "shop.duckdb", "query": "DROP TABLE log"}, "DuckDB refused"),
+        ({"source": "log.parquet", "query": "INSTALL spatial"}, "DuckDB refused|one SELECT"),
+        ({"source": "text.parquet"}, "must stand in one row|every trajectory"),
+        ({"source": "log.parquet", "opening": ["state_0", "stat_1"]}, "must have one column 'stat_1'"),
+    ]
+    for log, message in cases:
+        with pytest.raises((ValueError, OSError), match=message) as caught:
+            arrays(tmp_path, facts, **log)
+        assert "31337" not in str(caught.value), log
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    with pytest.raises(ValueError, match="actions must lie within the public bounds") as caught:
+        read_log(load_config(tmp_path / "poolrl.toml"))
+    assert "31337" not in str(caught.value)
+    facts["log"]["clip"] = True
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    log, _ = read_log(load_config(tmp_path / "poolrl.toml"))
+    assert log.actions.max() <= 60
+
+
+SALES = """shop,date,product,opening,delivery,sales,stock_out
+7,2025-03-03,bread,0,10,10,true
+7,2025-03-03,milk,2,5,4,false
+7,2025-03-04,bread,0,8,5,false
+7,2025-03-04,milk,3,4,7,true
+7,2025-03-10,bread,1,1,0,false
+"""
+
+
+def test_the_recipe_for_a_sales_export_by_hand(tmp_path: Path) -> None:
+    """Monday and Tuesday of a week of two days; the week that lacks rows is left out."""
+    (tmp_path / "sales.csv").write_text(SALES)
+    recipe = from_sales(["bread", "milk"], days=2)
+    table = read_table("sales.csv", query=recipe["query"], folder=tmp_path).sort_by("day").to_pydict()
+    assert table["week"] == ["shop 7, week of 2025-03-03"] * 2
+    assert table["day"] == [1, 2]
+    assert (table["bread_opening"], table["milk_opening"]) == ([0, 0], [2, 3])
+    assert (table["bread_order_up_to"], table["milk_order_up_to"]) == ([10, 8], [7, 7])
+    assert (table["bread_left"], table["milk_left"]) == ([0, 3], [3, 0])
+
+
+def test_the_recipe_gives_the_log_that_the_sales_came_from(tmp_path: Path) -> None:
+    found = []
+    for sales in (False, True):
+        facts = write_example(tmp_path, sales=sales, seed=3)
+        (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+        log, fingerprint = read_log(load_config(tmp_path / "poolrl.toml"))
+        assert len(log) == 2000
+        found.append(fingerprint)
+    assert found[0] == found[1]
+
+
+def test_names_with_quotes_survive_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text(SALES.replace("bread", "baker's"))
+    recipe = from_sales(["baker's", "milk"], days=2)
+    assert set(recipe["left"]) <= set(read_table("sales.csv", query=recipe["query"], folder=tmp_path).column_names)
+
+
+def _postgres() -> Path | None:
+    """The folder of the server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of our own, on a socket and a port of its own."""
+    programs = _postgres()
+    if programs is None:
+        if os.environ.get("POOLRL_TEST_EVERYTHING"):
+            pytest.fail("PostgreSQL is not installed")
+        pytest.skip("needs PostgreSQL's server programs (Debian: postgresql)")
+    folder = Path("/tmp") / f"poolrl-{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    as_user = []
+    if os.geteuid() == 0:  # the server refuses to run as root
+        shutil.chown(folder, "postgres")
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    data, port = folder / "data", str(20000 + os.getpid() % 20000)
+
+    def control(program: str, *arguments: str) -> None:
+        subprocess.run([*as_user, programs / program, *arguments], check=True, cwd=folder, capture_output=True)
+
+    control("initdb", "-D", str(data), "-A", "trust", "-U", "shop")
+    options = f"-k {folder} -p {port} -c listen_addresses= -c fsync=off"
+    control("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log.txt"), "-o", options, "start")
+    yield f"postgresql://shop@/postgres?host={folder}&port={port}"
+    control("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+    shutil.rmtree(folder)
+
+
+def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    table = pq.read_table(tmp_path / "log.parquet")
+    with dbapi.connect(server) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("log", table, mode="replace")
+        connection.commit()
+    expected = digest(arrays(tmp_path, facts))
+    assert digest(arrays(tmp_path, facts, source=server, query="SELECT * FROM log")) == expected
+    # Ids as numerics of different scale, as uuid and as text; a number as numeric.
+    columns = "step::numeric AS step, state_0, state_1, action_0, action_1, next_state_0, next_state_1"
+    for name in (
+        "CASE step WHEN 0 THEN trajectory::numeric(20, 0) ELSE trajectory::numeric(20, 3) END",
+        "md5(trajectory::text)::uuid",
+        "('a' || trajectory)::text",
+    ):
+        query = f"SELECT {name} AS trajectory, {columns} FROM log"
+        assert digest(arrays(tmp_path, facts, source=server, query=query)) == expected, name
+
+
+def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
+    for query, message in (
+        (f"SELECT 'secret {SECRET}'::int", "PostgreSQL refused .*22P02"),
+        ("SELECT nothing FROM nowhere", "PostgreSQL refused .*42P01"),
+        ("CREATE TABLE written (x int)", "PostgreSQL refused .*25006"),  # reading only
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            arrays(tmp_path, facts, source=server, query=query)
+        assert "31337" not in str(caught.value)
+    with pytest.raises(ValueError, match="PostgreSQL refused the connection"):
+        arrays(tmp_path, facts, source="postgresql://shop@localhost:1/none", query="SELECT 1")
