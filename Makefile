@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check results quality speed departures shrinkage clean
+.PHONY: demo test check results quality speed decisions departures shrinkage clean
 
 demo: $(READY)
 	$(BIN)/poolrl demo
@@ -29,6 +29,9 @@ quality: $(READY)
 
 speed: $(READY)
 	$(BIN)/python -m benchmarks.speed
+
+decisions: $(READY)
+	$(BIN)/python -m benchmarks.decisions
 
 shrinkage: $(READY)
 	$(BIN)/python -m benchmarks.shrinkage

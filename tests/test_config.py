@@ -197,3 +197,55 @@ def test_init_replaces_nothing_unasked(tmp_path: Path, run: Callable[..., str]) 
     init(tmp_path / "a.toml", FLAGS, force=True)
     with pytest.raises(ValueError, match="leave out --rho"):
         init(tmp_path / "b.toml", {"rho": "1"}, example=True)
+
+
+ANSWERS = [
+    "",  # kind: lost sales
+    "bread, milk",
+    "seven",  # not a number: asked again
+    "7",
+    "",  # no names for the steps
+    "0.3,0.1",
+    "0.6",
+    "150,200",
+    "",  # boundary: 1
+    "log.parquet",
+    *[""] * 7,  # query and columns
+    "shop",
+    "20",
+    "0.1",
+    "",  # budget: rho
+    "shops 2025",
+    "2000",
+]
+
+
+def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
+    """A real terminal, answered line by line as prompts come."""
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    terminal, other = pty.openpty()
+    command = [sys.executable, "-m", "poolrl.app.cli", "init"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdin=other, stdout=other, stderr=other)
+    os.close(other)
+    shown, answers = b"", iter(ANSWERS)
+    while True:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:  # the other end was closed
+            break
+        if shown.endswith(b": "):
+            os.write(terminal, next(answers).encode() + b"\n")
+            shown += b" "
+    assert process.wait() == 0, shown.decode()
+    os.close(terminal)
+    assert next(answers, None) is None
+    assert b"horizon must be a whole number" in shown
+    assert b"Everything asked for here is public" in shown
+    config = load_config(tmp_path / "poolrl.toml").config
+    assert config.problem.products == ["bread", "milk"]
+    assert (config.privacy.unit, config.privacy.max_per_unit, config.privacy.budget) == ("shop", 20, 0.1)
+    assert (config.log.opening, config.plan.units) == (["bread_opening", "milk_opening"], 2000)

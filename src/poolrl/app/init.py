@@ -72,7 +72,7 @@ def run_init(
         )
         _say_next(console, path)
         return
-    asked = sys.stdin.isatty() and console.is_terminal
+    asked = bool(_missing(given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
     facts = _facts(_ask(console, given, sales=sales) if asked else given, sales=sales)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(write_toml(facts))
@@ -110,24 +110,23 @@ def _ask(console: Console, given: dict[str, str], *, sales: bool) -> dict[str, s
             console.print(f"[dim]{escape(KEYS[section][key])}[/]", highlight=False)
             default = DEFAULTS.get(key, "" if key in OPTIONAL else None)
             while key not in answers:
-                text = Prompt.ask(key, console=console, default=default, show_default=bool(default))
                 try:
+                    shown = f"{key} [dim](optional)[/]" if key in OPTIONAL else key
+                    text = Prompt.ask(shown, console=console, default=default, show_default=bool(default))
                     _parse(key, text or "", ["?"])
                     if text is None or (not text.strip() and key not in OPTIONAL):
                         raise ValueError(f"{key} is needed")
                     answers[key] = text
                 except ValueError as error:
                     console.print(f"[red]{escape(str(error))}[/]")
+                except EOFError:
+                    raise ValueError("no more answers; nothing was written") from None
     return answers
 
 
 def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]:
     """The facts of a configuration from texts; says all that is missing at once."""
-    supplied = BY_SALES if sales else set()
-    wanted = [
-        key for keys in ASKED.values() for key in keys if key not in DEFAULTS | dict.fromkeys(OPTIONAL | supplied)
-    ]
-    missing = [key for key in wanted if not answers.get(key, "").strip()]
+    missing = _missing(answers, sales=sales)
     if missing:
         raise ValueError(
             f"init needs {', '.join(map(_flag, missing))} as well; on a terminal it asks, and 'poolrl init --example' "
@@ -135,8 +134,8 @@ def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]
         )
     products = _split(answers["products"])
     texts = DEFAULTS | {"budget": answers["rho"]} | {key: text for key, text in answers.items() if text.strip()}
-    if "unit" not in texts:
-        texts.pop("max_per_unit") if "max_per_unit" not in answers else None
+    if "unit" not in texts and "max_per_unit" not in answers:
+        del texts["max_per_unit"]
     facts: dict[str, dict[str, Any]] = {
         section: {key: _parse(key, texts[key], products) for key in keys if key in texts}
         for section, keys in KEYS.items()
@@ -146,6 +145,11 @@ def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]
     if sales:
         facts["log"] |= from_sales(products, days=facts["problem"]["horizon"])
     return facts
+
+
+def _missing(answers: dict[str, str], *, sales: bool) -> list[str]:
+    free = {*DEFAULTS, *OPTIONAL, *(BY_SALES if sales else ())}
+    return [key for keys in ASKED.values() for key in keys if key not in free and not answers.get(key, "").strip()]
 
 
 def _parse(key: str, text: str, products: list[str]) -> Any:
