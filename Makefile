@@ -1,9 +1,11 @@
-# The commands of the README: `make demo`, `make test`, `make results`. Each sets itself up; a second call is quick.
+# The commands of the README: `make install`, `make demo`, `make test`, ... Each sets itself up; a second call is quick.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check results quality speed decisions departures shrinkage clean
+.PHONY: install demo test check results quality speed decisions departures shrinkage clean
+
+install: $(READY)
 
 demo: $(READY)
 	$(BIN)/poolrl demo

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import doctest
 import json
+import math
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +23,54 @@ def test_the_readmes_examples() -> None:
     results = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert results.attempted > 15
     assert results.failed == 0
+
+
+def test_the_guides_examples() -> None:
+    results = doctest.testfile(str(ROOT / "docs" / "workflow.md"), module_relative=False)
+    assert results.attempted == 3
+    assert results.failed == 0
+
+
+def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
+    """The query of docs/workflow.md is the one that `init --sales` writes, and its table of attacks is computed."""
+    from poolrl.app.columns import from_sales
+    from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
+
+    guide = (ROOT / "docs" / "workflow.md").read_text()
+    assert from_sales(["bread", "milk"], days=2)["query"] in guide
+    budgets = (0.01, 0.1, 0.3, 1.0, 3.0)
+    at_most = [math.ceil(1000 * attack_power(rho)) / 10 for rho in budgets]
+    assert " | ".join(f"{share:.1f}%" for share in at_most) in guide
+    assert " | ".join(f"{100 * gaussian_attack_power(rho):.1f}%" for rho in budgets) in guide
+
+
+def test_the_walk_through(tmp_path: Path) -> None:
+    """The README's own lines, through a real shell and the real command line."""
+    readme = (ROOT / "README.md").read_text()
+    (lines,) = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    assert lines.count("poolrl ") >= 7
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    answer = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", lines],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    shop = tmp_path / "shop"
+    assert {path.name for path in shop.iterdir()} == {
+        "poolrl.toml",
+        "sensitive",
+        "release",
+        "ledger.sqlite",
+        "ledger.sqlite.key",
+    }
+    for words in ("not for release", "no row of the log was read", "Everything holds.", "order up to", "commit"):
+        assert words in answer.stdout
+    assert Policy.load(shop / "release" / "policy.npz").guarantee.private
+    assert "rho-slider" in (shop / "release" / "report.html").read_text()
 
 
 def test_the_readme_is_short() -> None:
