@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import sqlite3
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -224,109 +221,6 @@ def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathF
         assert account is not None
         assert account.spent == spent <= 2
         assert ledger.verify() == []
-
-
-SPENDER = """
-import sys
-from poolrl.privacy.accounts import OverspendError
-from poolrl.privacy.ledger import Ledger
-won = 0
-for _ in range(6):
-    with Ledger(sys.argv[1]) as ledger:
-        try:
-            if ledger.account("shop") is None:
-                ledger.set_budget("shop", 1)
-            entry = ledger.reserve("shop", 0.1)
-            ledger.read(entry, b"rows")
-            ledger.commit(entry, {})
-            won += 1
-        except OverspendError:
-            pass
-print(won)
-"""
-
-
-def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
-    """Twelve processes ask for 7.2 of a budget of 1, from the creation of the file on; exactly ten tenths are given."""
-    path = tmp_path / "ledger.sqlite"
-    running = [
-        subprocess.Popen([sys.executable, "-c", SPENDER, path], stdout=subprocess.PIPE, text=True) for _ in range(12)
-    ]
-    won = [int(process.communicate()[0]) for process in running]
-    assert all(process.returncode == 0 for process in running)
-    assert sum(won) == 10
-    with Ledger(path) as ledger:
-        assert left(ledger) == 0
-        assert ledger.verify() == []
-
-
-# For n = 1, 2, ...: a child that kills itself, as kill -9 would, when SQLite is about to run the n-th statement.
-# Prints how each child ended and what had been confirmed to it before.
-VICTIMS = """
-import json, os, signal, sqlite3, sys
-from poolrl.privacy.ledger import Ledger
-
-connect = sqlite3.connect
-
-def live(path, last, say):
-    seen = 0
-    def traced(*args, **kwargs):
-        file = connect(*args, **kwargs)
-        def count(statement):
-            nonlocal seen
-            seen += 1
-            if seen == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-        file.set_trace_callback(count)
-        return file
-    sqlite3.connect = traced
-    with Ledger(path) as ledger:
-        say("opened")
-        ledger.set_budget("shop", 1)
-        say("budget")
-        entry = ledger.reserve("shop", 0.1)
-        say("reserved")
-        ledger.read(entry, b"rows")
-        say("released")
-        ledger.commit(entry, {"policy": "ab"})
-        say("committed")
-        entry = ledger.reserve("shop", 0.1)
-        say("reserved again")
-        ledger.void(entry)
-        say("void")
-
-number = status = 1
-while status != 0:
-    end, start = os.pipe()
-    child = os.fork()
-    if child == 0:
-        live(f"{sys.argv[1]}/{number}.sqlite", number, lambda word: os.write(start, (word + "\\n").encode()))
-        os._exit(0)
-    os.close(start)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    said = os.fdopen(end).read().splitlines()
-    print(json.dumps([number, status, said]))
-    number += 1
-"""
-
-
-def test_kill_9_at_every_statement_never_gains(tmp_path: Path) -> None:
-    """At each SQL statement of a whole life of a ledger, its creation included: what was confirmed is there."""
-    answer = subprocess.run([sys.executable, "-c", VICTIMS, tmp_path], capture_output=True, text=True, check=True)
-    lives = [json.loads(line) for line in answer.stdout.splitlines()]
-    assert len(lives) > 30  # it did walk through the statements
-    assert lives[-1][1:] == [0, ["opened", "budget", "reserved", "released", "committed", "reserved again", "void"]]
-    for number, status, said in lives[:-1]:
-        assert status == -signal.SIGKILL
-        with Ledger(tmp_path / f"{number}.sqlite") as ledger:
-            assert ledger.verify() == [], said
-            account = ledger.account("shop")
-            spent = account.spent if account else Fraction(0)
-        released = TENTH if "reserved" in said else 0
-        held = TENTH if "reserved again" in said and "void" not in said else 0
-        assert spent >= released, said
-        # The statement that was killed may have been the COMMIT of one further step, and no more.
-        assert abs(spent - released - held) <= TENTH, said
 
 
 def test_notes_are_kept_as_json(ledger: Ledger) -> None:

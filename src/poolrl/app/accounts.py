@@ -65,7 +65,8 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
 def verify_ledger(path: Path, *, as_json: bool) -> bool:
     """Print what is wrong, if anything; whether nothing is."""
     with Ledger.existing(path) as ledger:
-        faults, count = ledger.verify(), len(ledger.entries()) if not ledger.verify() else 0
+        faults = ledger.verify()
+        count = 0 if faults else len(ledger.entries())
     if as_json:
         print(json.dumps({"good": not faults, "faults": faults}, indent=2))
     elif faults:

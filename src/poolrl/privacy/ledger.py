@@ -52,17 +52,27 @@ class Ledger:
             raise ValueError(f"{self.path} is gone, but its key {self.key_path} is there: restore it from a backup")
         try:
             self._file = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-            self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
-            with self._writing():
-                new = not self._file.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
-                self._key = self._find_key(create=new)
-                if new:
-                    for statement in SCHEMA.split(";\n"):
-                        if statement.strip():
-                            self._file.execute(statement)
-                    self._set_head(0, GENESIS)
         except sqlite3.Error as error:
             raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self._file.close()
+            raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _prepare(self) -> None:
+        self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
+        with self._writing():
+            new = not self._file.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
+            self._key = self._find_key(create=new)
+            if new:
+                for statement in SCHEMA.split(";\n"):
+                    if statement.strip():
+                        self._file.execute(statement)
+                self._set_head(0, GENESIS)
 
     @classmethod
     def existing(cls, path: str | Path) -> Self:
@@ -152,8 +162,9 @@ class Ledger:
         faults: list[str] = []
         seal, number = GENESIS, 0
         try:
-            entries = self.entries()
-            head = self._file.execute("SELECT number, seal FROM head").fetchall()
+            with self._snapshot():
+                entries = self.entries()
+                head = self._file.execute("SELECT number, seal FROM head").fetchall()
         except (sqlite3.Error, ValueError, TypeError, ZeroDivisionError):
             return ["the file is damaged"]
         for entry in entries:
@@ -172,10 +183,11 @@ class Ledger:
         return faults
 
     def _sound_entries(self) -> list[Entry]:
-        faults = self.verify()
-        if faults:
-            raise ValueError(f"{self.path} was tampered with or damaged ({faults[0]}); see 'poolrl ledger verify'")
-        return self.entries()
+        with self._snapshot():
+            faults = self.verify()
+            if faults:
+                raise ValueError(f"{self.path} was tampered with or damaged ({faults[0]}); see 'poolrl ledger verify'")
+            return self.entries()
 
     def _append(
         self, kind: str, account: str, *, rho: Fraction | None = None, refers: int | None = None, note: Any = None
@@ -227,6 +239,18 @@ class Ledger:
         if len(key) != 32:
             raise ValueError(f"{self.key_path} is not the key of a ledger")
         return key
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Several reads of one state of the file, whoever is writing meanwhile."""
+        if self._file.in_transaction:
+            yield
+            return
+        self._file.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._file.execute("ROLLBACK")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -1,0 +1,182 @@
+"""`poolrl fit`: what is spent, what is refused, and what is left when it is cut off."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from poolrl import Policy
+from poolrl.privacy.ledger import Ledger
+
+Run = Callable[..., str]
+Facts = dict[str, dict[str, Any]]
+RELEASE = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "report.html"}
+
+
+def spent(folder: Path, data_set: str = "small shop") -> Fraction:
+    with Ledger.existing(folder / "ledger.sqlite") as ledger:
+        assert ledger.verify() == []
+        account = ledger.account(data_set)
+        assert account is not None
+        return account.spent
+
+
+def stages(folder: Path) -> list[str]:
+    with Ledger.existing(folder / "ledger.sqlite") as ledger:
+        return [entry.kind for entry in ledger.entries()]
+
+
+def test_fit_leaves_a_whole_release(one_release: Path) -> None:
+    release = one_release / "release"
+    assert {path.name for path in release.iterdir()} == RELEASE
+    assert not [path for path in one_release.iterdir() if path.name.startswith(".")]  # no draft is left
+    policy = Policy.load(release / "policy.npz")
+    assert policy.guarantee.private
+    assert policy.guarantee.rho == 0.5
+    assert policy.report["labels"]["products"] == ["bread", "milk"]
+    assert stages(one_release) == ["open", "reserve", "read", "commit"]
+    assert spent(one_release) == Fraction(1, 2)
+
+
+def test_nothing_that_may_be_handed_out_holds_a_logged_number(one_release: Path) -> None:
+    """Amounts of the log have sixteen digits; none of their first ten may turn up."""
+    table = pq.read_table(one_release / "log.parquet")
+    numbers = {f"{value:.8f}" for name in ("action_0", "next_state_1") for value in table[name].to_pylist() if value}
+    assert len(numbers) > 800
+    for path in (one_release / "release").iterdir():
+        if path.suffix != ".npz":
+            text = path.read_text()
+            assert not [number for number in numbers if number in text]
+
+
+def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run) -> None:
+    config = released / "poolrl.toml"
+    with pytest.raises(ValueError, match="a release is never overwritten"):
+        run("fit", "--config", config)
+    assert spent(released) == Fraction(1, 2)
+    run("fit", "--config", config, "--out", released / "again")
+    assert spent(released) == 1
+    with pytest.raises(ValueError, match=r"asked for rho = 0.5, left are 0 of 1"):
+        run("fit", "--config", config, "--out", released / "third")
+    assert not (released / "third").exists()
+    run("ledger", "budget", "1.5", "--config", config)
+    with pytest.raises(ValueError, match=r"gives 'small shop' a budget of 1, but in the ledger it has 1\.5"):
+        run("fit", "--config", config, "--out", released / "third")
+    config.write_text(config.read_text().replace("budget = 1.0", "budget = 1.5"))
+    run("fit", "--config", config, "--out", released / "third")
+    assert spent(released) == Fraction(3, 2)
+
+
+def test_a_new_name_is_no_new_budget(released: Path, run: Run) -> None:
+    config = released / "poolrl.toml"
+    config.write_text(config.read_text().replace('"small shop"', '"another shop"'))
+    with pytest.raises(ValueError, match="these very rows have an account already, as 'small shop'"):
+        run("fit", "--config", config, "--out", released / "again")
+    assert spent(released, "another shop") == 0
+    assert stages(released)[-2:] == ["reserve", "void"]
+
+
+def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
+    (tmp_path / "log.parquet").rename(tmp_path / "elsewhere.parquet")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        run("fit", "--config", config)
+    table = pq.read_table(tmp_path / "elsewhere.parquet")
+    broken = table.set_column(4, "action_0", pa.array(np.full(len(table), 31337.25)))
+    pq.write_table(broken, tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="public bounds") as caught:
+        run("fit", "--config", config)
+    assert "31337" not in str(caught.value)
+    assert stages(tmp_path) == ["open", "reserve", "void", "reserve", "void"]
+    assert spent(tmp_path) == 0
+    assert not (tmp_path / "release").exists()
+
+
+def test_a_failure_after_the_log_was_read_is_paid_for(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("poolrl.app.fit.registry_yaml", full_disk)
+    with pytest.raises(ValueError, match=r"No space left on device. The release had begun, so its rho = 0.5 stays"):
+        run("fit", "--config", config)
+    assert spent(tmp_path) == Fraction(1, 2)
+    assert stages(tmp_path) == ["open", "reserve", "read"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "ledger.sqlite",
+        "ledger.sqlite.key",
+        "log.parquet",
+        "poolrl.toml",
+    ]
+
+
+# Kills itself as kill -9 would when the release reaches one of its steps.
+VICTIM = """
+import os, signal, sys
+import poolrl.app.fit as fit
+from poolrl.privacy.ledger import Ledger
+from poolrl.pool import Pool
+name, when = sys.argv[1], sys.argv[2]
+owner = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "fit": Pool}.get(name, fit)
+original = getattr(owner, name)
+def doomed(*args, **kwargs):
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    original(*args, **kwargs)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(owner, name, doomed)
+from poolrl.app.cli import app
+app(["fit", "--config", sys.argv[3]], result_action="return_value")
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "when", "paid", "whole"),
+    [
+        ("reserve", "before", 0, False),
+        ("reserve", "after", 1, False),
+        ("read_log", "before", 1, False),
+        ("read_log", "after", 1, False),
+        ("read", "before", 1, False),
+        ("read", "after", 1, False),
+        ("fit", "after", 1, False),
+        ("_write", "after", 1, False),
+        ("commit", "before", 1, True),
+        ("commit", "after", 1, True),
+        ("draw_page", "before", 1, True),
+    ],
+)
+def test_kill_9_at_each_step(tmp_path: Path, config: Path, step: str, when: str, paid: int, whole: bool) -> None:
+    """Whatever was set aside stays spent, and a release is there whole or not at all."""
+    answer = subprocess.run([sys.executable, "-c", VICTIM, step, when, config], capture_output=True, check=False)
+    assert answer.returncode == -signal.SIGKILL, answer.stderr
+    assert spent(tmp_path) == Fraction(paid, 2)
+    assert (tmp_path / "release").exists() == whole
+    if whole:
+        assert RELEASE - {"report.html"} <= {path.name for path in (tmp_path / "release").iterdir()}
+        Policy.load(tmp_path / "release" / "policy.npz")
+
+
+def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
+    """Five fits of a half each ask for a budget of one."""
+    command = [sys.executable, "-m", "poolrl.app.cli", "fit", "--config", config, "--json", "--out"]
+    running = [
+        subprocess.Popen([*command, tmp_path / f"out{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for i in range(5)
+    ]
+    errors = [process.communicate()[1].decode() for process in running]
+    refused = [error for error in errors if error]
+    assert len(refused) == 3, errors
+    assert all("left are 0 of 1" in error for error in refused)
+    assert len(list(tmp_path.glob("out*/policy.npz"))) == 2
+    assert spent(tmp_path) == 1
