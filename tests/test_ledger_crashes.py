@@ -6,9 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
+from poolrl.privacy.accounts import Entry
 from poolrl.privacy.ledger import Ledger
 
 TENTH = Fraction(1, 10)
@@ -48,6 +52,31 @@ def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
         assert account is not None
         assert account.left == 0
         assert ledger.verify() == []
+
+
+def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer who comes between two reads of one check must not look like a forger."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_budget("shop", 1)
+    read_entries, writers = Ledger.entries, []
+
+    def write() -> None:
+        with Ledger(tmp_path / "ledger.sqlite") as other:
+            other.reserve("shop", 0.1)
+
+    def slow(self: Ledger) -> list[Entry]:
+        found = read_entries(self)
+        if self is reader and not writers:
+            writers.append(threading.Thread(target=write))
+            writers[0].start()
+            writers[0].join(timeout=0.5)  # time enough to write, if it may
+        return found
+
+    with Ledger(tmp_path / "ledger.sqlite") as reader:
+        monkeypatch.setattr(Ledger, "entries", slow)
+        assert reader.verify() == []
+        writers[0].join()
+        assert len(read_entries(reader)) == 2
 
 
 # For n = 1, 2, ...: a child that kills itself, as kill -9 would, when SQLite is about to run the n-th statement.
