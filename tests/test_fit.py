@@ -69,8 +69,8 @@ def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run
     with pytest.raises(ValueError, match=r"asked for rho = 0.5, left are 0 of 1"):
         run("fit", "--config", config, "--out", released / "third")
     assert not (released / "third").exists()
-    run("ledger", "budget", "1.5", "--config", config)
-    with pytest.raises(ValueError, match=r"gives 'small shop' a budget of 1, but in the ledger it has 1\.5"):
+    run("ledger", "budget", "1.5", "--reason", "another season", "--config", config)
+    with pytest.raises(ValueError, match=r"was given a budget of 1\.5 in the ledger, not 1\."):
         run("fit", "--config", config, "--out", released / "third")
     config.write_text(config.read_text().replace("budget = 1.0", "budget = 1.5"))
     run("fit", "--config", config, "--out", released / "third")

@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ TENTH = Fraction(1, 10)
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     with Ledger(tmp_path / "ledger.sqlite") as opened:
-        opened.set_budget("shop", 1.0)
+        opened.open_account("shop", 1.0)
         yield opened
 
 
@@ -71,7 +72,8 @@ def test_only_an_unread_reservation_comes_back(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("rho", [0.0, -0.1, math.nan, math.inf, -math.inf, True, "1", None, Fraction(-1), Fraction(0)])
 def test_nonsense_is_not_a_spend(ledger: Ledger, rho: object) -> None:
-    for call in (ledger.reserve, ledger.set_budget):
+    calls = (ledger.reserve, ledger.open_account, partial(ledger.change_budget, reason="why"))
+    for call in calls:
         with pytest.raises((ValueError, TypeError)):
             call("shop", rho)
     assert left(ledger) == 1
@@ -81,7 +83,7 @@ def test_nonsense_is_not_a_spend(ledger: Ledger, rho: object) -> None:
 def test_the_same_rows_under_another_name_are_recognised(ledger: Ledger) -> None:
     entry = ledger.reserve("shop", 0.5)
     ledger.read(entry, b"rows")
-    ledger.set_budget("shop, renamed", 1.0)
+    ledger.open_account("shop, renamed", 1.0)
     second = ledger.reserve("shop, renamed", 0.5)
     with pytest.raises(OverspendError, match="as 'shop': a new name is no new budget"):
         ledger.read(second, b"rows")
@@ -107,11 +109,16 @@ def test_the_rows_leave_no_trace_that_could_be_guessed(ledger: Ledger) -> None:
 
 def test_a_budget_may_change_in_the_open(ledger: Ledger) -> None:
     ledger.reserve("shop", 0.8)
-    ledger.set_budget("shop", 0.5)
-    assert left(ledger) == 0
-    ledger.set_budget("shop", 2.0)
-    assert left(ledger) == Fraction(12, 10)
+    with pytest.raises(ValueError, match=r"was given a budget of 1 in the ledger, not 0\.5"):
+        ledger.open_account("shop", 0.5)
+    assert ledger.change_budget("shop", 0.5, reason="the board").left == 0
+    assert ledger.change_budget("shop", 2.0, reason="the board, again").left == Fraction(12, 10)
     assert [e.kind for e in ledger.entries()] == ["open", "reserve", "budget", "budget"]
+    assert ledger.entries()[-1].note == {"reason": "the board, again"}
+    with pytest.raises(ValueError, match="reason must say why"):
+        ledger.change_budget("shop", 3.0, reason=" ")
+    with pytest.raises(ValueError, match="no account 'shp'"):
+        ledger.change_budget("shp", 3.0, reason="the board")
     with pytest.raises(ValueError, match="no account 'shp'"):
         ledger.reserve("shp", 0.1)
 
@@ -156,7 +163,7 @@ def test_tampering_is_found(ledger: Ledger, what: str) -> None:
 def test_a_forger_without_the_key_cannot_reseal(ledger: Ledger, tmp_path: Path) -> None:
     """The same entries written with another key do not pass for the original."""
     with Ledger(tmp_path / "forged.sqlite") as forged:
-        forged.set_budget("shop", 100.0)
+        forged.open_account("shop", 100.0)
     (tmp_path / "forged.sqlite").replace(ledger.path)
     with Ledger(ledger.path) as again:
         assert again.verify()
@@ -167,7 +174,7 @@ def test_missing_halves_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="the first fit makes one"):
         Ledger.existing(path)
     with Ledger(path) as ledger:
-        ledger.set_budget("shop", 1.0)
+        ledger.open_account("shop", 1.0)
         key = ledger.key_path
     kept = key.read_text()
     key.unlink()
@@ -190,7 +197,7 @@ def test_missing_halves_are_refused(tmp_path: Path) -> None:
 def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathFactory, calls: list) -> None:
     """Against a bookkeeper who writes down what came back and nothing else."""
     with Ledger(tmp_path_factory.mktemp("l") / "ledger.sqlite") as ledger:
-        ledger.set_budget("shop", 2)
+        ledger.open_account("shop", 2)
         spent, stages, entries = Fraction(0), {}, []
         for tenths, what in calls:
             rho = Fraction(tenths, 10)

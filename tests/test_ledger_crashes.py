@@ -27,7 +27,7 @@ for _ in range(6):
     with Ledger(sys.argv[1]) as ledger:
         try:
             if ledger.account("shop") is None:
-                ledger.set_budget("shop", 1)
+                ledger.open_account("shop", 1)
             entry = ledger.reserve("shop", 0.1)
             ledger.read(entry, b"rows")
             ledger.commit(entry, {})
@@ -57,7 +57,7 @@ def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
 def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer who comes between two reads of one check must not look like a forger."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.set_budget("shop", 1)
+        ledger.open_account("shop", 1)
     read_entries, writers = Ledger.entries, []
 
     def write() -> None:
@@ -101,7 +101,7 @@ def live(path, last, say):
     sqlite3.connect = traced
     with Ledger(path) as ledger:
         say("opened")
-        ledger.set_budget("shop", 1)
+        ledger.open_account("shop", 1)
         say("budget")
         entry = ledger.reserve("shop", 0.1)
         say("reserved")

@@ -46,18 +46,17 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     console.print(table)
     names = {account.fingerprint: account.data_set for account in accounts.values()}
     table = Table(title="Entries", title_justify="left", title_style="bold", caption_justify="left")
-    table.caption = "What is reserved and not void counts as spent, committed or not. Seals are keyed hashes."
-    for name in ("no.", "time (UTC)", "what", "rho", "of", "data set", "seal"):
-        table.add_column(name, justify="right" if name in ("no.", "rho", "of") else "left")
+    table.caption = "Whatever is reserved and not void counts as spent. A seal is a keyed hash over all before it."
+    for name in ("no.", "time (UTC)", "what", "rho", "seal"):
+        table.add_column(name, justify="right" if name in ("no.", "rho") else "left", no_wrap=name != "what")
     for entry in entries:
+        about = f" no. {entry.refers}" if entry.refers else f" {names[entry.account]}"
         table.add_row(
             str(entry.number),
-            entry.time.removesuffix("+00:00").replace("T", " "),
-            entry.kind,
+            entry.time[:16].replace("T", " "),
+            escape(entry.kind + about + (f": {entry.note['reason']}" if "reason" in entry.note else "")),
             "" if entry.rho is None else f"{float(entry.rho):g}",
-            "" if entry.refers is None else str(entry.refers),
-            escape(names[entry.account]),
-            entry.seal[:12],
+            entry.seal[:8],
         )
     console.print(table)
 
@@ -76,16 +75,12 @@ def verify_ledger(path: Path, *, as_json: bool) -> bool:
     return not faults
 
 
-def change_budget(config: Path, rho: float) -> None:
+def change_budget(config: Path, rho: float, reason: str) -> None:
     """Set what may be spent on the configuration's data set in all."""
     file = load_config(config)
     name = file.config.privacy.data_set
     with Ledger.existing(file.ledger) as ledger:
-        if ledger.account(name) is None:
-            raise ValueError(f"the ledger has no account {name!r}: the first fit opens it with the file's budget")
-        ledger.set_budget(name, zcdp.budget(rho))
-        account = ledger.account(name)
-    assert account is not None
+        account = ledger.change_budget(name, zcdp.budget(rho), reason=reason)
     print(
         f"{name}: budget {float(account.budget):g}, spent {float(account.spent):g}, left {float(account.left):g}. "
         f"Write budget = {rho:g} into {config} as well."

@@ -55,7 +55,7 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
     """
     config, problem = file.config, file.config.problem.problem()
     pool = Pool(config.privacy.rho)
-    _open_account(ledger, file)
+    ledger.open_account(config.privacy.data_set, zcdp.budget(config.privacy.budget))
     reservation = ledger.reserve(config.privacy.data_set, zcdp.budget(config.privacy.rho))
     try:
         log, digest = read_log(file)
@@ -79,18 +79,6 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
         ) from None
     ledger.commit(reservation, {name: _sha256(folder / name) for name in (POLICY, CERTIFICATE)})
     return facts
-
-
-def _open_account(ledger: Ledger, file: ConfigFile) -> None:
-    privacy = file.config.privacy
-    account, budget = ledger.account(privacy.data_set), zcdp.budget(privacy.budget)
-    if account is None:
-        ledger.set_budget(privacy.data_set, budget)
-    elif account.budget != budget:
-        raise ValueError(
-            f"{file.path} gives {privacy.data_set!r} a budget of {privacy.budget:g}, but in the ledger it has "
-            f"{float(account.budget):g}. Its owner changes it with: poolrl ledger budget {float(budget):g}"
-        )
 
 
 def _write(

@@ -199,12 +199,15 @@ def ledger_verify(*, ledger: Ledger = Path("ledger.sqlite"), json: Json = False)
 
 
 def ledger_budget(
-    rho: Annotated[float, Parameter(help="What may be spent in all.")], *, config: Config = CONFIG
+    rho: Annotated[float, Parameter(help="What may be spent in all.")],
+    *,
+    reason: Annotated[str, Parameter(help="Why; it stands in the ledger.")],
+    config: Config = CONFIG,
 ) -> None:
     """Change what may be spent on the configuration's data set: an entry that everybody can see."""
     from poolrl.app.accounts import change_budget
 
-    change_budget(config, rho)
+    change_budget(config, rho, reason)
 
 
 def add_workflow(app: App) -> None:

@@ -104,21 +104,37 @@ class Ledger:
         )
         return [_entry(row) for row in rows]
 
-    def set_budget(self, data_set: str, budget: zcdp.Budget) -> Entry:
-        """Open an account, or change what may be spent on it in all: an entry that everybody can see."""
+    def open_account(self, data_set: str, budget: zcdp.Budget) -> Account:
+        """The account of a data set, new if there is none; refuses a budget that is not the one it was opened with."""
         exact = _finite("budget", budget)
         with self._writing():
-            account = self._fingerprint("data set", data_set.encode())
-            kind = "budget" if account in self.accounts() else "open"
-            return self._append(kind, account, rho=exact, note={"data_set": data_set})
+            account = self.account(data_set)
+            if account is None:
+                fingerprint = self._fingerprint("data set", data_set.encode())
+                self._append("open", fingerprint, rho=exact, note={"data_set": data_set})
+                account = self.accounts()[fingerprint]
+        if account.budget != exact:
+            raise ValueError(
+                f"{data_set!r} was given a budget of {float(account.budget):g} in the ledger, not {float(exact):g}. "
+                "Its owner changes it with 'poolrl ledger budget'"
+            )
+        return account
+
+    def change_budget(self, data_set: str, budget: zcdp.Budget, *, reason: str) -> Account:
+        """Change what may be spent on a data set in all: an entry that everybody can see, with its reason."""
+        exact = _finite("budget", budget)
+        if not reason.strip():
+            raise ValueError("reason must say why the budget changes")
+        with self._writing():
+            account = self._known(data_set)
+            self._append("budget", account.fingerprint, rho=exact, note={"reason": reason})
+            return self._known(data_set)
 
     def reserve(self, data_set: str, rho: zcdp.Budget) -> Entry:
         """Set ρ aside, before anything is read; refused if the account does not hold so much."""
         exact = _finite("rho", rho)
         with self._writing():
-            account = self.account(data_set)
-            if account is None:
-                raise ValueError(f"the ledger has no account {data_set!r}: give it a budget first")
+            account = self._known(data_set)
             if exact > account.left:
                 raise OverspendError(
                     f"the budget of {data_set!r} does not allow this: asked for rho = {float(exact):g}, left are "
@@ -141,8 +157,7 @@ class Ledger:
                 return self._append("read", mine.fingerprint, refers=reservation.number, note={"content": fingerprint})
             self._append("void", mine.fingerprint, refers=reservation.number)
         raise OverspendError(
-            f"these very rows have an account already, as {other.data_set!r}: a new name is no new budget. Use that "
-            "name, or give its account more with 'poolrl ledger budget'"
+            f"these very rows have an account already, as {other.data_set!r}: a new name is no new budget. Use that name"
         )
 
     def void(self, reservation: Entry) -> Entry:
@@ -181,6 +196,12 @@ class Ledger:
         except (ValueError, KeyError, TypeError) as error:
             faults.append(f"the accounts do not add up: {error}")
         return faults
+
+    def _known(self, data_set: str) -> Account:
+        account = self.account(data_set)
+        if account is None:
+            raise ValueError(f"the ledger has no account {data_set!r}: the first fit opens it with the file's budget")
+        return account
 
     def _sound_entries(self) -> list[Entry]:
         with self._snapshot():
