@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from poolrl.privacy.accounts import Entry
+from poolrl.privacy.chain import Chain
 from poolrl.privacy.ledger import Ledger
 
 TENTH = Fraction(1, 10)
@@ -21,6 +22,7 @@ TENTH = Fraction(1, 10)
 SPENDER = """
 import sys
 from poolrl.privacy.accounts import OverspendError
+from poolrl.privacy.chain import Chain
 from poolrl.privacy.ledger import Ledger
 won = 0
 for _ in range(6):
@@ -29,7 +31,7 @@ for _ in range(6):
             if ledger.account("shop") is None:
                 ledger.open_account("shop", 1)
             entry = ledger.reserve("shop", 0.1)
-            ledger.read(entry, b"rows")
+            ledger.read(entry, [b"rows"])
             ledger.commit(entry, {})
             won += 1
         except OverspendError:
@@ -54,35 +56,62 @@ def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
         assert ledger.verify() == []
 
 
+OPENER = """
+import sys
+from poolrl.privacy.ledger import Ledger
+with Ledger(sys.argv[1]) as ledger:
+    try:
+        ledger.open_account("shop", float(sys.argv[2]))
+        print("opened")
+    except ValueError as error:
+        assert "was given a budget of" in str(error), error
+        print("refused")
+"""
+
+
+def test_whoever_comes_first_sets_the_budget(tmp_path: Path) -> None:
+    """Eight processes open one account with budgets of their own; nobody raises another's unseen."""
+    path = tmp_path / "ledger.sqlite"
+    running = [
+        subprocess.Popen([sys.executable, "-c", OPENER, path, str(1 + i)], stdout=subprocess.PIPE, text=True)
+        for i in range(8)
+    ]
+    said = [process.communicate()[0].strip() for process in running]
+    assert sorted(said) == ["opened"] + ["refused"] * 7
+    with Ledger(path) as ledger:
+        assert [entry.kind for entry in ledger.entries()] == ["open"]
+
+
 def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer who comes between two reads of one check must not look like a forger."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_account("shop", 1)
-    read_entries, writers = Ledger.entries, []
+    read_entries, writers = Chain.entries, []
 
     def write() -> None:
         with Ledger(tmp_path / "ledger.sqlite") as other:
             other.reserve("shop", 0.1)
 
-    def slow(self: Ledger) -> list[Entry]:
+    def slow(self: Chain) -> list[Entry]:
         found = read_entries(self)
-        if self is reader and not writers:
+        if threading.current_thread() is threading.main_thread() and not writers:
             writers.append(threading.Thread(target=write))
             writers[0].start()
             writers[0].join(timeout=0.5)  # time enough to write, if it may
         return found
 
     with Ledger(tmp_path / "ledger.sqlite") as reader:
-        monkeypatch.setattr(Ledger, "entries", slow)
+        monkeypatch.setattr(Chain, "entries", slow)
         assert reader.verify() == []
         writers[0].join()
-        assert len(read_entries(reader)) == 2
+        assert len(reader.entries()) == 2
 
 
 # For n = 1, 2, ...: a child that kills itself, as kill -9 would, when SQLite is about to run the n-th statement.
 # Prints how each child ended and what had been confirmed to it before.
 VICTIMS = """
 import json, os, signal, sqlite3, sys
+from poolrl.privacy.chain import Chain
 from poolrl.privacy.ledger import Ledger
 
 connect = sqlite3.connect
@@ -105,7 +134,7 @@ def live(path, last, say):
         say("budget")
         entry = ledger.reserve("shop", 0.1)
         say("reserved")
-        ledger.read(entry, b"rows")
+        ledger.read(entry, [b"rows"])
         say("released")
         ledger.commit(entry, {"policy": "ab"})
         say("committed")

@@ -69,7 +69,7 @@ class Curve:
 def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float, free: float, chosen: int) -> Curve:
     """Predicted cost against ρ on a logarithmic axis; the cost without data is drawn where it fits."""
     worst = max(*costs, best)
-    room = max(worst - best, 0.02 * best)
+    room = max(worst - best, 0.02 * best, 1e-9)
     low, high = max(0.0, best - 0.35 * room), best + 1.25 * room
     x = Scale(math.log10(budgets[0]), math.log10(budgets[-1]), LEFT + 12, WIDTH - RIGHT - 12)
     y = Scale(low, high, HEIGHT - BOTTOM, TOP)
@@ -80,10 +80,10 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
         if abs(power - round(power)) < 1e-9:
             body.append(_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
     body.append(_text((LEFT + WIDTH) / 2, HEIGHT - 4, "privacy budget ρ: more privacy to the left", "middle quiet"))
-    for value, words in ((best, "knows the demand"), (free, "no data at all")):
+    for value, words, shift in ((best, "knows the demand", 16), (free, "no data at all", -6)):
         if low <= value <= high:
             body.append(f'<path class="limit" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-            body.append(_text(LEFT + 6, y(value) + 16, words, "quiet"))
+            body.append(_text(LEFT + 6, y(value) + shift, words, "quiet"))
     body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
     body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
     body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')
@@ -102,7 +102,7 @@ def _svg(name: str, title: str, words: str, body: Sequence[str]) -> str:
 
 
 def _axis(y: Scale, high: float, low: float = 0.0) -> str:
-    step = _round_step((high - low) / 4)
+    step = _round_step(max((high - low) / 4, 1e-9))
     ticks = np.arange(math.ceil(low / step) * step, high + step / 1e6, step)
     digits = max(0, -math.floor(math.log10(step)))
     return "".join(

@@ -62,7 +62,7 @@ def look_at(file: ConfigFile) -> list[Finding]:
     try:
         arrays = read_arrays(file)
         everything = Trajectories(**{name: arrays[name] for name in arrays if name != "unit"})
-        log = Trajectories(**arrays, max_per_unit=config.privacy.max_per_unit)
+        log = Trajectories(**arrays, max_per_unit=config.privacy.per_unit)
     except (ValueError, OSError) as error:
         return [*findings, Finding("table", False, str(error))]
     findings.append(Finding("table", True, f"{len(everything):,} trajectories of {log.horizon} steps"))

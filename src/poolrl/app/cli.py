@@ -87,7 +87,11 @@ def main() -> None:
 
     try:
         app()
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
+        print(f"poolrl: {error if error.filename is None else f'{what}: {error.filename}'}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except ValueError as error:
         print(f"poolrl: {error}", file=sys.stderr)
         raise SystemExit(1) from None
 

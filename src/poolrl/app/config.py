@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from poolrl.data.frames import Columns
@@ -39,12 +40,25 @@ class ProblemFacts(_Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        faults = []
         for name, names in (("products", self.products), ("steps", self.steps)):
             if len(set(names)) < len(names) or not all(names):
-                raise ValueError(f"{name} must be different names")
+                faults.append(f"{name} must be different names")
         if self.steps and len(self.steps) != self.horizon:
-            raise ValueError(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
-        self.problem()  # says what is wrong with costs and bounds
+            faults.append(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
+        products = len(self.products)
+        for name in ("holding", "shortage", "boundary", "demand_max"):
+            shape = np.shape(np.asarray(getattr(self, name), dtype=object))
+            shapes = [(), (1,), (products,)] + (
+                [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
+            )
+            if shape not in shapes:
+                lists = "" if name == "demand_max" else f", or {self.horizon} lists of {products}, one per step"
+                faults.append(f"{name} must be one number, or {products}, one per product{lists}")
+        if not faults:
+            self.problem()  # says what else is wrong with costs and bounds
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
     def problem(self) -> LostSales | Backlog:
@@ -80,14 +94,24 @@ class Privacy(_Section):
     budget: float = Field(gt=0)
     data_set: str = Text
     unit: str | None = None
-    max_per_unit: int = Field(default=1, ge=1)
+    max_per_unit: int | None = Field(default=None, ge=1)
+    protects: str = ""
     ledger: str = "ledger.sqlite"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.unit is None and self.max_per_unit != 1:
+        if self.unit is None and self.max_per_unit is not None:
             raise ValueError("max_per_unit needs unit: name the column that says whose trajectory it is")
+        if self.unit is not None and self.max_per_unit is None:
+            raise ValueError("unit needs max_per_unit: say how many trajectories of one unit are used")
+        if self.rho > self.budget:
+            raise ValueError(f"rho must not exceed budget: {self.rho:g} is more than {self.budget:g}")
         return self
+
+    @property
+    def per_unit(self) -> int:
+        """c, the trajectories that one unit may own."""
+        return self.max_per_unit or 1
 
 
 class PlanFacts(_Section):
@@ -157,11 +181,16 @@ class Config(_Section):
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A configuration, where it lies, and the hash of its bytes."""
+    """A configuration, where it lies, and its bytes."""
 
     path: Path
     config: Config
-    sha256: str
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hash that a certificate names."""
+        return hashlib.sha256(self.content).hexdigest()
 
     @cached_property
     def folder(self) -> Path:
@@ -184,7 +213,7 @@ def load_config(path: Path) -> ConfigFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from None
     try:
-        return ConfigFile(path, Config.model_validate(facts), hashlib.sha256(content).hexdigest())
+        return ConfigFile(path, Config.model_validate(facts), content)
     except ValidationError as error:
         faults = list(dict.fromkeys(_fault(each) for each in error.errors()))
         raise ValueError(

@@ -82,6 +82,7 @@ def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str
             "rho": 0.1,
             "budget": 0.3,
             "data_set": "the example's shops",
+            "protects": "one week of one shop",
             "ledger": "ledger.sqlite",
         },
         "plan": {"units": SHOPS * WEEKS, "demand": "any"},

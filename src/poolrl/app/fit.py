@@ -15,7 +15,9 @@ from rich.console import Console
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
+from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD
 from poolrl.app.logs import read_log
+from poolrl.app.page import DROWNED
 from poolrl.app.report import draw_page
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
@@ -26,25 +28,31 @@ from poolrl.privacy.label import label
 from poolrl.privacy.ledger import Ledger
 from poolrl.privacy.registry import registry_record, registry_yaml
 
-POLICY, CERTIFICATE, LABEL, RECORD = "policy.npz", "certificate.json", "label.txt", "registry.yaml"
-
 
 def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Spend ρ once and leave a folder that may be handed out."""
     file = load_config(path)
     folder = out or file.folder / "release"
     if folder.exists():
-        raise ValueError(f"{folder} exists: a release is never overwritten. Name another with --out")
+        page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
+        raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     console = Console(quiet=as_json)
     with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
         facts = release(file, ledger, folder)
-    draw_page(folder, console)
+    try:
+        forecast = draw_page(folder, console)
+    except KeyboardInterrupt:
+        raise ValueError(
+            f"stopped. The release is whole and paid for; 'poolrl report {folder}' draws its page"
+        ) from None
     if as_json:
         print(json.dumps({"folder": str(folder), "certificate": facts}, indent=2))
         return
-    console.print(f"[bold]{folder}/[/] may be handed out: {', '.join(sorted(p.name for p in folder.iterdir()))}")
+    console.print(f"[bold]{folder}/[/] may be handed out: {', '.join(sorted(p.name for p in folder.iterdir()))}\n")
     console.print(label(facts), highlight=False, markup=False)
+    if forecast.drowned:
+        console.print(f"[bold red]{DROWNED}[/]\n", highlight=False)
     console.print(f"Open [bold]{folder / 'report.html'}[/]; ask with [bold]poolrl decide {folder / POLICY}[/].")
 
 
@@ -58,11 +66,14 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
     ledger.open_account(config.privacy.data_set, zcdp.budget(config.privacy.budget))
     reservation = ledger.reserve(config.privacy.data_set, zcdp.budget(config.privacy.rho))
     try:
-        log, digest = read_log(file)
+        log, contents = read_log(file)
+    except (ValueError, OSError) as error:
+        ledger.void(reservation)
+        raise ValueError(f"{error}. Nothing was spent") from None
     except BaseException:
         ledger.void(reservation)
         raise
-    ledger.read(reservation, digest)
+    ledger.read(reservation, contents)
     try:
         policy = pool.fit(problem, log)
         policy.report |= {"labels": config.labels(), "units": log.units}
@@ -101,6 +112,8 @@ def _write(
                 "unit_column": config.privacy.unit,
                 "units": units,
                 "clip": config.log.clip,
+                "query": config.log.query,
+                "protects": config.privacy.protects,
                 "publication": config.publication.model_dump(),
                 "what": "everything in the configuration, and the number of units of the log",
             },
@@ -123,8 +136,9 @@ def _write(
         ),
     )
     (folder / CERTIFICATE).write_bytes(canonical(facts))
-    (folder / LABEL).write_text(label(facts))
-    (folder / RECORD).write_text(registry_yaml(registry_record(facts)))
+    (folder / LABEL).write_bytes(label(facts).encode())
+    (folder / CONFIG).write_bytes(file.content)
+    (folder / RECORD).write_bytes(registry_yaml(registry_record(facts)).encode())
     for path in folder.iterdir():
         with open(path, "rb") as file_written:
             os.fsync(file_written.fileno())  # the ledger says that it is there, so it must outlive a power cut

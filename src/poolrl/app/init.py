@@ -30,16 +30,15 @@ DEFAULTS = {
     "opening": "{product}_opening",
     "order_up_to": "{product}_order_up_to",
     "left": "{product}_left",
-    "max_per_unit": "1",
     "units": "1000",
     "demand": "any",
     "ledger": "ledger.sqlite",
 }
-OPTIONAL = {"steps", "unit", "query", "budget"}
+OPTIONAL = {"steps", "unit", "max_per_unit", "protects", "query", "budget"}
 ASKED = {
     "problem": ("kind", "products", "horizon", "steps", "holding", "shortage", "demand_max", "boundary"),
     "log": ("source", "query", "trajectory", "step", "first_step", "opening", "order_up_to", "left"),
-    "privacy": ("unit", "max_per_unit", "rho", "budget", "data_set"),
+    "privacy": ("unit", "max_per_unit", "protects", "rho", "budget", "data_set"),
     "plan": ("units",),
 }
 BY_SALES = {"query", "trajectory", "step", "first_step", "opening", "order_up_to", "left"}
@@ -134,8 +133,6 @@ def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]
         )
     products = _split(answers["products"])
     texts = DEFAULTS | {"budget": answers["rho"]} | {key: text for key, text in answers.items() if text.strip()}
-    if "unit" not in texts and "max_per_unit" not in answers:
-        del texts["max_per_unit"]
     facts: dict[str, dict[str, Any]] = {
         section: {key: _parse(key, texts[key], products) for key in keys if key in texts}
         for section, keys in KEYS.items()

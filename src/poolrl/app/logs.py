@@ -8,6 +8,11 @@ from poolrl.app.config import ConfigFile
 from poolrl.data import frames, sources
 from poolrl.data.trajectories import Trajectories
 
+IMPOSSIBLE = (
+    "some rows of the log break a declared rule ('poolrl check' says which, and how many): correct them, declare wider "
+    "bounds from public knowledge, or set clip = true under [log]"
+)
+
 
 def read_arrays(file: ConfigFile) -> dict[str, Any]:
     """Every trajectory of the table, as arrays, before any is dropped."""
@@ -17,11 +22,14 @@ def read_arrays(file: ConfigFile) -> dict[str, Any]:
     return frames.to_arrays(table, columns, first_step=config.log.first_step)
 
 
-def read_log(file: ConfigFile) -> tuple[Trajectories, bytes]:
-    """The log as the learner gets it, and the digest of all its rows; refuses one that breaks a declared rule."""
+def read_log(file: ConfigFile) -> tuple[Trajectories, list[bytes]]:
+    """The log as the learner gets it, and digests of all its rows; refuses one that breaks a declared rule."""
     arrays, problem = read_arrays(file), file.config.problem.problem()
-    log = Trajectories(**arrays, max_per_unit=file.config.privacy.max_per_unit)
+    log = Trajectories(**arrays, max_per_unit=file.config.privacy.per_unit)
     if file.config.log.clip:
         log = log.clipped(problem)
-    log.check(problem)
-    return log, sources.digest(arrays)
+    try:
+        log.check(problem)
+    except ValueError:
+        raise ValueError(IMPOSSIBLE) from None
+    return log, sources.digests(arrays)

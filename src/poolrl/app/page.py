@@ -16,6 +16,11 @@ from poolrl.privacy.label import percent, sections, whose
 if TYPE_CHECKING:
     from poolrl.app.report import Facts, Hidden
 
+DROWNED = (
+    "Noise drowned most of this log: with so few units at this rho, a policy comes out close to the one without any "
+    "data. The costs predicted here assume the estimate, which then is little more than the declared bounds."
+)
+
 escape = html.escape
 
 
@@ -27,9 +32,11 @@ def page(facts: Facts) -> str:
     name = certificate["assumed_public"]["publication"]["name"]
     rho, eps = float(Fraction(certificate["rho"])), certificate["epsilon"]["1e-06"]
     parts = [
-        f'<header><h1>{escape(name)}</h1><p class="lead">Order-up-to levels learned from a sensitive log, released '
-        f"{escape(certificate['issued'][:10])} under differential privacy: <strong>ρ = {rho:g}</strong>, that is "
-        f"ε = {eps:.2f} at δ = 10⁻⁶, protecting {escape(whose(certificate))}.</p></header>",
+        f'<header><h1>{escape(name)}</h1><p class="lead">How far to fill the shelf, learned from past orders and sales '
+        f"without giving anybody away. Released {escape(certificate['issued'][:10])}; it protects "
+        f"{escape(whose(certificate))}, with differential privacy of <strong>ρ = {rho:g}</strong> (ε = {eps:.2f} at "
+        'δ = 10⁻⁶; <a href="#label">in plain words</a>).</p></header>',
+        f'<p class="warning" role="note">{escape(DROWNED)}</p>' if facts.forecast.drowned else "",
         _levels(facts),
         _costs(facts),
         _censoring(facts),
@@ -60,8 +67,8 @@ def _levels(facts: Facts) -> str:
     return (
         '<section id="levels" aria-labelledby="levels-h"><h2 id="levels-h">What to order</h2>'
         "<p>Fill the shelf up to the bar (the number below it), whatever is still on it. The thin line spans the "
-        "demand expected on eight days out of ten, as estimated from the noisy counts; a dashed line is λ, beyond "
-        "which the log cannot tell.</p>"
+        "demand expected on eight days out of ten, as estimated from the noisy counts; a dashed line, "
+        "where there is one, is λ, the limit beyond which the log cannot tell.</p>"
         f'<div class="charts">{charts}</div>'
         + _details("table", "All levels as a table", _table(["step", *facts.products], rows, "Order-up-to levels"))
         + "</section>"
@@ -108,7 +115,8 @@ def _costs(facts: Facts) -> str:
         '<section id="costs" aria-labelledby="costs-h"><h2 id="costs-h">What privacy costs here</h2>'
         f"<p>Predicted mean cost of one trajectory ({len(facts.steps)} steps), if demand and past orders are "
         f"as estimated: logs of {units:,} units simulated from that, a fit at each budget. Move the slider to see "
-        "another budget than the one that was spent; looking costs nothing, because the log is not asked again.</p>"
+        "what another budget than the one that was spent would have cost. The levels above stay as they were released; "
+        "looking costs nothing, because the log is not asked again.</p>"
         '<div class="slider"><label for="rho-slider">Privacy budget</label>'
         '<span aria-hidden="true">more privacy</span>'
         f'<input type="range" id="rho-slider" min="0" max="{len(grid) - 1}" step="1" value="{forecast.chosen}" '
@@ -118,7 +126,11 @@ def _costs(facts: Facts) -> str:
         '<p class="quiet" id="spent" aria-live="polite">This is the budget that was spent.</p>'
         f"<figure>{curve.svg}</figure>"
         f"<p>Somebody who knows the demand would pay {forecast.best:,.1f}; with costs and bounds alone, without any "
-        f"data, it would be {forecast.free:,.1f}. An attacker who merely guesses finds out in 5%.</p>"
+        f"data, it would be {forecast.free:,.1f}. Costs are in the units of the declared holding and shortage costs; "
+        "the axis does not begin at zero. An attacker who merely guesses finds out in 5%.</p>"
+        "<p>An estimate cannot tell how wrong it is. So the same on five families of demand that nobody estimated, "
+        f"with logs of this size at the budget spent: {forecast.elsewhere.gap:+.1%} above knowing the demand on "
+        f"average, {forecast.elsewhere.worst:+.1%} at worst; without any data {forecast.elsewhere.free_gap:+.0%}.</p>"
         + _details(
             "table",
             "All budgets as a table",
@@ -166,7 +178,13 @@ def _label(certificate: dict[str, Any]) -> str:
         f"<h3>{escape(title)}</h3>" + "".join(f"<p>{escape(text)}</p>" for text in texts)
         for title, texts in sections(certificate)
     )
-    return f'<section id="label" aria-labelledby="label-h"><h2 id="label-h">In plain words</h2>{parts}</section>'
+    signed = "".join(
+        f"<div><dt>{words}</dt><dd></dd></div>" for words in ("Checked by (name, role)", "Date, signature")
+    )
+    return (
+        f'<section id="label" aria-labelledby="label-h"><h2 id="label-h">In plain words</h2>{parts}'
+        f'<dl class="signature">{signed}</dl></section>'
+    )
 
 
 def _certificate(facts: Facts) -> str:
@@ -191,7 +209,7 @@ def _certificate(facts: Facts) -> str:
     return (
         '<section id="certificate" aria-labelledby="certificate-h"><h2 id="certificate-h">The certificate</h2>'
         "<p>Check it yourself: <code>poolrl verify policy.npz certificate.json</code></p>"
-        + _table(["claim", "value"], claim, "The claim")
+        + _table(["claim", "value"], claim, "The claim", kind="hashes")
         + _table(header, mechanisms, "Mechanisms")
         + _details(
             "raw", "The certificate as it was issued", f'<pre tabindex="0">{escape(facts.certificate_text)}</pre>'
@@ -200,7 +218,7 @@ def _certificate(facts: Facts) -> str:
     )
 
 
-def _table(header: list[str], rows: list[list[str]], caption: str) -> str:
+def _table(header: list[str], rows: list[list[str]], caption: str, *, kind: str = "plain") -> str:
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join(
         f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
@@ -208,7 +226,8 @@ def _table(header: list[str], rows: list[list[str]], caption: str) -> str:
     )
     return (
         f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0">'
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<table class="{kind}"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 

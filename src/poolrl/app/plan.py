@@ -69,7 +69,7 @@ def run_plan(
     console = Console(quiet=as_json)
     with Progress(console=console, transient=True) as progress:
         by_rho, by_size, free = _simulate(
-            config.problem.problem(), chosen, asked, Log(size, config.privacy.max_per_unit), within, progress
+            config.problem.problem(), chosen, asked, Log(size, config.privacy.per_unit), within, progress
         )
     needed = units_needed([(line.units, line.worst) for line in by_size], within)
     if as_json:

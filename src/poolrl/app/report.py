@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from poolrl.app.decide import Desk
+from poolrl.app.files import CERTIFICATE, PAGE, POLICY
 from poolrl.app.page import page
-from poolrl.app.prediction import BUDGETS, Log, Prediction, Simulator, World, estimated_world, runs_for
+from poolrl.app.prediction import BUDGETS, Log, Prediction, Simulator, World, estimated_world, runs_for, worlds_of
 from poolrl.app.verify import verify
 from poolrl.arrays import BoolArray, FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -22,7 +23,6 @@ from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import ROUNDING
 
-PAGE = "report.html"
 MOST_RUNS = 4
 SELDOM = 0.1  # fewer of the past orders than this: the level rests on the public prior more than on the log
 
@@ -51,6 +51,15 @@ class Hidden:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """Gaps on public families of demand, with logs of this size at this budget, where no estimate confirms itself."""
+
+    gap: float  # on average
+    worst: float  # of the worst family
+    free_gap: float  # on average, without any data
+
+
+@dataclass(frozen=True)
 class Forecast:
     """What the simulations on the released estimate say."""
 
@@ -59,6 +68,12 @@ class Forecast:
     best: float
     free: float
     hidden: list[Hidden]
+    elsewhere: Elsewhere
+
+    @property
+    def drowned(self) -> bool:
+        """Whether, on demand that nobody estimated, less than half of what data could save is saved."""
+        return self.elsewhere.gap > 0.5 * self.elsewhere.free_gap
 
 
 @dataclass(frozen=True)
@@ -75,9 +90,11 @@ class Facts:
     forecast: Forecast
 
 
-def draw_page(folder: Path, console: Console) -> Path:
-    """Write the page of a release folder beside its policy and its certificate."""
-    policy_file, certificate_file = folder / "policy.npz", folder / "certificate.json"
+def draw_page(folder: Path, console: Console) -> Forecast:
+    """Write the page of a release folder beside its policy and its certificate; what it forecasts."""
+    policy_file, certificate_file = folder / POLICY, folder / CERTIFICATE
+    if not certificate_file.exists():
+        raise ValueError(f"{folder} is not a release: it has no {CERTIFICATE}. 'poolrl fit' makes one")
     broken = [check for check in verify(policy_file, certificate_file) if not check.good]
     if broken:
         raise ValueError(f"{certificate_file} does not hold ({broken[0].what}); see 'poolrl verify'")
@@ -99,7 +116,7 @@ def draw_page(folder: Path, console: Console) -> Path:
         forecast,
     )
     (folder / PAGE).write_text(page(facts), encoding="utf-8")
-    return folder / PAGE
+    return forecast
 
 
 def _forecast(
@@ -113,7 +130,8 @@ def _forecast(
     budgets = sorted({*BUDGETS, rho})
     runs = runs_for(problem, log.units * per_unit, fits=len(budgets) + 1, most=MOST_RUNS)
     simulator, world = Simulator(problem), estimated_world(outcomes)
-    task = progress.add_task("predicting", total=runs * (len(budgets) + 1))
+    families = worlds_of(problem, "any", runs=1)
+    task = progress.add_task("predicting", total=runs * (len(budgets) + 1) + len(families))
     found: list[Prediction] = []
     saved: list[FloatArray] = []
     for run in range(runs):
@@ -126,6 +144,11 @@ def _forecast(
         progress.advance(task)
         saved.append(here[budgets.index(rho)].costs - seen.costs)
         found += here
+    others: list[Prediction] = []
+    for number, family in enumerate(families):
+        others += simulator.predict(family, log, [rho], seed=number)
+        progress.advance(task)
+    gaps, free_gaps = [each.gap for each in others], [each.free_gap for each in others]
     costs = [float(np.mean([each.cost for each in found if each.rho == value])) for value in budgets]
     best, free = float(found[0].best.sum()), float(found[0].free.sum())
     return Forecast(
@@ -137,6 +160,7 @@ def _forecast(
         best,
         free,
         _hidden(policy, world, np.array(saved)),
+        Elsewhere(float(np.mean(gaps)), max(gaps), float(np.mean(free_gaps))),
     )
 
 

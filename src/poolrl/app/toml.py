@@ -10,7 +10,7 @@ HEADER = """\
 # log itself, because a bound, a cost or a column that depends on the log would tell about it without being paid for.
 #
 #   poolrl check    is the table as this file says?        (for the data holder's eyes)
-#   poolrl plan     what would which budget buy?           (reads no row of the log)
+#   poolrl plan     what does each budget buy?             (reads no row of the log)
 #   poolrl fit      spend rho, write the policy, the certificate and the page
 """
 
@@ -39,10 +39,11 @@ KEYS: dict[str, dict[str, str]] = {
     },
     "privacy": {
         "rho": "the privacy budget of one fit (zCDP): 0.1 is epsilon 2.1 at delta 1e-6, 1 is 7.8; see poolrl plan",
-        "budget": "what may be spent on this data set in all, over all fits; kept by the ledger",
+        "budget": "what may be spent on this data set in all, over all fits, by the ledger; rho: one fit and no more",
         "data_set": "the name of its account in the ledger; a corrected or longer log keeps its name",
         "unit": "column: who is protected with all their trajectories; left out, each trajectory by itself",
-        "max_per_unit": "how many trajectories of one unit are used; noise grows in proportion",
+        "max_per_unit": "goes with unit: how many trajectories of one unit are used; noise grows in proportion",
+        "protects": "what one of those is, in words, for the label: one week of one shop",
         "ledger": "the ledger's file; beside it lies its key, which must stay secret",
     },
     "plan": {

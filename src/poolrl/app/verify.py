@@ -12,10 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD
 from poolrl.learning.policy import Policy
 from poolrl.privacy import certificate as certificates
 from poolrl.privacy.guarantee import Mechanism
+from poolrl.privacy.label import label
 from poolrl.privacy.ledger import Ledger
+from poolrl.privacy.registry import registry_record, registry_yaml
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -39,6 +42,11 @@ def run_verify(policy: Path, certificate: Path, config: Path | None, ledger: Pat
     for check in checks:
         mark = "[green]holds[/]" if check.good else "[red]FAILS[/]"
         console.print(f"{mark}  {escape(check.what)}{escape(f': {check.why}') if check.why else ''}", highlight=False)
+    page = certificate.parent / PAGE
+    if page.exists():
+        console.print(
+            f"Not checked: {page}; 'poolrl report {page.parent}' draws it again from the policy.", highlight=False
+        )
     console.print("Everything holds." if good else "[red]Do not rely on this certificate.[/]")
     return good
 
@@ -63,11 +71,27 @@ def verify(policy: Path, certificate: Path, config: Path | None = None, ledger: 
         checks.append(Check("the policy can be read", False, str(error)))
     except (KeyError, TypeError, ZeroDivisionError, ArithmeticError):
         checks.append(Check("the certificate has all that the policy needs", False))
-    if config is not None:
-        checks.append(Check("the configuration has the certified hash", _sha256(config) == facts.get("config_sha256")))
+    beside = certificate.parent
+    declared = config or (beside / CONFIG if (beside / CONFIG).exists() else None)
+    if declared is not None:
+        checks.append(
+            Check("the configuration has the certified hash", _sha256(declared) == facts.get("config_sha256"))
+        )
+    if not any(check.good is False for check in checks):
+        checks += _derived(facts, beside)
     if ledger is not None:
-        checks += _against_ledger(facts, ledger, {"policy.npz": _sha256(policy), "certificate.json": _hash(content)})
+        checks += _against_ledger(facts, ledger, {POLICY: _sha256(policy), CERTIFICATE: _hash(content)})
     return checks
+
+
+def _derived(facts: dict[str, Any], folder: Path) -> list[Check]:
+    """The label and the registry's record, where they lie beside a certificate that holds, say what it says."""
+    texts = {LABEL: label(facts), RECORD: registry_yaml(registry_record(facts))}
+    return [
+        Check(f"{name} says what the certificate says", (folder / name).read_bytes() == text.encode())
+        for name, text in texts.items()
+        if (folder / name).exists()
+    ]
 
 
 def _against_policy(facts: dict[str, Any], policy: Policy) -> list[Check]:

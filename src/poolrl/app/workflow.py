@@ -69,6 +69,7 @@ class Answers:
     left: Annotated[str | None, Parameter(help="Columns, likewise.")] = None
     unit: Annotated[str | None, Parameter(help="Column of who is protected, if not each trajectory.")] = None
     max_per_unit: Annotated[str | None, Parameter(help="Trajectories used of one unit.")] = None
+    protects: Annotated[str | None, Parameter(help="What a protected unit is, in words, for the label.")] = None
     rho: Annotated[str | None, Parameter(help="Privacy budget of one fit.")] = None
     budget: Annotated[str | None, Parameter(help="Of all fits together (rho if left out).")] = None
     data_set: Annotated[str | None, Parameter(help="Name of the account in the ledger.")] = None
@@ -162,7 +163,8 @@ def report(
     from poolrl.app.report import draw_page
 
     console = Console()
-    console.print(f"Open [bold]{draw_page(folder, console)}[/].", highlight=False)
+    draw_page(folder, console)
+    console.print(f"Open [bold]{folder / 'report.html'}[/].", highlight=False)
 
 
 def verify(

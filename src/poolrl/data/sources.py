@@ -49,16 +49,19 @@ def is_postgres(source: str) -> bool:
     return source.startswith(POSTGRES)
 
 
-def digest(arrays: dict[str, Any]) -> bytes:
-    """SHA-256 of all trajectories of a log, whatever their order and the kind of file they came in.
+def digests(arrays: dict[str, Any]) -> list[bytes]:
+    """SHA-256 of all trajectories of each product, whatever the order of rows and products and the kind of file.
 
-    As sensitive as the log, for whoever guesses a log can confirm it: it leaves this house under a key only.
+    As sensitive as the log, for whoever guesses a product's log can confirm it: they leave this house under a key only.
     """
-    rows = np.concatenate([arrays[part] for part in ("states", "actions", "next_states")], axis=2) + 0.0
-    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
-    found = hashlib.sha256(f"poolrl log {rows.shape[1:]}".encode())
-    found.update(flat[np.lexsort(flat.T[::-1])].tobytes())
-    return found.digest()
+    rows = np.stack([arrays[part] for part in ("states", "actions", "next_states")], axis=2) + 0.0  # (n, H, 3, k)
+    found = []
+    for product in np.moveaxis(rows, 3, 0):
+        flat = np.ascontiguousarray(product.reshape(len(product), -1))
+        counted = hashlib.sha256(f"poolrl log {product.shape[1:]}".encode())
+        counted.update(flat[np.lexsort(flat.T[::-1])].tobytes())
+        found.append(counted.digest())
+    return found
 
 
 def _needed(query: str | None, what: str) -> str:

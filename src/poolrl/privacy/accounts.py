@@ -99,5 +99,5 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
                 raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
             account.spends[entry.refers or 0] = (rho, after)
             if entry.kind == "read":
-                account.contents.add(str(entry.note["content"]))
+                account.contents.update(entry.note["contents"])
     return accounts

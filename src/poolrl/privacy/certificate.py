@@ -54,6 +54,7 @@ def certificate(guarantee: Guarantee, release: Release) -> dict[str, Any]:
         "rho": str(rho),
         "epsilon": epsilons(rho),
         "attack": attack(rho),
+        "in_all": in_all(Fraction(release.ledger["spent"])),
         "unit": guarantee.unit,
         "trajectories_per_unit": guarantee.trajectories_per_unit,
         "steps": guarantee.steps,
@@ -99,6 +100,11 @@ def attack(rho: Fraction) -> dict[str, float]:
     }
 
 
+def in_all(spent: Fraction) -> dict[str, Any]:
+    """What all releases of the data set together come to, this one included."""
+    return {"rho": str(spent), "epsilon": epsilons(spent), "attack": attack(spent)}
+
+
 def mechanisms(guarantee: Guarantee) -> list[dict[str, Any]]:
     """Every release with its sensitivity, its noise and its cost."""
     return [
@@ -133,6 +139,9 @@ def arithmetic_faults(facts: dict[str, Any]) -> list[str]:
             faults.append("epsilon does not follow from rho")
         if facts["attack"] != attack(rho):
             faults.append("the power of an attack does not follow from rho")
+        spent = Fraction(facts["ledger"]["spent"])
+        if spent < rho or facts["in_all"] != in_all(spent):
+            faults.append("what was spent in all does not follow from the ledger's entry")
         if facts["private"] is not True:
             faults.append("it does not say that anything is private")
         if facts["composition"] != COMPOSITION or facts["post_processing"] != list(POST_PROCESSING):

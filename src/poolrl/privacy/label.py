@@ -8,26 +8,28 @@ from fractions import Fraction
 from typing import Any
 
 WIDTH = 78
+SIGNATURE = (
+    "Checked by (name, role): ____________________________________________",
+    "",
+    "Date, signature: " + "_" * 53,
+)
 
 
 def label(facts: dict[str, Any]) -> str:
-    """The whole page as text."""
+    """The whole page as text, with room for a signature."""
     parts = []
     for title, paragraphs in sections(facts):
         parts.append(title.upper())
         parts += [textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs]
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join([*parts, *SIGNATURE, ""])
 
 
 def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
-    rho = float(Fraction(facts["rho"]))
-    attack, protected = facts["attack"], whose(facts)
-    innocent = percent(attack["false_positives"])
-    hit, best = percent(attack["true_positives_at_most"]), percent(attack["true_positives_of_best_known_attack"])
+    unit, ledger = facts["unit"], facts["ledger"]
     epsilon = ", ".join(f"{eps:.2f} at delta {float(delta):g}" for delta, eps in facts["epsilon"].items())
-    ledger = facts["ledger"]
+    spent, budget, left = (_short(ledger[name]) for name in ("spent", "budget", "left"))
     return [
         (
             "What this is",
@@ -36,75 +38,89 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
                 "table may be handed out.",
             ],
         ),
+        ("Who is protected", [f"{_capital(whose(facts))}. The promise holds for each of them."]),
+        (f"What an attacker who knows everything else could learn about one {unit}", _attack(facts)),
         (
-            "Who is protected",
+            "What is not protected",
             [
-                f"{protected[0].upper()}{protected[1:]}. The promise holds for each of them, whatever the others look "
-                "like.",
-            ],
-        ),
-        (
-            f"What an attacker who knows everything else could learn about one {facts['unit']}",
-            [
-                f"Suppose somebody knows the whole log except for one {facts['unit']}, sees everything we published, "
-                f"and wants to tell whether that one is the one they suspect. If they accept a false alarm in "
-                f"{innocent} of the cases where it is not, they will find out in at most {hit} of the cases where it "
-                f"is; the best attack known reaches {best}. Blind guessing reaches {innocent}.",
-                strength(attack["true_positives_at_most"]),
+                f"Whoever is in more than one {unit}: k of them together are protected as if rho were k times k as "
+                "large. What is true of everybody: if all weeks are alike, the policy shows what they are like. What "
+                "was declared beforehand: costs, bounds, names. And the exact number of units in the log, "
+                f"{facts['assumed_public']['units']:,}.",
             ],
         ),
         (
             "The numbers a specialist will ask for",
             [
-                f"rho = {rho:g} (zero-concentrated differential privacy), that is epsilon = {epsilon}. Neighbouring "
-                f"logs: {facts['adjacency']} {facts['unit']} by any other. Noise: exact discrete Gaussian, unseeded.",
-            ],
-        ),
-        (
-            "What is not protected",
-            [
-                f"What was declared beforehand: costs, bounds, names, and that the log holds "
-                f"{facts['assumed_public']['units']:,} of these units. What is true of everybody: if all weeks are "
-                "alike, the policy shows what they are like. Facts about groups larger than one unit are protected "
-                "less, the less the larger they are.",
+                f"rho = {_short(facts['rho'])} (zero-concentrated differential privacy), that is epsilon = {epsilon}. "
+                f"Neighbouring logs: {facts['adjacency']} {unit} by any other. Noise: exact discrete Gaussian.",
             ],
         ),
         (
             "What was spent",
             [
-                f"Account {ledger['data_set']!r}, entry {ledger['entry']} of the ledger: "
-                f"{float(Fraction(ledger['spent'])):g} of a budget of {float(Fraction(ledger['budget'])):g} are spent "
-                f"with this release, {float(Fraction(ledger['left'])):g} are left.",
+                f'Account "{ledger["data_set"]}", entry {ledger["entry"]} of the ledger: this release takes rho = '
+                f"{_short(facts['rho'])}. All releases of this data set so far: {spent} of a budget of {budget}, which "
+                f"leaves {left}.",
             ],
         ),
     ]
 
 
+def _attack(facts: dict[str, Any]) -> list[str]:
+    unit, attack, all_of_them = facts["unit"], facts["attack"], facts["in_all"]["attack"]
+    innocent, hit = percent(attack["false_positives"]), percent(attack["true_positives_at_most"])
+    best = percent(attack["true_positives_of_best_known_attack"])
+    paragraphs = [
+        f"Suppose somebody knows the whole log except for one {unit}, sees this release, and wants to tell whether "
+        f"that one is the one they suspect. If they accept a false alarm in {innocent} of the cases where it is not, "
+        f"they will find out in at most {hit} of the cases where it is; the best attack known reaches {best}. Blind "
+        f"guessing reaches {innocent}.",
+    ]
+    if facts["in_all"]["rho"] != facts["rho"]:
+        paragraphs.append(
+            f"This is not the first release of this data set. Somebody who sees all of them, rho = "
+            f"{_short(facts['in_all']['rho'])} together, will find out in at most "
+            f"{percent(all_of_them['true_positives_at_most'])}."
+        )
+    return [*paragraphs, strength(all_of_them["true_positives_at_most"])]
+
+
 def whose(facts: dict[str, Any]) -> str:
     """Who is protected, in a phrase."""
-    steps = facts["steps"]
+    steps, public = facts["steps"], facts["assumed_public"]
+    words = f" ({public['protects']})" if public.get("protects") else ""
     if facts["unit"] == "trajectory":
-        return f"each trajectory with all its {steps} steps"
-    column = facts["assumed_public"].get("unit_column")
-    name = f"unit (column {column!r})" if column else facts["unit"]
-    return f"each {name} with up to {facts['trajectories_per_unit']} trajectories of {steps} steps"
+        return f"each trajectory{words} with all its {steps} steps"
+    column = f" of column {public['unit_column']}" if public.get("unit_column") else ""
+    many = facts["trajectories_per_unit"]
+    used = f"up to {many} trajectories" if many > 1 else "one trajectory"
+    return f"each {facts['unit']}{column}{words} with {used} of {steps} steps"
 
 
 def strength(true_positives: float) -> str:
     """What the attack's best rate means, in a sentence; the thresholds are ours."""
     if true_positives <= 0.10:
-        return "That is hardly better than guessing: strong protection."
+        return "We call that strong protection: hardly better than guessing."
     if true_positives <= 0.25:
-        return "That is a weak hint, far from knowledge: good protection."
+        return "We call that good protection: a weak hint, far from knowledge."
     if true_positives <= 0.60:
-        return "That is a real hint about some: moderate protection. A smaller rho would protect more."
-    return "That is close to knowing: weak protection. Use a smaller rho unless the log is not very sensitive."
+        return "We call that moderate protection: a real hint about some. A smaller rho would protect more."
+    return "We call that weak protection: close to knowing. Use a smaller rho unless the log is not very sensitive."
 
 
 def percent(share: float) -> str:
     """A share for people, rounded up, because it says what happens at most."""
     if 0.99 < share < 1:
-        return "almost 100%"
+        return "over 99%"
     digits = 0 if share >= 0.1 else 1
     scale = 100 * 10**digits
     return f"{math.ceil(share * scale - 1e-9) / 10**digits:.{digits}f}".removesuffix(".0") + "%"
+
+
+def _short(fraction: str) -> str:
+    return f"{float(Fraction(fraction)):g}"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

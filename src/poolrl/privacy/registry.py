@@ -41,7 +41,9 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                     f"Logs of {public['units']} units, each of up to {facts['trajectories_per_unit']} trajectories of "
                     f"{facts['steps']} steps, with stocks and sales within declared bounds."
                 ),
-                "unprotected_quantities": "The number of units; declared costs, bounds, product and column names.",
+                "unprotected_quantities": (
+                    f"The number of units, {public['units']}; declared costs, bounds, product and column names."
+                ),
             },
             "privacy_loss": {
                 "privacy_unit": whose(facts),
@@ -65,18 +67,17 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                 "post_processing": "; ".join(facts["post_processing"]) + ".",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": (
-                    "None on the log: costs, bounds, bins and the budget follow from declared facts and from "
-                    "simulation on public distributions."
-                    + (" Values were clipped to the bounds." if public["clip"] else "")
-                ),
+                "preprocessing_and_hyperparameter_tuning": _preprocessing(facts),
                 "mechanisms": "; ".join(
                     f"{each['name']}: {each['noise']}, on {each['cells']} integer counts of squared sensitivity "
                     f"{each['sensitivity_squared']}, variance {each['variance']}"
                     for each in facts["mechanisms"]
                 )
                 + f". poolrl {facts['versions']['poolrl']}, OpenDP {facts['versions']['opendp']}.",
-                "justification": "The budget was declared in the configuration before the log was read; see its hash.",
+                "justification": (
+                    "The budget was set in a configuration whose hash the certificate names, and reserved in a ledger "
+                    "before the log was opened."
+                ),
             },
             "administrative": {
                 "registry_authors": [publication["curator"]],
@@ -84,6 +85,19 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _preprocessing(facts: dict[str, Any]) -> str:
+    """Everything that happened to rows before they were counted."""
+    public, per_unit = facts["assumed_public"], facts["trajectories_per_unit"]
+    steps = ["Bins and noise follow from declared facts; nothing was tuned on the log."]
+    if public["query"]:
+        steps.append(f"Rows came from this query, which must judge each {facts['unit']} by itself: {public['query']}")
+    if public["clip"]:
+        steps.append("Values were clipped to the declared bounds, row by row.")
+    if facts["unit"] != "trajectory":
+        steps.append(f"Of each unit the first {per_unit} trajectories in the order of the table were used.")
+    return " ".join(steps)
 
 
 def registry_yaml(record: dict[str, Any]) -> str:

@@ -1,0 +1,189 @@
+"""Chain: entries in a file that can only grow, each sealed with a secret key over itself and the seal before it.
+
+One SQLite file, and beside it the key (`<file>.key`). Who has no key can neither change, remove or insert an entry
+unseen, nor confirm a guess about what a fingerprint stands for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from poolrl.privacy.accounts import Entry
+
+SCHEMA = """
+CREATE TABLE entries (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, account TEXT NOT NULL,
+  rho TEXT, refers INTEGER, note TEXT NOT NULL, seal TEXT NOT NULL);
+CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, seal TEXT NOT NULL);
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+GENESIS = "poolrl ledger 1"
+PATIENCE = 60.0  # seconds to wait for other processes that are writing
+
+
+class Chain:
+    """The file and its key; makes both where there is neither."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.key_path = self.path.with_name(self.path.name + ".key")
+        if self.key_path.exists() and not self.path.exists():
+            raise ValueError(self._lost())
+        with self._translated():
+            # An absolute path, because SQLite takes ":memory:" for no file at all.
+            self._file = sqlite3.connect(self.path.absolute(), timeout=PATIENCE, isolation_level=None)
+        try:
+            with self._translated():
+                self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
+            self._key = self._prepare()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def entries(self) -> list[Entry]:
+        """Every entry from the first to the last, as it stands in the file."""
+        rows = self._file.execute(
+            "SELECT number, kind, time, account, rho, refers, note, seal FROM entries ORDER BY number"
+        )
+        return [_entry(row) for row in rows]
+
+    def append(
+        self, kind: str, account: str, *, rho: Fraction | None = None, refers: int | None = None, note: Any = None
+    ) -> Entry:
+        """Seal one more entry; only inside `writing`."""
+        last = self._file.execute("SELECT number, seal FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+        number, previous = last or (0, GENESIS)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        draft = Entry(number + 1, kind, now, account, rho, refers, note or {}, "")
+        entry = draft.sealed(self._seal(draft, previous))
+        *content, written = entry.content()
+        row = (*content, json.dumps(written, sort_keys=True), entry.seal)
+        self._file.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._set_head(entry.number, entry.seal)
+        return entry
+
+    def faults(self) -> list[str]:
+        """What is wrong with the seals; an empty list if nothing is."""
+        try:
+            with self.snapshot():
+                entries = self.entries()
+                head = self._file.execute("SELECT number, seal FROM head").fetchall()
+        except (ValueError, TypeError, ZeroDivisionError):
+            return ["the file is damaged"]
+        seal, number = GENESIS, 0
+        for entry in entries:
+            number += 1
+            if entry.number != number:
+                return [f"entry {number} is missing"]
+            seal = self._seal(entry, seal)
+            if not hmac.compare_digest(seal, entry.seal):
+                return [f"entry {number} or one before it was changed: its seal does not fit"]
+        if head != [(number, self._head_seal(number, seal))]:
+            return ["entries at the end were removed or added by another hand"]
+        return []
+
+    def fingerprint(self, purpose: str, content: bytes) -> str:
+        """A keyed hash."""
+        return hmac.digest(self._key, purpose.encode() + b"\0" + content, "sha256").hex()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Several reads of one state of the file, whoever is writing meanwhile."""
+        if self._file.in_transaction:
+            yield
+            return
+        with self._translated():
+            self._file.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._file.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One writer at a time, and all or nothing."""
+        with self._translated():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """SQLite's complaints (a lock that is never released, a full disk, a file of another kind) in one sentence."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
+
+    def _prepare(self) -> bytes:
+        """The key of the file, which gets its tables if it is new.
+
+        The key lies under another name until the tables are there. So an empty file beside a key was emptied, not
+        interrupted while it was made.
+        """
+        draft = self.key_path.with_name(self.key_path.name + ".new")
+        with self.writing():
+            tables = {name for (name,) in self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not {"entries", "head"} <= tables:
+                if self.key_path.exists():
+                    raise ValueError(self._lost())
+                if tables:
+                    raise ValueError(f"{self.path} is another database, not a ledger")
+                draft.unlink(missing_ok=True)
+                draft.touch(mode=0o600)
+                draft.write_text(secrets.token_hex(32) + "\n")
+                self._key = _read_key(draft)
+                for statement in SCHEMA.split(";\n"):
+                    if statement.strip():
+                        self._file.execute(statement)
+                self._set_head(0, GENESIS)
+        with self.writing():  # one process renames, whoever comes first
+            if draft.exists() and not self.key_path.exists():
+                draft.rename(self.key_path)
+        return _read_key(self.key_path)
+
+    def _lost(self) -> str:
+        return f"{self.path} is gone, empty or damaged, but its key {self.key_path} is there: restore it from a backup"
+
+    def _seal(self, entry: Entry, previous: str) -> str:
+        return self.fingerprint("entry", json.dumps([previous, *entry.content()], sort_keys=True).encode())
+
+    def _head_seal(self, number: int, seal: str) -> str:
+        return self.fingerprint("head", f"{number} {seal}".encode())
+
+    def _set_head(self, number: int, seal: str) -> None:
+        self._file.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, self._head_seal(number, seal)))
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = bytes.fromhex(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"the key {path} of the ledger is missing: restore it from a backup") from None
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ValueError(f"{path} is not the key of a ledger")
+    return key
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    number, kind, time, account, rho, refers, note, seal = row
+    return Entry(number, kind, time, account, None if rho is None else Fraction(rho), refers, json.loads(note), seal)
