@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import yaml
 
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
-from poolrl.app.fit import CERTIFICATE, LABEL, POLICY, RECORD
+from poolrl.app.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.app.verify import verify
 from poolrl.privacy import zcdp
 from poolrl.privacy.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
@@ -61,7 +63,7 @@ def test_same_input_same_bytes(one_release: Path) -> None:
 def test_only_private_releases_are_certified() -> None:
     problem = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
     log = problem.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
-    release = Release("", "", "", {}, {}, {})
+    release = Release("", "", "", {}, {}, {"spent": "1"})
     for guarantee in (
         Pool(1.0).fit(problem, log, noise=SeededNoise(1)).guarantee,
         Pool(math.inf).fit(problem, log).guarantee,
@@ -110,7 +112,7 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
     (released / "poolrl.toml").write_text("# another\n" + (released / "poolrl.toml").read_text())
     assert bad(released, config=released / "poolrl.toml") == ["the configuration has the certified hash"]
     policy = Policy.load(release / POLICY)
-    policy.report["units"] = 5
+    policy.report["note"] = "another"
     policy.save(release / POLICY)
     assert bad(released, ledger=released / "ledger.sqlite") == [
         "the policy file has the certified hash",
@@ -123,6 +125,69 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
         assert bad(released)
 
 
+def test_what_people_read_is_checked_too(released: Path) -> None:
+    """The label, the record and the configuration that lie beside the certificate."""
+    for name, old, new in (
+        (LABEL, "at most", "hardly"),
+        (RECORD, "rho: 0.5", "rho: 0.05"),
+        ("poolrl.toml", "rho = 0.5", "rho = 0.05"),
+    ):
+        path = released / "release" / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        assert len(bad(released)) == 1, name
+        path.write_text(text)
+    assert bad(released) == []
+
+
+def forge(folder: Path, mechanisms: tuple[Mechanism, ...], **public: Any) -> list[str]:
+    """A policy and a certificate that agree with each other on something that was never released."""
+    release = folder / "release"
+    policy = Policy.load(release / POLICY)
+    true = policy.guarantee
+    policy.guarantee = Guarantee(mechanisms, secure=True, steps=true.steps)
+    policy.report |= {"note": "forged"} | {key: value for key, value in public.items() if key == "units"}
+    policy.save(release / POLICY)
+    facts = read_certificate((release / CERTIFICATE).read_bytes())
+    ledger = facts["ledger"] | {"spent": str(sum(each.rho for each in mechanisms))}
+    new = Release(
+        facts["issued"],
+        hashlib.sha256((release / POLICY).read_bytes()).hexdigest(),
+        facts["config_sha256"],
+        facts["assumed_public"] | public,
+        facts["versions"],
+        ledger,
+    )
+    forged = certificate(policy.guarantee, new)
+    (release / CERTIFICATE).write_bytes(canonical(forged))
+    (release / LABEL).write_text(label(forged))
+    (release / RECORD).write_text(registry_yaml(registry_record(forged)))
+    assert arithmetic_faults(forged) == []
+    return bad(folder)
+
+
+def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
+    """Nothing but the ledger can know what was paid, but tables must be those that such a fit releases."""
+    (true,) = Policy.load(released / "release" / POLICY).guarantee.mechanisms
+    shape = ["counts and sensitivity are those of this problem at this rho"]
+    half = true.sensitivity_squared / 2
+    forgeries = {
+        "far less rho, by far more noise": replace(true, variance=true.variance * 1000),
+        "half the sensitivity": replace(true, sensitivity_squared=half),
+        "another mechanism's sensitivity": replace(true, name="visits of nodes", sensitivity_squared=Fraction(6)),
+        "trees of one level": replace(true, cells=12, sensitivity_squared=Fraction(12)),
+    }
+    for what, mechanism in forgeries.items():
+        assert forge(released, (mechanism,)) == shape, what
+    assert forge(released, (true, true)) == shape
+    assert forge(released, (true,), units=30_000) == shape
+    # What is left to forge is a release that never was; the ledger says so.
+    assert forge(released, (true,), units=300) == []
+    checks = verify(released / "release" / POLICY, released / "release" / CERTIFICATE, None, released / "ledger.sqlite")
+    assert [check.what for check in checks if not check.good] == ["the ledger has committed these very files"]
+
+
 def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -> None:
     """Consistent arithmetic with half the noise: ρ = Δ²/2σ² holds, but the trees need a larger Δ²."""
     release = released / "release"
@@ -132,13 +197,11 @@ def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -
     policy.guarantee = Guarantee((forged,), secure=True, steps=3)
     policy.save(release / POLICY)
     facts = json.loads((release / CERTIFICATE).read_bytes())
-    import hashlib
-
     facts["policy_sha256"] = hashlib.sha256((release / POLICY).read_bytes()).hexdigest()
     facts["mechanisms"][0] |= {"sensitivity_squared": str(forged.sensitivity_squared), "variance": str(forged.variance)}
     (release / CERTIFICATE).write_bytes(canonical(facts))
     assert arithmetic_faults(facts) == []
-    assert bad(released) == ["the sensitivity is that of the released tables"]
+    assert bad(released) == ["counts and sensitivity are those of this problem at this rho"]
 
 
 def test_the_label_is_for_people(one_release: Path) -> None:
@@ -152,6 +215,17 @@ def test_the_label_is_for_people(one_release: Path) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_the_label_of_a_second_release_counts_both(released: Path, run: Callable[..., str]) -> None:
+    run("fit", "--config", released / "poolrl.toml", "--out", released / "second")
+    facts = read_certificate((released / "second" / CERTIFICATE).read_bytes())
+    assert (facts["rho"], facts["in_all"]["rho"]) == ("1/2", "1")
+    text = " ".join((released / "second" / LABEL).read_text().split())
+    assert "This is not the first release of this data set" in text
+    assert f"rho = 1 together, will find out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%" in text
+    facts["in_all"] = facts["in_all"] | {"rho": "1/2"}
+    assert arithmetic_faults(facts) == ["what was spent in all does not follow from the ledger's entry"]
+
+
 def test_percentages_never_promise_too_much() -> None:
     assert [percent(share) for share in (0.05, 0.0501, 0.1331, 0.54, 0.99, 0.997, 1.0)] == [
         "5%",
@@ -159,7 +233,7 @@ def test_percentages_never_promise_too_much() -> None:
         "14%",
         "54%",
         "99%",
-        "almost 100%",
+        "over 99%",
         "100%",
     ]
 

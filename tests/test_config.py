@@ -55,7 +55,21 @@ def test_every_key_of_the_schema_is_explained_in_the_file_and_the_other_way_roun
         ("problem", "horizon", 0, "[problem] horizon: input should be greater than or equal to 1, got 0"),
         ("problem", "steps", ["Fri", "Sat"], "[problem] steps must name each of the 3 steps"),
         ("problem", "products", ["bread", "bread"], "[problem] products must be different names"),
-        ("problem", "holding", [0.1, 0.2, 0.3], "[problem] holding must broadcast to shape (3, 2), got shape (3,)"),
+        (
+            "problem",
+            "holding",
+            [0.1, 0.2, 0.3],
+            "[problem] holding must be one number, or 2, one per product, or 3 lists",
+        ),
+        ("problem", "holding", [[0.1, 0.2]], "[problem] holding must be one number, or 2, one per product, or 3 lists"),
+        ("problem", "demand_max", [1.0, 2.0, 3.0], "[problem] demand_max must be one number, or 2, one per product"),
+        ("problem", "products", ["bread", "step"], "[problem] products must not be called step"),
+        ("problem", "products", ["bread", "a\u202eb"], "[problem] products must be different names"),
+        ("problem", "steps", ["A", "a", "b"], "[problem] steps must be different names, also in small letters"),
+        ("problem", "steps", ["1", "0", "2"], "[problem] steps must not call a step by the number of another one"),
+        ("problem", "horizon", 10**12, "[problem] horizon: input should be less than or equal to 10000"),
+        ("privacy", "unit", "shop", "[privacy] unit needs max_per_unit"),
+        ("privacy", "rho", 5.0, "[privacy] rho must not exceed budget: 5 is more than 1"),
         ("problem", "holding", "free", "[problem] holding must be a number, a list (one per product), or a list per"),
         ("problem", "holding", -0.1, "[problem] holding must not be negative, got -0.1"),
         ("problem", "demand_max", 0.0, "[problem] demand_max must be positive, got 0"),
@@ -103,12 +117,15 @@ def test_unreadable_files(tmp_path: Path) -> None:
         load_config(tmp_path / "poolrl.toml")
 
 
+words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(
+    lambda text: text.isprintable() and bool(text.strip())
+)
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    products=st.lists(names, min_size=1, max_size=4, unique=True),
+    products=st.lists(words, min_size=1, max_size=4, unique_by=str.lower).filter(lambda all: "step" not in all),
     text=names,
     query=st.none() | names | st.just("SELECT *\nFROM log\nWHERE x = '\"'"),
     rho=st.floats(1e-6, 1e6),
@@ -187,6 +204,22 @@ def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\[privacy\] rho: input should be greater than 0"):
         init(tmp_path / "a.toml", FLAGS | {"rho": "-1"})
     assert not (tmp_path / "a.toml").exists()
+    with pytest.raises(ValueError, match="unit needs max_per_unit"):
+        init(tmp_path / "a.toml", FLAGS | {"unit": "shop"})
+
+
+def test_init_destroys_nothing(tmp_path: Path) -> None:
+    init(tmp_path / "a.toml", FLAGS)
+    good = (tmp_path / "a.toml").read_bytes()
+    with pytest.raises(ValueError, match="demand_max must be positive"):
+        init(tmp_path / "a.toml", FLAGS | {"demand_max": "-5"}, force=True)
+    assert (tmp_path / "a.toml").read_bytes() == good
+    (tmp_path / "sensitive").mkdir()
+    (tmp_path / "sensitive" / "log.parquet").write_text("the only copy")
+    with pytest.raises(ValueError, match="might be somebody's only log"):
+        init(tmp_path / "b.toml", {}, example=True)
+    assert (tmp_path / "sensitive" / "log.parquet").read_text() == "the only copy"
+    assert not (tmp_path / "b.toml").exists()
 
 
 def test_init_replaces_nothing_unasked(tmp_path: Path, run: Callable[..., str]) -> None:
@@ -203,8 +236,10 @@ ANSWERS = [
     "",  # kind: lost sales
     "bread, milk",
     "seven",  # not a number: asked again
+    "-7",  # nor can it be negative
     "7",
     "",  # no names for the steps
+    "0.3,0.1,0.2",  # three for two products
     "0.3,0.1",
     "0.6",
     "150,200",
@@ -212,7 +247,9 @@ ANSWERS = [
     "log.parquet",
     *[""] * 7,  # query and columns
     "shop",
+    "",  # needed with a unit
     "20",
+    "",  # what it protects, in words
     "0.1",
     "",  # budget: rho
     "shops 2025",

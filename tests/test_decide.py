@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +31,7 @@ def test_the_command_line(policy: Path, run: Run) -> None:
         assert list(answer["order_up_to"].values()) == pytest.approx(expected, abs=1e-6)
     by_name = json.loads(run("decide", policy, "--step", "Sat", "--stock", "milk=2,bread=50", "--json"))
     assert by_name["order_up_to"] == answer["order_up_to"]
+    assert answer["stock"] == {"bread": 50, "milk": 2}
     table = run("decide", policy, "--step", "Sat", "--stock", "50,2").splitlines()
     assert table[0].split() == ["product", "stock", "order", "up", "to", "order"]
     assert table[1].split()[:2] == ["bread", "50"]
@@ -53,7 +56,24 @@ def test_a_csv_keeps_its_other_columns(policy: Path, run: Run, tmp_path: Path) -
     asked = Policy.load(policy)
     for i, row in enumerate(rows):
         expected = asked.act(int(steps[i]), stocks[i])
-        assert [float(row["order_up_to_bread"]), float(row["order_up_to_milk"])] == pytest.approx(expected, rel=1e-5)
+        assert [float(row["order_up_to_bread"]), float(row["order_up_to_milk"])] == pytest.approx(expected, abs=1e-6)
+        assert float(row["order_milk"]) == pytest.approx(expected[1] - stocks[i, 1], abs=1e-6)
+    with pytest.raises(ValueError, match="has answers already"):
+        run("decide", policy, "--csv", tmp_path / "orders.csv")
+
+
+def test_whole_units_and_pipes(policy: Path, tmp_path: Path, run: Run) -> None:
+    whole = json.loads(run("decide", policy, "--step", "Sat", "--stock", "1.5,59.7", "--whole", "--json"))
+    exact = json.loads(run("decide", policy, "--step", "Sat", "--stock", "1.5,59.7", "--json"))
+    assert whole["order_up_to"]["bread"] == round(exact["order_up_to"]["bread"])
+    assert whole["order_up_to"]["milk"] == 59.7  # more than enough is there, and nothing goes back
+    question = '{"step": "Sat", "stock": [1, 2]}\n'
+    command = [sys.executable, "-m", "poolrl.app.cli", "decide", policy]
+    answer = subprocess.run([*command, "--lines", "-"], input=question, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout)["stock"] == [1, 2]
+    question = "step,bread,milk\nSat,1,2\n"
+    answer = subprocess.run([*command, "--csv", "-"], input=question, capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[1].startswith("Sat,1,2,")
 
 
 def test_json_lines(policy: Path, run: Run, tmp_path: Path) -> None:
@@ -69,7 +89,8 @@ def test_json_lines(policy: Path, run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ('{"step": "Sut", "stock": [1, 2]}', r"line 1: there is no step 'Sut'; did you mean Su?"),
+        ('{"step": "Sut", "stock": [1, 2]}', r"line 1: there is no step 'Sut'; did you mean S"),
+        ('{"step": 0, "stock": [-1, 2]}', "the stock of bread must not be negative"),
         ('{"step": "Mon", "stock": [1, 2]}', "line 1: there is no step 'Mon'"),
         ('{"step": 3, "stock": [1, 2]}', "line 1: there is no step '3'.* or 0 to 2"),
         ('{"stock": [1, 2]}', "line 1: 'step' is missing"),
@@ -78,13 +99,15 @@ def test_json_lines(policy: Path, run: Run, tmp_path: Path) -> None:
         ('{"step": 0, "stock": "12"}', "stock must give a number for each"),
         ('{"step": 0, "stock": {"bred": 1, "milk": 2}}', "no product 'bred'; did you mean bread"),
         ('{"step": 0, "stock": {"bread": 1}}', "stock lacks milk"),
-        ('{"step": 0, "stock": [1, NaN]}', "the stock of milk must be a finite number"),
+        ('{"step": 0, "stock": [1, NaN]}', "line 1: not JSON"),
+        ('{"step": 0, "stock": [1, 2], "id": NaN}', "line 1: not JSON"),
         ('{"step": 0, "stock": [true, 2]}', "the stock of bread must be a finite number"),
         ('{"step": 0, "stock": [1, "x"]}', "the stock of milk must be a finite number"),
         ('{"step": 0, "stock": [1, 1e999]}', "the stock of milk must be a finite number"),
         ("[1, 2]", "line 1: must be an object"),
         ("{", "line 1: not JSON"),
-        ("", None),
+        ('\n{"step": 0, "stock": [1]}', "line 2: stock must give"),
+        ("\n\n", None),
     ],
 )
 def test_questions_that_have_no_answer(
@@ -106,9 +129,22 @@ def test_what_is_not_a_question(policy: Path, run: Run, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must have one column 'milk'"):
         run("decide", policy, "--csv", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("step,bread,milk\nSat,1,2\nSat,1\n")
-    with pytest.raises(ValueError, match="line 3: the stock of milk"):
+    with pytest.raises(ValueError, match="line 3: has 2 cells, the header 3"):
         run("decide", policy, "--csv", tmp_path / "x.csv", "--out", tmp_path / "orders.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv"]  # no half of an answer
+    (tmp_path / "x.csv").write_text("step,bread,milk\nSat,1,2\n")
+    with pytest.raises(ValueError, match="must not be the file that is read"):
+        run("decide", policy, "--csv", tmp_path / "x.csv", "--out", tmp_path / "x.csv")
+    with pytest.raises(ValueError, match="there is no folder"):
+        run("decide", policy, "--csv", tmp_path / "x.csv", "--out", tmp_path / "none" / "x.csv")
+    for wrong in (("--step", "Sat", "--out", "x"), ("--csv", "x", "--stock", "1,2"), ("--lines", "x", "--json")):
+        with pytest.raises(ValueError, match=r"go(es)? with"):
+            run("decide", policy, *wrong)
+    with pytest.raises(ValueError, match="must name each product once"):
+        run("decide", policy, "--step", "Sat", "--stock", "bread=1,bread=2")
+    (tmp_path / "x.csv").write_text(f"step,bread,milk\nSat,1,{'2' * 200_000}\n")
+    with pytest.raises(ValueError, match="line 2: field larger than"):
+        run("decide", policy, "--csv", tmp_path / "x.csv")
     with pytest.raises(FileNotFoundError):
         run("decide", tmp_path / "none.npz", "--step", "Sat")
     with pytest.raises(ValueError, match="is not a poolrl policy"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Policy
+from poolrl.app.toml import write_toml
 from poolrl.privacy.ledger import Ledger
 
 Run = Callable[..., str]
 Facts = dict[str, dict[str, Any]]
-RELEASE = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "report.html"}
+RELEASE = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolrl.toml", "report.html"}
 
 
 def spent(folder: Path, data_set: str = "small shop") -> Fraction:
@@ -88,12 +91,12 @@ def test_a_new_name_is_no_new_budget(released: Path, run: Run) -> None:
 
 def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
     (tmp_path / "log.parquet").rename(tmp_path / "elsewhere.parquet")
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(ValueError, match=r"there is no file .*log.parquet. Nothing was spent"):
         run("fit", "--config", config)
     table = pq.read_table(tmp_path / "elsewhere.parquet")
     broken = table.set_column(4, "action_0", pa.array(np.full(len(table), 31337.25)))
     pq.write_table(broken, tmp_path / "log.parquet")
-    with pytest.raises(ValueError, match="public bounds") as caught:
+    with pytest.raises(ValueError, match=r"break a declared rule.*Nothing was spent") as caught:
         run("fit", "--config", config)
     assert "31337" not in str(caught.value)
     assert stages(tmp_path) == ["open", "reserve", "void", "reserve", "void"]
@@ -118,6 +121,61 @@ def test_a_failure_after_the_log_was_read_is_paid_for(
         "log.parquet",
         "poolrl.toml",
     ]
+
+
+def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, words in ((KeyboardInterrupt(), "stopped"), (ValueError("no ink"), "no page: no ink")):
+        out = tmp_path / words[:4]
+
+        def fail(*_: object, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("poolrl.app.fit.draw_page", fail)
+        with pytest.raises(ValueError, match=rf"{words}. The release in .* is whole and paid for; 'poolrl report"):
+            run("fit", "--config", config, "--out", out)
+        assert {path.name for path in out.iterdir()} == RELEASE - {"report.html"}
+    assert stages(tmp_path)[-1] == "commit"
+    with pytest.raises(ValueError, match=r"'poolrl report .*' draws its page"):
+        run("fit", "--config", config, "--out", tmp_path / "stop")
+
+
+def test_a_log_drowned_in_noise_is_said_to_be(tmp_path: Path, facts: Facts, run: Run) -> None:
+    """Ten shops with thirty weeks each, protected as shops: the forecast on the estimate alone would look good."""
+    table = pq.read_table(tmp_path / "log.parquet")
+    shop = pa.array([i // 30 for i in table["trajectory"].to_pylist()])
+    pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 30, "rho": 0.05}
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    said = run("fit", "--config", tmp_path / "poolrl.toml")
+    assert "Noise drowned most of this log" in said
+    assert "Noise drowned most of this log" in (tmp_path / "release" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("change", [{"shortage": 0.0}, {"holding": 0.0}, {"kind": "backlog", "boundary": 1.0}])
+def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: Run, change: dict[str, Any]) -> None:
+    facts["problem"] |= change
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    run("fit", "--config", tmp_path / "poolrl.toml")
+    run("verify", tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
+    json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--json"))
+
+
+def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
+    facts["publication"]["curator"] = "Bäcker [/bold] 面包"
+    facts["problem"]["products"] = ["bröd [/x]", "</script><img src=x onerror=alert(1)>"]
+    (tmp_path / "poolrl.toml").write_bytes(write_toml(facts).encode())
+    environment = os.environ | {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "poolrl.app.cli", "fit", "--config", tmp_path / "poolrl.toml", "--out"]
+    answer = subprocess.run(
+        [*command, tmp_path / "out[/bold]"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "Bäcker [/bold] 面包" in (tmp_path / "out[/bold]" / "registry.yaml").read_text(encoding="utf-8")
+    page = (tmp_path / "out[/bold]" / "report.html").read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert "&lt;/script&gt;&lt;img" in page
 
 
 # Kills itself as kill -9 would when the release reaches one of its steps.

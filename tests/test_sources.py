@@ -157,8 +157,8 @@ def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, fac
         ({"source": "shop.duckdb", "query": "SELECT trajectory::INT FROM log"}, "DuckDB refused .*ConversionException"),
         ({"source": "none.csv", "query": "SELECT nothing FROM log"}, "DuckDB refused .*BinderException"),
         ({"source": "shop.duckdb", "query": "SELECT * FRM log"}, "not SQL that DuckDB reads"),
-        ({"source": "shop.duckdb", "query": "DROP TABLE log"}, "DuckDB refused"),
-        ({"source": "log.parquet", "query": "INSTALL spatial"}, "DuckDB refused|one SELECT"),
+        ({"source": "shop.duckdb", "query": "DROP TABLE log"}, "must be one SELECT"),
+        ({"source": "log.parquet", "query": "INSTALL spatial"}, "must be one SELECT"),
         ({"source": "text.parquet"}, "must stand in one row|every trajectory"),
         ({"source": "log.parquet", "opening": ["state_0", "stat_1"]}, "must have one column 'stat_1'"),
     ]
@@ -174,6 +174,66 @@ def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, fac
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     log, _ = read_log(load_config(tmp_path / "poolrl.toml"))
     assert log.actions.max() <= 60
+
+
+def test_a_query_is_one_select_and_sees_the_log_alone(tmp_path: Path, facts: Facts) -> None:
+    pq.write_table(with_secret(pq.read_table(tmp_path / "log.parquet")), tmp_path / "log.parquet")
+    leak = "SET VARIABLE x = (SELECT 'SECRET '||max(action_0) FROM log); SELECT * FROM query(getvariable('x'))"
+    for query, message in (
+        (leak, "must be one SELECT"),
+        ("COPY log TO 'leaked.csv'; SELECT * FROM log", "must be one SELECT"),
+        ("", "must be one SELECT"),
+        ("SELECT * FROM query('nonsense ' || (SELECT max(action_0) FROM log))", "DuckDB refused"),
+        ("SELECT * FROM source", "it asks for 'source', which is not there"),  # a variable of the program
+        ("SELECT * FROM read_csv('poolrl.toml')", "DuckDB refused"),
+        ("SELECT nowhere FROM log", "it asks for 'nowhere', which is not there"),
+        ("SELECT * FROM log WHERE step > 99", "the query gave no row"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            arrays(tmp_path, facts, source="log.parquet", query=query or " ")
+        assert "31337" not in str(caught.value), query
+    assert not (tmp_path / "leaked.csv").exists()
+
+
+def test_odd_tables_are_refused_in_words(tmp_path: Path, facts: Facts) -> None:
+    """No traceback, no allocation by numbers of the log, no unit of everybody without a name."""
+    table = pq.read_table(tmp_path / "log.parquet")
+    ids = table["trajectory"].to_pylist()
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 3}
+    units: dict[str, Any] = {
+        "lists": pa.array([[i] for i in ids]),
+        "NaN": pa.array([float("nan") if i % 7 == 0 else float(i) for i in ids]),
+        "blank": pa.array(["  " if i % 7 == 0 else f"s{i}" for i in ids]),
+        "null": pa.array([None if i % 7 == 0 else i for i in ids]),
+        "half": pa.array(np.asarray(ids, dtype=np.float16)),
+    }
+    for unit in units.values():
+        pq.write_table(table.append_column("shop", unit), tmp_path / "odd.parquet")
+        with pytest.raises(ValueError, match=r"column 'shop' must (hold ids|not have missing values)"):
+            arrays(tmp_path, facts, source="odd.parquet")
+    del facts["privacy"]["unit"], facts["privacy"]["max_per_unit"]
+    # The number of the row taken for the step: 900 trajectories of 900 steps would need 810,000 places.
+    wide = table.set_column(1, "step", pa.array(range(900))).set_column(0, "trajectory", pa.array(range(900)))
+    pq.write_table(wide, tmp_path / "odd.parquet")
+    with pytest.raises(ValueError, match="every trajectory must have every step"):
+        arrays(tmp_path, facts, source="odd.parquet")
+    (tmp_path / "odd.csv").write_bytes("trajectory,stép\n1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="is not a readable CSV file: UTF-8") as caught:
+        arrays(tmp_path, facts, source="odd.csv")
+    assert "0xe9" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"one column 'stat_0' \(did you mean 'state_0'\?\)"):
+        arrays(tmp_path, facts, opening=["stat_0", "state_1"])
+    shutil.copy(tmp_path / "log.parquet", tmp_path / "log[1].parquet")  # a file's name, not a pattern
+    assert len(arrays(tmp_path, facts, source="log[1].parquet")["states"]) == 300
+
+
+def test_products_are_recognised_in_any_order_and_company(tmp_path: Path, facts: Facts) -> None:
+    both = set(digests(arrays(tmp_path, facts)))
+    turned = {name: facts["log"][name][::-1] for name in ("opening", "order_up_to", "left")}
+    assert set(digests(arrays(tmp_path, facts, **turned))) == both
+    facts["problem"] |= {"products": ["bread"], "shortage": 0.5, "demand_max": 40.0}
+    alone = {name: facts["log"][name][:1] for name in turned}
+    assert set(digests(arrays(tmp_path, facts, **alone))) < both
 
 
 SALES = """shop,date,product,opening,delivery,sales,stock_out

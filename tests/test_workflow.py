@@ -58,8 +58,10 @@ def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts, run
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 20}
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     found = json.loads(run("check", "--config", tmp_path / "poolrl.toml", "--json"))
-    (units,) = [each["seen"] for each in found["findings"] if each["what"] == "units"]
-    assert units == "10, each a shop; 100 trajectories beyond max_per_unit are not used"
+    seen = {each["what"]: (each["stands"], each["seen"]) for each in found["findings"]}
+    assert seen["units"] == ("good", "10, each a shop")
+    assert seen["max_per_unit"] == ("note", "100 trajectories of 300 lie beyond max_per_unit and are not used")
+    assert seen["plan"] == ("note", "'poolrl plan' assumes 300 units, the log holds 10")
     facts["problem"] |= {"horizon": 4, "steps": []}
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     with pytest.raises(SystemExit):
@@ -77,7 +79,7 @@ def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Fa
     levels = Fraction(made["mechanisms"][0]["sensitivity_squared"]) / (2 * 3 * 2 * 9)
     assert levels.denominator == 1
     run("verify", tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
-    assert "each unit (column 'shop') with up to 3 trajectories" in " ".join(
+    assert "each unit of column shop with up to 3 trajectories" in " ".join(
         (tmp_path / "release/label.txt").read_text().lower().split()
     )
 
@@ -124,7 +126,10 @@ def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run) -> None:
         (["--demand", "norml"], "did you mean normal"),
         (["--units", "0"], "units must be"),
         (["--rho", "-1"], "rho must be positive"),
-        (["--within", "nan"], "within must be positive"),
+        (["--within", "nan"], "within must lie strictly between 0 and 1"),
+        (["--within", "5"], "within must lie strictly between 0 and 1"),
+        (["--rho", "inf"], "rho must be finite"),
+        (["--units", "1000000000"], "units must be at most 3,333,333 to be simulated"),
     ):
         with pytest.raises(ValueError, match=message):
             run("plan", "--config", config, *wrong)
@@ -143,6 +148,27 @@ def test_a_mistake_is_one_line_and_a_bad_exit(tmp_path: Path, config: Path) -> N
         assert answer.stderr.startswith("poolrl: ")
         assert "did you mean rho?" in answer.stderr
         assert "Traceback" not in answer.stderr
+
+
+def test_the_unexpected_is_one_line_without_its_message(config: Path) -> None:
+    """Whatever a library throws, its message may quote the log."""
+    program = (
+        "import sys, poolrl.app.check as check, poolrl.app.cli as cli\n"
+        "def fail(*args, **kwargs): raise RuntimeError('31337.25')\n"
+        "check.run_check = fail\nsys.argv = ['poolrl', 'check', '--config', sys.argv[1]]\ncli.main()"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, config], capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert answer.stderr == "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
+
+
+def test_check_knows_what_is_left(released: Path, run: Run) -> None:
+    found = json.loads(run("check", "--config", released / "poolrl.toml", "--json"))
+    (budget,) = [each for each in found["findings"] if each["what"] == "budget"]
+    assert budget == {"what": "budget", "stands": "good", "seen": "0.5 left of 1, a fit takes 0.5"}
+    run("fit", "--config", released / "poolrl.toml", "--out", released / "again")
+    with pytest.raises(SystemExit):
+        run("check", "--config", released / "poolrl.toml")
 
 
 @pytest.mark.parametrize("verb", ["init", "check", "plan", "fit", "decide", "report", "verify", "ledger"])

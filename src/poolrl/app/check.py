@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -13,9 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.logs import read_arrays
+from poolrl.app.logs import IMPOSSIBLE, read_arrays
 from poolrl.arrays import BoolArray
 from poolrl.data.trajectories import Trajectories
+from poolrl.privacy import zcdp
+from poolrl.privacy.ledger import Ledger
 from poolrl.problems.problem import ROUNDING
 
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
@@ -23,18 +25,21 @@ NOTICE = "For the data holder's eyes; not for release: these counts are exact an
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, whether it is as it should be, and what was seen, in counts and never in values."""
+    """One line: what was looked at, how it stands, and what was seen, in counts and never in values."""
 
     what: str
-    good: bool
+    stands: Literal["good", "note", "bad"]
     seen: str
+
+
+COLOURS = {"good": "green", "note": "yellow", "bad": "red"}
 
 
 def run_check(path: Path, *, as_json: bool) -> bool:
     """Print the findings; whether `fit` would accept the log."""
     file = load_config(path)
     findings = look_at(file)
-    good = all(finding.good for finding in findings)
+    good = all(finding.stands != "bad" for finding in findings)
     if as_json:
         facts = {"notice": NOTICE, "good": good, "findings": [vars(finding) for finding in findings]}
         print(json.dumps(facts, indent=2))
@@ -43,8 +48,7 @@ def run_check(path: Path, *, as_json: bool) -> bool:
     console.print(f"[bold red]{NOTICE}[/]\n", highlight=False)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for finding in findings:
-        mark = "[green]good[/]" if finding.good else "[red]bad[/]"
-        table.add_row(mark, escape(finding.what), escape(finding.seen))
+        table.add_row(f"[{COLOURS[finding.stands]}]{finding.stands}[/]", escape(finding.what), escape(finding.seen))
     console.print(table, highlight=False)
     if good:
         console.print("\nThe table is as the file says. Next: [bold]poolrl plan[/], then [bold]poolrl fit[/].")
@@ -57,28 +61,62 @@ def look_at(file: ConfigFile) -> list[Finding]:
     """Everything that `fit` would refuse, and what the data holder should know before it."""
     config, problem = file.config, file.config.problem.problem()
     findings = [
-        Finding("configuration", True, f"{len(config.problem.products)} products, {config.problem.horizon} steps")
+        Finding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
+        *_budget(file),
     ]
     try:
         arrays = read_arrays(file)
         everything = Trajectories(**{name: arrays[name] for name in arrays if name != "unit"})
         log = Trajectories(**arrays, max_per_unit=config.privacy.per_unit)
     except (ValueError, OSError) as error:
-        return [*findings, Finding("table", False, str(error))]
-    findings.append(Finding("table", True, f"{len(everything):,} trajectories of {log.horizon} steps"))
+        return [*findings, Finding("table", "bad", str(error))]
+    query = "; rows that the query leaves out are not among them" if config.log.query else ""
+    findings.append(Finding("table", "good", f"{_many(len(everything), 'trajectory')} of {log.horizon} steps{query}"))
     if log.horizon != problem.horizon:
-        return [*findings, Finding("horizon", False, f"the file says {problem.horizon} steps")]
-    unit = config.privacy.unit or "trajectory"
-    dropped = len(everything) - len(log)
-    kept = f"; {dropped:,} trajectories beyond max_per_unit are not used" if dropped else ""
-    findings.append(Finding("units", True, f"{log.units:,}, each a {unit}{kept}"))
-    findings += _bounds(file, log)
+        return [*findings, Finding("horizon", "bad", f"the file says {problem.horizon} steps")]
+    findings += [*_units(file, everything, log), *_bounds(file, log)]
     try:
         (log.clipped(problem) if config.log.clip else log).check(problem)
-        findings.append(Finding("log", True, "every row is possible" + (", after clipping" if config.log.clip else "")))
-    except ValueError as error:
-        findings.append(Finding("log", False, str(error)))
+        clipped = ", after clipping" if config.log.clip else ""
+        findings.append(Finding("rows", "good", f"every row is possible{clipped}"))
+    except ValueError:
+        findings.append(Finding("rows", "bad", IMPOSSIBLE))
     return findings + _feedback(file, log)
+
+
+def _budget(file: ConfigFile) -> list[Finding]:
+    """What the ledger still allows, if there is one."""
+    privacy = file.config.privacy
+    if not file.ledger.exists():
+        return [Finding("budget", "good", f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}")]
+    try:
+        with Ledger(file.ledger) as ledger:
+            account = ledger.account(privacy.data_set)
+    except (ValueError, OSError) as error:
+        return [Finding("budget", "bad", str(error))]
+    left = float(account.left) if account else privacy.budget
+    seen = f"{left:g} left of {float(account.budget) if account else privacy.budget:g}, a fit takes {privacy.rho:g}"
+    if account and account.budget != zcdp.budget(privacy.budget):
+        return [Finding("budget", "bad", f"{seen}; but the file says {privacy.budget:g} in all")]
+    enough = account is None or zcdp.budget(privacy.rho) <= account.left
+    return [Finding("budget", "good" if enough else "bad", seen)]
+
+
+def _units(file: ConfigFile, everything: Trajectories, log: Trajectories) -> list[Finding]:
+    privacy, planned = file.config.privacy, file.config.plan.units
+    found = [Finding("units", "good", f"{log.units:,}, each a {privacy.unit or 'trajectory'}")]
+    dropped = len(everything) - len(log)
+    if dropped:
+        seen = f"{_many(dropped, 'trajectory')} of {len(everything):,} lie beyond max_per_unit and are not used"
+        found.append(Finding("max_per_unit", "note", seen))
+    if not 0.5 <= planned / log.units <= 2:
+        found.append(Finding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}"))
+    return found
+
+
+def _many(number: int, word: str) -> str:
+    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
+    return f"{number:,} {word if number == 1 else plural}"
 
 
 def _bounds(file: ConfigFile, log: Trajectories) -> list[Finding]:
@@ -94,14 +132,15 @@ def _bounds(file: ConfigFile, log: Trajectories) -> list[Finding]:
             _outside(log.next_states, problem.state_low, problem.state_high, slack),
         ),
         ("below the opening stock", config.log.order_up_to, log.actions < log.states - slack),
-        ("less or more sold than is possible", config.log.left, _outside(sold, 0, problem.demand_max, slack)),
+        ("with sales below 0 or above demand_max", config.log.left, _outside(sold, 0, problem.demand_max, slack)),
     ]
     found = []
     for rule, columns, broken in rules:
         for column, rows in zip(columns, broken.sum(axis=(0, 1)), strict=True):
             if rows:
                 clipped = " (will be clipped)" if config.log.clip else ""
-                found.append(Finding(f"column {column}", config.log.clip, f"{rows:,} rows {rule}{clipped}"))
+                stands: Literal["note", "bad"] = "note" if config.log.clip else "bad"
+                found.append(Finding(f"column {column}", stands, f"{_many(int(rows), 'row')} {rule}{clipped}"))
     return found
 
 
@@ -119,7 +158,7 @@ def _feedback(file: ConfigFile, log: Trajectories) -> list[Finding]:
         if (problem.share[:, i] < 1).any():
             parts.append(f"{beyond:.0%} of orders beyond lambda, which tell nothing")
         if parts:
-            found.append(Finding(f"feedback on {product}", True, "; ".join(parts)))
+            found.append(Finding(f"feedback on {product}", "good", "; ".join(parts)))
     return found
 
 

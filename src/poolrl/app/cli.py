@@ -83,6 +83,7 @@ def reproduce(
 
 def main() -> None:
     """Run the command line; a bad argument ends in one line, not in a traceback."""
+    import os
     import sys
 
     try:
@@ -93,6 +94,12 @@ def main() -> None:
         raise SystemExit(1) from None
     except ValueError as error:
         print(f"poolrl: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except Exception as error:
+        if os.environ.get("POOLRL_TRACEBACK"):  # for its developers, on data of their own
+            raise
+        # The message is not printed, because nobody knows whether it quotes the log.
+        print(f"poolrl: stopped by an unexpected {type(error).__name__}: a defect of poolrl", file=sys.stderr)
         raise SystemExit(1) from None
 
 

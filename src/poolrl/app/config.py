@@ -30,8 +30,8 @@ class ProblemFacts(_Section):
     """What is decided, how often, at which cost, within which bounds."""
 
     kind: Literal["lost sales", "backlog"]
-    products: list[str] = Field(min_length=1)
-    horizon: int = Field(ge=1)
+    products: list[str] = Field(min_length=1, max_length=10_000)
+    horizon: int = Field(ge=1, le=10_000)
     steps: list[str] = []
     holding: Costs
     shortage: Costs
@@ -42,8 +42,10 @@ class ProblemFacts(_Section):
     def _consistent(self) -> Self:
         faults = []
         for name, names in (("products", self.products), ("steps", self.steps)):
-            if len(set(names)) < len(names) or not all(names):
-                faults.append(f"{name} must be different names")
+            if len({each.lower() for each in names}) < len(names) or not all(map(_is_name, names)):
+                faults.append(f"{name} must be different names, also in small letters, of characters that can be seen")
+        if "step" in self.products:
+            faults.append("products must not be called step: decide has a column of that name")
         if self.steps and len(self.steps) != self.horizon:
             faults.append(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
         products = len(self.products)
@@ -157,6 +159,14 @@ class Config(_Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _numbers_are_no_names(self) -> Self:
+        first = self.log.first_step
+        for number, name in enumerate(self.problem.steps):
+            if name.isdecimal() and int(name) != first + number and first <= int(name) < first + self.problem.horizon:
+                raise ValueError(f"[problem] steps must not call a step by the number of another one, as {name!r} does")
+        return self
+
     def columns(self) -> Columns:
         """Which column holds what."""
         log = self.log
@@ -207,7 +217,11 @@ def load_config(path: Path) -> ConfigFile:
     """Read and check a configuration; every mistake is told with its key."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; 'poolrl init' writes one, 'poolrl init --example' one to try")
-    content = path.read_bytes()
+    return parse_config(path, path.read_bytes())
+
+
+def parse_config(path: Path, content: bytes) -> ConfigFile:
+    """Check the bytes of a configuration that lies, or is about to lie, at a path."""
     try:
         facts = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -219,6 +233,10 @@ def load_config(path: Path) -> ConfigFile:
         raise ValueError(
             "\n  ".join([f"{path} has {len(faults)} mistake{'s' * (len(faults) > 1)}:", *faults])
         ) from None
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable()
 
 
 BROADCAST = {"holding", "shortage", "boundary", "demand_max"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,17 +43,19 @@ class Desk:
         return cls(policy, products, steps, int(labels.get("first_step", 0)))
 
     def step(self, name: Any) -> int:
-        """A step by its name, or by its number in the log."""
+        """A step by its name, by its number in the log, or by its name in small letters."""
         text = str(name).strip()
-        lowered = [step.lower() for step in self.steps]
-        if text.lower() in lowered:
-            return lowered.index(text.lower())
         numbers = {str(self.first_step + number): number for number in range(len(self.steps))}
+        if text in self.steps:
+            return self.steps.index(text)
         if text in numbers:
             return numbers[text]
+        lowered = [step.lower() for step in self.steps]
+        if lowered.count(text.lower()) == 1:
+            return lowered.index(text.lower())
         near = get_close_matches(text.lower(), lowered, n=1)
-        hint = f"; did you mean {self.steps[lowered.index(near[0])]}?" if near else ""
-        raise ValueError(f"there is no step {text!r}{hint} Steps are {', '.join(self.steps)}, or {_span(numbers)}")
+        hint = f"did you mean {self.steps[lowered.index(near[0])]}? " if near else ""
+        raise ValueError(f"there is no step {text!r}; {hint}Steps are {', '.join(self.steps)}, or {_span(numbers)}")
 
     def stock(self, given: Any) -> list[float]:
         """Stocks as a list in the products' order, or by product name."""
@@ -68,64 +71,83 @@ class Desk:
             given = [given[name] for name in self.products]
         if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(self.products):
             raise ValueError(f"stock must give a number for each of {', '.join(self.products)}")
-        return [_number(name, value) for name, value in zip(self.products, given, strict=True)]
+        found = [_number(name, value) for name, value in zip(self.products, given, strict=True)]
+        for name, number, lowest in zip(self.products, found, self.policy.problem.state_low, strict=True):
+            if number < lowest:
+                rule = "must not be negative" if lowest == 0 else "lies below what can wait"
+                raise ValueError(f"the stock of {name} {rule}")
+        return found
 
-    def levels(self, steps: Sequence[int], stocks: Sequence[Sequence[float]]) -> FloatArray:
-        """Order-up-to levels (m, products), step by step in batches."""
+    def levels(self, steps: Sequence[int], stocks: Sequence[Sequence[float]], *, whole: bool) -> FloatArray:
+        """Order-up-to levels (m, products), step by step in batches; rounded to whole units if asked."""
         where, stock = np.asarray(steps, dtype=np.int64), np.asarray(stocks, dtype=np.float64)
         found = np.empty_like(stock)
         for step in np.unique(where):
             rows = where == step
             found[rows] = self.policy.act(int(step), stock[rows])
-        return found
+        # Rounding neither asks for goods to be sent back nor orders where enough is there.
+        return np.where(found > stock, np.maximum(np.rint(found), stock), stock) if whole else found
 
 
-def decide_one(policy: Path, step: str, stock: str | None, *, as_json: bool) -> None:
+def decide_one(policy: Path, step: str, stock: str | None, *, whole: bool, as_json: bool) -> None:
     """Answer one question from the command line; without a stock the shelf is empty."""
     desk = Desk.open(policy)
     number = desk.step(step)
-    parts: Any = [0.0] * len(desk.products) if stock is None else _from_text(stock)
-    given = desk.stock(parts)
-    levels = desk.levels([number], [given])[0]
+    given = desk.stock([0.0] * len(desk.products) if stock is None else _from_text(stock))
+    levels = desk.levels([number], [given], whole=whole)[0]
     if as_json:
-        print(_as_json(desk, {"step": desk.steps[number], "stock": parts}, levels))
+        named = dict(zip(desk.products, given, strict=True))
+        print(_as_json(desk, {"step": desk.steps[number], "stock": named}, levels))
         return
     width = max(len("product"), *map(len, desk.products))
     print(f"{'product':<{width}}  {'stock':>10}  {'order up to':>11}  {'order':>10}")
     for name, have, level in zip(desk.products, given, levels, strict=True):
-        print(f"{name:<{width}}  {have:>10.4g}  {level:>11.2f}  {level - have:>10.2f}")
+        print(f"{name:<{width}}  {have:>10.10g}  {level:>11.2f}  {level - have:>10.2f}")
 
 
-def decide_csv(policy: Path, source: Path, out: Path | None) -> None:
+def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> None:
     """Answer every row of a CSV file with columns step and one per product; other columns are passed through."""
     desk = Desk.open(policy)
-    with _reading(source) as file, _writing(out) as answers:
-        rows = csv.DictReader(file)
-        names = rows.fieldnames or []
+    with _reading(source) as file, _writing(out, source) as answers:
+        rows = csv.reader(file)
+        names = next(rows, [])
         for name in ("step", *desk.products):
             if names.count(name) != 1:
                 raise ValueError(f"{source} must have one column {name!r}: step and {', '.join(desk.products)}")
         writer = csv.writer(answers, lineterminator="\n")
-        writer.writerow([*names, *(f"order_up_to_{name}" for name in desk.products)])
-        for start, batch in _batches(rows):
-            steps, stocks = _questions(desk, source, start, batch, lambda row: [row[name] for name in desk.products])
-            for row, levels in zip(batch, desk.levels(steps, stocks), strict=True):
-                writer.writerow([*(row[name] for name in names), *(f"{level:.6g}" for level in levels)])
+        added = [f"{what}_{name}" for what in ("order_up_to", "order") for name in desk.products]
+        if not set(names).isdisjoint(added):
+            raise ValueError(f"{source} has answers already: columns order_up_to_{desk.products[0]}, ...")
+        writer.writerow([*names, *added])
+        try:
+            for batch in _batches(_csv_rows(source, rows, names)):
+                steps, stocks = _questions(desk, source, batch, lambda row: [row[name] for name in desk.products])
+                answered = desk.levels(steps, stocks, whole=whole)
+                for (_, row), levels, have in zip(batch, answered, stocks, strict=True):
+                    numbers = [*levels, *(levels - np.asarray(have))]
+                    writer.writerow([*row.values(), *(repr(round(float(number), 6)) for number in numbers)])
+        except csv.Error as error:
+            raise ValueError(f"{source}, line {rows.line_num}: {error}") from None
 
 
-def decide_lines(policy: Path, source: Path, out: Path | None) -> None:
+def decide_lines(policy: Path, source: Path, out: Path | None, *, whole: bool) -> None:
     """Answer JSON lines {"step": ..., "stock": [...] or {product: ...}}; other keys are passed through."""
     desk = Desk.open(policy)
-    with _reading(source) as file, _writing(out) as answers:
-        for start, batch in _batches(_json_lines(source, file)):
-            steps, stocks = _questions(desk, source, start, batch, lambda row: row["stock"])
-            for row, levels in zip(batch, desk.levels(steps, stocks), strict=True):
+    with _reading(source) as file, _writing(out, source) as answers:
+        for batch in _batches(_json_lines(source, file)):
+            steps, stocks = _questions(desk, source, batch, lambda row: row["stock"])
+            for (_, row), levels in zip(batch, desk.levels(steps, stocks, whole=whole), strict=True):
                 answers.write(_as_json(desk, row, levels) + "\n")
 
 
-def _questions(desk: Desk, source: Path, start: int, batch: list[Any], stock: Any) -> tuple[list[int], list[Any]]:
+Numbered = tuple[int, dict[str, Any]]  # a question and the line it stands on
+
+
+def _questions(
+    desk: Desk, source: Path, batch: list[Numbered], stock: Callable[[dict[str, Any]], Any]
+) -> tuple[list[int], list[list[float]]]:
     steps, stocks = [], []
-    for number, row in enumerate(batch, start=start):
+    for number, row in batch:
         try:
             steps.append(desk.step(row["step"]))
             stocks.append(desk.stock(stock(row)))
@@ -136,28 +158,34 @@ def _questions(desk: Desk, source: Path, start: int, batch: list[Any], stock: An
     return steps, stocks
 
 
-def _json_lines(source: Path, file: IO[str]) -> Iterator[dict[str, Any]]:
+def _csv_rows(source: Path, rows: Any, names: list[str]) -> Iterator[Numbered]:
+    for cells in rows:
+        if not cells:
+            continue
+        if len(cells) != len(names):
+            raise ValueError(f"{source}, line {rows.line_num}: has {len(cells)} cells, the header {len(names)}")
+        yield rows.line_num, dict(zip(names, cells, strict=True))
+
+
+def _json_lines(source: Path, file: IO[str]) -> Iterator[Numbered]:
+    def refuse(constant: str) -> float:
+        raise ValueError(f"{constant} is not JSON")
+
     for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
         try:
-            question = json.loads(line) if line.strip() else None
+            question = json.loads(line, parse_constant=refuse)
         except (ValueError, RecursionError):
             raise ValueError(f"{source}, line {number}: not JSON") from None
         if not isinstance(question, dict):
             raise ValueError(f'{source}, line {number}: must be an object {{"step": ..., "stock": ...}}')
-        yield question
+        yield number, question
 
 
-def _batches(rows: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Rows with the number of the line that the first of them stands on (a CSV's header is line 1)."""
-    line = 2 if isinstance(rows, csv.DictReader) else 1
-    batch: list[Any] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH:
-            yield line, batch
-            line, batch = line + len(batch), []
-    if batch:
-        yield line, batch
+def _batches(rows: Iterator[Numbered]) -> Iterator[list[Numbered]]:
+    while batch := list(islice(rows, BATCH)):
+        yield batch
 
 
 def _as_json(desk: Desk, question: dict[str, Any], levels: FloatArray) -> str:
@@ -168,9 +196,12 @@ def _as_json(desk: Desk, question: dict[str, Any], levels: FloatArray) -> str:
 def _from_text(text: str) -> Any:
     """`10,20,5` or `bread=10,milk=20,salad=5`."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if parts and all("=" in part for part in parts):
-        return dict(part.split("=", 1) for part in parts)
-    return parts
+    if not parts or not all("=" in part for part in parts):
+        return parts
+    named = [part.split("=", 1) for part in parts]
+    if len({name for name, _ in named}) < len(named):
+        raise ValueError("stock must name each product once")
+    return {name.strip(): amount.strip() for name, amount in named}
 
 
 def _number(name: str, value: Any) -> float:
@@ -198,11 +229,15 @@ def _reading(source: Path) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def _writing(out: Path | None) -> Iterator[IO[str]]:
+def _writing(out: Path | None, source: Path) -> Iterator[IO[str]]:
     """Standard output, or a file that appears when everything is answered."""
     if out is None:
         yield sys.stdout
         return
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ValueError("--out must not be the file that is read")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent}")
     draft = out.with_name(f".{out.name}.draft")
     try:
         with open(draft, "w", encoding="utf-8", newline="") as file:

@@ -60,6 +60,8 @@ def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str
     demand = np.rint(draw_demand(means, spreads, SHOPS * WEEKS, problem.demand_max, seed=seed + 1))
     log = simulated_log(problem, means, demand, seed=seed + 2)
     where = Path("sensitive") / ("sales.csv" if sales else "log.parquet")
+    if (folder / where).exists():
+        raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
     (folder / where.parent).mkdir(parents=True, exist_ok=True)
     if sales:
         pyarrow.csv.write_csv(_sales_export(log), folder / where)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
@@ -42,18 +43,19 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
         facts = release(file, ledger, folder)
     try:
         forecast = draw_page(folder, console)
-    except KeyboardInterrupt:
-        raise ValueError(
-            f"stopped. The release is whole and paid for; 'poolrl report {folder}' draws its page"
-        ) from None
+    except (KeyboardInterrupt, ValueError, ArithmeticError, MemoryError) as error:
+        why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
+        done = f"The release in {folder} is whole and paid for; 'poolrl report {folder}' draws its page"
+        raise ValueError(f"{why}. {done}") from None
     if as_json:
         print(json.dumps({"folder": str(folder), "certificate": facts}, indent=2))
         return
-    console.print(f"[bold]{folder}/[/] may be handed out: {', '.join(sorted(p.name for p in folder.iterdir()))}\n")
+    names = ", ".join(sorted(path.name for path in folder.iterdir()))
+    console.print(f"[bold]{escape(str(folder))}/[/] may be handed out: {names}\n", highlight=False)
     console.print(label(facts), highlight=False, markup=False)
     if forecast.drowned:
         console.print(f"[bold red]{DROWNED}[/]\n", highlight=False)
-    console.print(f"Open [bold]{folder / 'report.html'}[/]; ask with [bold]poolrl decide {folder / POLICY}[/].")
+    console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
 
 
 def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
@@ -68,10 +70,9 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
     try:
         log, contents = read_log(file)
     except (ValueError, OSError) as error:
-        ledger.void(reservation)
-        raise ValueError(f"{error}. Nothing was spent") from None
+        raise ValueError(f"{error}. {_given_back(ledger, reservation)}") from None
     except BaseException:
-        ledger.void(reservation)
+        _given_back(ledger, reservation)
         raise
     ledger.read(reservation, contents)
     try:
@@ -83,6 +84,7 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
             written = Path(draft) / "release"
             facts = _write(written, policy, file, reservation, account, units=log.units)
             os.rename(written, folder)  # whole or not at all
+            _make_sure_of(folder.parent)
     except (ValueError, OSError) as error:
         raise ValueError(
             f"{error}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
@@ -139,10 +141,26 @@ def _write(
     (folder / LABEL).write_bytes(label(facts).encode())
     (folder / CONFIG).write_bytes(file.content)
     (folder / RECORD).write_bytes(registry_yaml(registry_record(facts)).encode())
-    for path in folder.iterdir():
-        with open(path, "rb") as file_written:
-            os.fsync(file_written.fileno())  # the ledger says that it is there, so it must outlive a power cut
+    for path in (*folder.iterdir(), folder):
+        _make_sure_of(path)
     return facts
+
+
+def _given_back(ledger: Ledger, reservation: Entry) -> str:
+    try:
+        ledger.void(reservation)
+    except ValueError:
+        return "Nothing was released, but the ledger could not be told: the reservation stays"
+    return "Nothing was spent"
+
+
+def _make_sure_of(path: Path) -> None:
+    """On the disk, for the ledger will say that it is there, and a power cut may come."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _sha256(path: Path) -> str:

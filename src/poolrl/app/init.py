@@ -13,12 +13,14 @@ from rich.markup import escape
 from rich.prompt import Prompt
 
 from poolrl.app.columns import from_sales
-from poolrl.app.config import load_config
+from poolrl.app.config import KINDS, parse_config
 from poolrl.app.example import write_example
 from poolrl.app.toml import KEYS, write_toml
 
 NUMBERS = {"holding", "shortage", "demand_max", "boundary"}
 COUNTS = {"horizon", "first_step", "max_per_unit", "units"}
+COLUMNS = {"opening", "order_up_to", "left"}
+POSITIVE = {"demand_max", "horizon", "max_per_unit", "units", "rho", "budget", "boundary"}
 LISTS = {"products", "steps", "opening", "order_up_to", "left"}
 # What nobody has to answer; the text after a key is the answer if there is none.
 DEFAULTS = {
@@ -63,7 +65,7 @@ def run_init(
             raise ValueError(f"--example writes its own facts; leave out {', '.join(map(_flag, given))}")
         path.parent.mkdir(parents=True, exist_ok=True)
         facts = write_example(path.parent, sales=sales, seed=seed)
-        path.write_text(write_toml(facts))
+        _write(path, write_toml(facts).encode())
         console.print(
             f"A simulated chain of 40 shops: [bold]{path.parent / facts['log']['source']}[/] is its table, "
             f"[bold]{path}[/] says what is public about it.",
@@ -73,24 +75,32 @@ def run_init(
         return
     asked = bool(_missing(given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
     facts = _facts(_ask(console, given, sales=sales) if asked else given, sales=sales)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(write_toml(facts))
+    content = write_toml(facts).encode()
     try:
-        load_config(path)
+        parse_config(path, content)
     except ValueError as error:
-        if asked:  # nobody should have to answer everything again
-            raise ValueError(f"{error}\nIt is written all the same: correct it there") from None
-        path.unlink()
-        raise
+        if not asked:
+            raise
+        _write(path, content)  # nobody should have to answer everything again
+        raise ValueError(f"{error}\nIt is written all the same: correct it there") from None
+    _write(path, content)
     console.print(f"Wrote [bold]{path}[/]; every key in it says why it is asked for.", highlight=False)
     _say_next(console, path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file as a whole, so that a failure leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(content)
+    draft.replace(path)
 
 
 def _say_next(console: Console, path: Path) -> None:
     config = "" if path.name == "poolrl.toml" and path.parent == Path() else f" --config {path}"
     console.print(
         f"Next: [bold]poolrl check{config}[/] (is the table as the file says?), [bold]poolrl plan{config}[/] (what "
-        "would which budget buy?)",
+        "does each budget buy?)",
         highlight=False,
     )
 
@@ -106,20 +116,21 @@ def _ask(console: Console, given: dict[str, str], *, sales: bool) -> dict[str, s
         for key in keys:
             if key in answers or (sales and key in BY_SALES) or (key == "max_per_unit" and not answers.get("unit")):
                 continue
+            needed = key not in OPTIONAL or (key == "max_per_unit" and bool(answers.get("unit")))
             console.print(f"[dim]{escape(KEYS[section][key])}[/]", highlight=False)
             default = DEFAULTS.get(key, "" if key in OPTIONAL else None)
             while key not in answers:
                 try:
-                    shown = f"{key} [dim](optional)[/]" if key in OPTIONAL else key
+                    shown = key if needed else f"{key} [dim](optional)[/]"
                     text = Prompt.ask(shown, console=console, default=default, show_default=bool(default))
-                    _parse(key, text or "", ["?"])
-                    if text is None or (not text.strip() and key not in OPTIONAL):
+                    if text is None or (not text.strip() and needed):
                         raise ValueError(f"{key} is needed")
+                    _check(key, text, _split(answers.get("products", "?")))
                     answers[key] = text
                 except ValueError as error:
                     console.print(f"[red]{escape(str(error))}[/]")
-                except EOFError:
-                    raise ValueError("no more answers; nothing was written") from None
+                except (EOFError, KeyboardInterrupt):
+                    raise ValueError("stopped; nothing was written") from None
     return answers
 
 
@@ -155,7 +166,7 @@ def _parse(key: str, text: str, products: list[str]) -> Any:
         pattern = len(parts) == 1 and "{product}" in parts[0]
         return [parts[0].replace("{product}", product) for product in products] if pattern else parts
     if key in COUNTS:
-        return _number(key, text, int, "a whole number")
+        return _number(key, text, int, "a whole number") if text.strip() else None
     if key in NUMBERS:
         numbers = [
             _number(key, part, float, "a number, or one per product with commas between") for part in _split(text)
@@ -164,6 +175,22 @@ def _parse(key: str, text: str, products: list[str]) -> Any:
     if key in ("rho", "budget"):
         return _number(key, text, float, "a number") if text.strip() else None
     return text.strip() or None
+
+
+def _check(key: str, text: str, products: list[str]) -> None:
+    """Refuse an answer that the file would refuse, as far as it can be judged alone."""
+    value = _parse(key, text, products)
+    numbers = value if isinstance(value, list) else [value]
+    if key in NUMBERS | COLUMNS and len(numbers) not in (1, len(products)):
+        raise ValueError(f"{key} must be one, or {len(products)} with commas between: one per product")
+    if key in ("holding", "shortage") and min(numbers) < 0:
+        raise ValueError(f"{key} must not be negative")
+    if key in POSITIVE and any(number is not None and not number > 0 for number in numbers):
+        raise ValueError(f"{key} must be positive")
+    if key == "boundary" and max(numbers) > 1:
+        raise ValueError("boundary must lie in (0, 1]")
+    if key == "kind" and value not in KINDS:
+        raise ValueError(f"kind must be {' or '.join(KINDS)}")
 
 
 def _number(key: str, text: str, kind: Callable[[str], Any], what: str) -> Any:

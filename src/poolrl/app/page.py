@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from poolrl.app.charts import cost_chart, levels_chart
+from poolrl.app.prediction import share
 from poolrl.privacy.label import percent, sections, whose
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _costs(facts: Facts) -> str:
             "epsilon": f"{each.epsilon:.2f}",
             "attack": percent(each.attack),
             "cost": f"{each.cost:,.1f}",
-            "gap": f"{each.gap:+.1%}",
+            "gap": share(each.gap),
             "x": place[0],
             "y": place[1],
         }
@@ -110,13 +111,12 @@ def _costs(facts: Facts) -> str:
     )
     columns = ("rho", "epsilon", "attack", "cost", "gap")
     rows = [[str(each[key]) for key in columns] for each in grid]
-    units = facts.certificate["assumed_public"]["units"]
     return (
         '<section id="costs" aria-labelledby="costs-h"><h2 id="costs-h">What privacy costs here</h2>'
         f"<p>Predicted mean cost of one trajectory ({len(facts.steps)} steps), if demand and past orders are "
-        f"as estimated: logs of {units:,} units simulated from that, a fit at each budget. Move the slider to see "
-        "what another budget than the one that was spent would have cost. The levels above stay as they were released; "
-        "looking costs nothing, because the log is not asked again.</p>"
+        f"as estimated: logs of {forecast.units:,} units simulated from that, a fit at each budget. Move the slider to "
+        "see what another budget than the one that was spent would have cost. The levels above stay as they were "
+        "released; looking costs nothing, because the log is not asked again.</p>"
         '<div class="slider"><label for="rho-slider">Privacy budget</label>'
         '<span aria-hidden="true">more privacy</span>'
         f'<input type="range" id="rho-slider" min="0" max="{len(grid) - 1}" step="1" value="{forecast.chosen}" '
@@ -129,8 +129,8 @@ def _costs(facts: Facts) -> str:
         f"data, it would be {forecast.free:,.1f}. Costs are in the units of the declared holding and shortage costs; "
         "the axis does not begin at zero. An attacker who merely guesses finds out in 5%.</p>"
         "<p>An estimate cannot tell how wrong it is. So the same on five families of demand that nobody estimated, "
-        f"with logs of this size at the budget spent: {forecast.elsewhere.gap:+.1%} above knowing the demand on "
-        f"average, {forecast.elsewhere.worst:+.1%} at worst; without any data {forecast.elsewhere.free_gap:+.0%}.</p>"
+        f"with logs of this size at the budget spent: {share(forecast.elsewhere.gap)} above knowing the demand on "
+        f"average, {share(forecast.elsewhere.worst)} at worst; {share(forecast.elsewhere.free_gap)} without data.</p>"
         + _details(
             "table",
             "All budgets as a table",
@@ -192,6 +192,7 @@ def _certificate(facts: Facts) -> str:
     claim = [
         ["rho (zCDP)", certificate["rho"]],
         *([f"epsilon at delta = {float(delta):g}", f"{eps:g}"] for delta, eps in certificate["epsilon"].items()),
+        ["rho of all releases so far", certificate["in_all"]["rho"]],
         ["protects", whose(certificate)],
         ["neighbouring logs", f"{certificate['adjacency']} {certificate['unit']} by any other"],
         ["composition", certificate["composition"]],

@@ -1,4 +1,4 @@
-"""`poolrl plan`: what would which budget buy, and how large a log would it take? Reads no row of any log."""
+"""`poolrl plan`: what does each budget buy, and how large a log does it take? Reads no row of any log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,19 @@ from rich.progress import Progress
 from rich.table import Table
 
 from poolrl.app.config import load_config
-from poolrl.app.prediction import SIZES, Log, Prediction, Simulator, World, runs_for, units_needed, worlds_of
-from poolrl.arrays import positive, whole
+from poolrl.app.prediction import (
+    SIZES,
+    Log,
+    Prediction,
+    Simulator,
+    World,
+    most_units,
+    runs_for,
+    share,
+    units_needed,
+    worlds_of,
+)
+from poolrl.arrays import fraction, positive, whole
 from poolrl.paper.families import FAMILIES
 from poolrl.privacy.label import percent
 from poolrl.privacy.zcdp import attack_power, epsilon
@@ -62,10 +73,14 @@ def run_plan(
         raise ValueError(f"there is no demand {chosen!r}; {hint}choose from {', '.join(DEMANDS)}")
     asked = config.privacy.rho if rho is None else rho
     size = config.plan.units if units is None else units
-    positive(rho=asked, within=within)
+    positive(rho=asked)
     if math.isinf(asked):
         raise ValueError("rho must be finite: without noise there is nothing to plan")
+    fraction(within=within)
     whole(units=size)
+    most = most_units(config.problem.problem(), config.privacy.per_unit)
+    if size > most:
+        raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
     console = Console(quiet=as_json)
     with Progress(console=console, transient=True) as progress:
         by_rho, by_size, free = _simulate(
@@ -82,7 +97,7 @@ def run_plan(
         sentence += f"{by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
     else:
         sentence += f"the log should hold about {_two_digits(needed):,} units (each a {who})."
-    console.print(sentence, highlight=False)
+    console.print(sentence, highlight=False, markup=False)
     console.print("Predicted by simulation; no row of the log was read and nothing was spent.", highlight=False)
 
 
@@ -133,6 +148,7 @@ def _print(
     budgets = Table(
         title=f"What a budget buys with {size:,} units, on {where}",
         caption=f"Gap: mean cost above that of somebody who knows the demand. Without any data: {free:+.0%}.\n"
+        "Demand is invented between your bounds: compare costs with each other only; tenths of a percent are chance.\n"
         "Attack: what an attacker finds out at most, with 5% false alarms; guessing finds 5%. Epsilon at delta 1e-6.",
         title_justify="left",
         caption_justify="left",
@@ -147,8 +163,8 @@ def _print(
             f"{epsilon(line.rho, 1e-6):.2f}",
             percent(attack_power(line.rho)),
             f"{line.cost:,.1f}",
-            f"{line.gap:+.1%}",
-            f"{line.worst:+.1%} {line.worst_family if demand == 'any' else ''}",
+            share(line.gap),
+            f"{share(line.worst)} {line.worst_family if demand == 'any' else ''}",
         )
         budgets.add_row(*(mark + cell for cell in cells))
     console.print(budgets)
@@ -156,7 +172,7 @@ def _print(
     for name in ("units", "gap", "worst gap"):
         sizes.add_column(name, justify="right")
     for line in by_size:
-        sizes.add_row(f"{line.units:,}", f"{line.gap:+.1%}", f"{line.worst:+.1%}")
+        sizes.add_row(f"{line.units:,}", share(line.gap), share(line.worst))
     console.print(sizes)
 
 
@@ -167,13 +183,18 @@ def _facts(
         "read_no_row": True,
         "demand": demand,
         "budgets": [
-            vars(line) | {"epsilon": epsilon(line.rho, 1e-6), "attack": attack_power(line.rho)} for line in by_rho
+            _numbers(line) | {"epsilon": epsilon(line.rho, 1e-6), "attack": attack_power(line.rho)} for line in by_rho
         ],
-        "sizes": [vars(line) for line in by_size],
-        "gap_without_data": free,
+        "sizes": [_numbers(line) for line in by_size],
+        "gap_without_data": free if math.isfinite(free) else None,
         "within": within,
         "units_needed": None if needed is None else _two_digits(needed),
     }
+
+
+def _numbers(line: Line) -> dict[str, Any]:
+    """JSON has no NaN, which a gap is where knowing the demand costs nothing."""
+    return {key: None if value != value else value for key, value in vars(line).items()}
 
 
 def _two_digits(number: float) -> int:

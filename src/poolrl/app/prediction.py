@@ -6,6 +6,7 @@ estimate that a fit has released, which is free to use again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -157,10 +158,19 @@ class Simulator:
         return expected_costs(self.problem, levels, world.probabilities)
 
 
-def runs_for(problem: Shop, trajectories: int, *, fits: int, most: int = 8) -> int:
+# Rows times products of one simulated log, so that it fits into memory.
+LARGEST_LOG = 20_000_000
+
+
+def most_units(problem: Shop, per_unit: int) -> int:
+    """The largest log that can be simulated here."""
+    return max(1, LARGEST_LOG // (problem.horizon * problem.products * per_unit))
+
+
+def runs_for(problem: Shop, trajectories: int, *, fits: int, least: int = 1, most: int = 8) -> int:
     """How often to repeat a simulation so that it stays a matter of seconds."""
     rows = trajectories * problem.horizon * problem.products * fits
-    return max(1, min(most, 40_000_000 // rows))
+    return max(least, min(most, 40_000_000 // rows))
 
 
 def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | None:
@@ -176,7 +186,13 @@ def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | No
 
 
 def _gap(costs: FloatArray, best: FloatArray) -> float:
-    return float(costs.sum() / best.sum() - 1) if best.sum() > 0 else 0.0
+    """NaN where knowing the demand costs nothing, for then there is no ratio."""
+    return float(costs.sum() / best.sum() - 1) if best.sum() > 0 else math.nan
+
+
+def share(gap: float) -> str:
+    """A gap for people."""
+    return f"{gap:+.1%}" if math.isfinite(gap) else "n/a"
 
 
 def _without_boundary(problem: Shop) -> Shop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,17 @@ from rich.progress import Progress
 from poolrl.app.decide import Desk
 from poolrl.app.files import CERTIFICATE, PAGE, POLICY
 from poolrl.app.page import page
-from poolrl.app.prediction import BUDGETS, Log, Prediction, Simulator, World, estimated_world, runs_for, worlds_of
+from poolrl.app.prediction import (
+    BUDGETS,
+    Log,
+    Prediction,
+    Simulator,
+    World,
+    estimated_world,
+    most_units,
+    runs_for,
+    worlds_of,
+)
 from poolrl.app.verify import verify
 from poolrl.arrays import BoolArray, FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -23,7 +34,7 @@ from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import ROUNDING
 
-MOST_RUNS = 4
+MOST_RUNS = 3
 SELDOM = 0.1  # fewer of the past orders than this: the level rests on the public prior more than on the log
 
 
@@ -65,6 +76,7 @@ class Forecast:
 
     budgets: list[Budget]
     chosen: int
+    units: int  # of the simulated logs
     best: float
     free: float
     hidden: list[Hidden]
@@ -126,9 +138,9 @@ def _forecast(
     problem, rho = policy.problem, policy.guarantee.rho
     assert isinstance(problem, LostSales | Backlog)
     per_unit = policy.guarantee.trajectories_per_unit
-    log = Log(int(certificate["assumed_public"]["units"]), per_unit)
+    log = Log(min(int(certificate["assumed_public"]["units"]), most_units(problem, per_unit)), per_unit)
     budgets = sorted({*BUDGETS, rho})
-    runs = runs_for(problem, log.units * per_unit, fits=len(budgets) + 1, most=MOST_RUNS)
+    runs = runs_for(problem, log.units * per_unit, fits=len(budgets) + 1, least=2, most=MOST_RUNS)
     simulator, world = Simulator(problem), estimated_world(outcomes)
     families = worlds_of(problem, "any", runs=1)
     task = progress.add_task("predicting", total=runs * (len(budgets) + 1) + len(families))
@@ -153,10 +165,11 @@ def _forecast(
     best, free = float(found[0].best.sum()), float(found[0].free.sum())
     return Forecast(
         [
-            Budget(value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else 0.0)
+            Budget(value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else math.nan)
             for value, cost in zip(budgets, costs, strict=True)
         ],
         budgets.index(rho),
+        log.units,
         best,
         free,
         _hidden(policy, world, np.array(saved)),
@@ -172,7 +185,7 @@ def _hidden(policy: Policy, world: World, saved: FloatArray) -> list[Hidden]:
     beyond = _share_above(world.probabilities, levels, problem.demand_max)
     tried = np.ones_like(levels) if world.orders is None else _share_above(world.orders, levels, problem.demand_max)
     runs = len(saved)
-    error = saved.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(problem.products, np.inf)
+    error = saved.std(axis=0, ddof=1) / np.sqrt(runs)
 
     def steps(marked: BoolArray) -> list[str]:
         return [name for name, mark in zip(labels["steps"], marked, strict=True) if mark]

@@ -14,36 +14,39 @@ Config = Annotated[Path, Parameter(help="The configuration.")]
 Json = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.", negative="")]
 
 INIT = """Examples:
-  poolrl init                                   asks, one key after the other
-  poolrl init --example                         a simulated chain of shops, to try everything on
-  poolrl init --example --sales                 the same as a till exports it, with the query that maps it
-  poolrl init --products bread,milk --horizon 7 --holding 0.3,0.1 --shortage 0.6,0.4 --demand-max 150,200 \\
-              --source log.parquet --data-set "shops 2025" --rho 0.1"""
+  poolrl init                      asks, one key after the other
+  poolrl init --example            a simulated chain of shops to try things on
+  poolrl init --example --sales    the same as a till exports it
+  poolrl init --products bread,milk --horizon 7 --holding 0.3,0.1 \\
+      --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
+      --data-set "shops 2025" --rho 0.1"""
 CHECK = """Examples:
   poolrl check
   poolrl check --config shops/poolrl.toml --json"""
 PLAN = """Examples:
-  poolrl plan                                   all five families of demand
+  poolrl plan                      all five families of demand
   poolrl plan --demand exponential --rho 0.3
-  poolrl plan --units 500 --within 0.05         how many units for a cost 5% above the optimum?"""
+  poolrl plan --units 500 --within 0.05"""
 FIT = """Examples:
   poolrl fit
   poolrl fit --out release-2026"""
 DECIDE = """Examples:
   poolrl decide release/policy.npz --step Sat --stock bread=10,milk=20,salad=5
-  poolrl decide release/policy.npz --step 6 --stock 10,20,5 --json
-  poolrl decide release/policy.npz --csv stocks.csv --out orders.csv      columns: step, bread, milk, salad
-  echo '{"step": "Sat", "stock": [10, 20, 5]}' | poolrl decide release/policy.npz --lines -"""
+  poolrl decide release/policy.npz --step 6 --stock 10,20,5 --whole --json
+  poolrl decide release/policy.npz --csv stocks.csv --out orders.csv
+  echo '{"step": "Sat", "stock": [10, 20, 5]}' \\
+      | poolrl decide release/policy.npz --lines -"""
 REPORT = """Examples:
   poolrl report
   poolrl report release-2026"""
 VERIFY = """Examples:
   poolrl verify release/policy.npz release/certificate.json
-  poolrl verify release/policy.npz release/certificate.json --config poolrl.toml --ledger ledger.sqlite"""
+  poolrl verify release/policy.npz release/certificate.json \\
+      --ledger ledger.sqlite"""
 LEDGER = """Examples:
   poolrl ledger show
   poolrl ledger verify --ledger ledger.sqlite
-  poolrl ledger budget 0.5                      its owner allows more, for everybody to see"""
+  poolrl ledger budget 0.5 --reason 'one more season'"""
 
 
 @Parameter(name="*")
@@ -111,7 +114,7 @@ def plan(
     within: Annotated[float, Parameter(help="Cost above the optimum that is good enough.")] = 0.02,
     json: Json = False,
 ) -> None:
-    """Predict what which budget would buy, before any data is touched: by simulation, reading no row of the log."""
+    """Predict what each budget buys, before any data is touched: by simulation, reading no row of the log."""
     from poolrl.app.plan import run_plan
 
     run_plan(config, rho=rho, units=units, demand=demand, within=within, as_json=json)
@@ -133,12 +136,17 @@ def decide(
     policy: Annotated[Path, Parameter(help="A policy that fit has written.")],
     *,
     step: Annotated[str | None, Parameter(help="Name or number of the step.")] = None,
-    stock: Annotated[str | None, Parameter(help="Stock of each product; an empty shelf if left out.")] = None,
-    csv: Annotated[
-        Path | None, Parameter(help="A CSV file with columns step and products; - reads from a pipe.")
+    stock: Annotated[
+        str | None, Parameter(help="Stock of each product; an empty shelf if left out.", allow_leading_hyphen=True)
     ] = None,
-    lines: Annotated[Path | None, Parameter(help="JSON lines with step and stock; - reads from a pipe.")] = None,
-    out: Annotated[Path | None, Parameter(help="Where answers go; standard output if left out.")] = None,
+    csv: Annotated[
+        Path | None, Parameter(help="CSV with columns step and products; - is a pipe.", allow_leading_hyphen=True)
+    ] = None,
+    lines: Annotated[
+        Path | None, Parameter(help="JSON lines with step and stock; - is a pipe.", allow_leading_hyphen=True)
+    ] = None,
+    out: Annotated[Path | None, Parameter(help="Where answers to a file go; standard output if left out.")] = None,
+    whole: Annotated[bool, Parameter(help="Round levels to whole units.", negative="")] = False,
     json: Json = False,
 ) -> None:
     """Answer order-up-to levels for stocks: one on the command line, or many from a file."""
@@ -146,12 +154,16 @@ def decide(
 
     if sum(question is not None for question in (step, csv, lines)) != 1:
         raise ValueError("decide answers one of --step NAME, --csv FILE or --lines FILE")
+    if step is None and (stock is not None or json):
+        raise ValueError("--stock and --json go with --step; --lines answers in JSON anyway")
+    if step is not None and out is not None:
+        raise ValueError("--out goes with --csv and --lines")
     if csv is not None:
-        desk.decide_csv(policy, csv, out)
+        desk.decide_csv(policy, csv, out, whole=whole)
     elif lines is not None:
-        desk.decide_lines(policy, lines, out)
+        desk.decide_lines(policy, lines, out, whole=whole)
     elif step is not None:
-        desk.decide_one(policy, step, stock, as_json=json)
+        desk.decide_one(policy, step, stock, whole=whole, as_json=json)
 
 
 def report(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from difflib import get_close_matches
 from os import PathLike
 from typing import Any
 
@@ -65,10 +66,12 @@ def read_csv(path: str | PathLike[str], *, text: Collection[str] = ()) -> pa.Tab
     import pyarrow.csv as csv
 
     try:
-        return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())))
-    except pa.ArrowInvalid:
-        # Arrow's message quotes the offending row.
-        raise ValueError(f"{path} is not a readable CSV file: a header and rows of equal length") from None
+        table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())))
+        _ = table.column_names  # decodes the header line
+        return table
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        # Their messages quote the offending row or byte.
+        raise ValueError(f"{path} is not a readable CSV file: UTF-8, a header and rows of equal length") from None
 
 
 def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
@@ -76,7 +79,9 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     for name in columns.names():
         if table.column_names.count(name) != 1:
             # The table's own names are not listed: without a header line they are its first row.
-            raise ValueError(f"the table must have one column {name!r} (is there a header line?)")
+            near = get_close_matches(name, table.column_names, n=1, cutoff=0.8)
+            hint = f"did you mean {near[0]!r}?" if near else "is there a header line, with commas between names?"
+            raise ValueError(f"the table must have one column {name!r} ({hint})")
         if table[name].null_count:
             raise ValueError(f"column {name!r} must not have missing values")
     if table.num_rows == 0:
@@ -86,14 +91,12 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     trajectories, horizon = int(trajectory.max()) + 1, int(step.max()) + 1
     if step.min() < 0:
         raise ValueError(f"column {columns.step!r} must not lie below first_step = {first_step}")
-    # Counting every (trajectory, step) needs the product of both: refuse step numbers that are not 0, 1, 2, ...
-    if horizon > table.num_rows:
+    # Counting every (trajectory, step) needs the product of both, which must not be larger than the table.
+    if trajectories * horizon > table.num_rows:
         raise ValueError(_steps_rule(columns, first_step))
     visits = np.bincount(trajectory * horizon + step, minlength=trajectories * horizon)
     if (visits > 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
-    if (visits == 0).any():
-        raise ValueError(_steps_rule(columns, first_step))
 
     def gather(names: tuple[str, ...]) -> FloatArray:
         array = np.empty((trajectories, horizon, len(names)))
@@ -140,7 +143,7 @@ def to_arrow(
 def _steps_rule(columns: Columns, first_step: int) -> str:
     return (
         f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
-        "to the horizon without gaps (pass first_step if yours start elsewhere)"
+        "to the horizon without gaps (first_step says where yours start)"
     )
 
 
@@ -151,19 +154,36 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
         column = column.cast(column.type.value_type)  # a dictionary may hold a value twice
     if isinstance(column.type, pa.BaseExtensionType):  # a UUID, say
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    if pa.types.is_floating(column.type):
-        column = pc.add(column, 0.0)  # −0 is 0
-    encoded = pc.dictionary_encode(column.combine_chunks())
+    try:
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, 0.0)  # −0 is 0
+        if _has_blanks(column):
+            raise ValueError(f"column {name!r} must not have missing values")
+        encoded = pc.dictionary_encode(column.combine_chunks())
+    except pa.ArrowException:
+        raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {column.type}") from None
     array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     return np.asarray(array.indices, dtype=np.int64)
+
+
+def _has_blanks(column: pa.ChunkedArray) -> bool:
+    """Ids that say nothing (NaN, empty text) are missing: one unit of everybody without a name would protect nobody."""
+    if pa.types.is_floating(column.type):
+        return bool(pc.any(pc.is_nan(column)).as_py())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return bool(pc.any(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py())
+    return False
 
 
 def _numbers(table: pa.Table, name: str) -> FloatArray:
     column = table[name]
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_decimal(column.type)):
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}")
-    # Unchecked: Arrow's complaint about a large integer would quote it.
-    return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
+    try:
+        # Unchecked: Arrow's complaint about a large integer would quote it.
+        return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
+    except pa.ArrowException:
+        raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}") from None
 
 
 def _whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from poolrl.data import frames
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 POSTGRES = ("postgresql://", "postgres://")
-# No extension is fetched from anywhere, and a query cannot ask for it either.
+# No extension is fetched from anywhere, a query cannot ask for it either, and it sees no variable of this program.
 DUCKDB_SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "lock_configuration": "true",
 }
 
 
@@ -39,9 +42,9 @@ def read_table(source: str, *, query: str | None = None, folder: Path = Path(), 
     if where.suffix in DUCKDB_ENDINGS:
         if not where.is_file():
             raise FileNotFoundError(f"there is no file {where}")
-        return _from_duckdb(str(where), _needed(query, "a DuckDB file"), None)
+        return _from_duckdb(where, _needed(query, "a DuckDB file"))
     files = _read_files(where, ids)
-    return files if query is None else _from_duckdb(":memory:", query, files)
+    return files if query is None else _from_duckdb(files, query)
 
 
 def is_postgres(source: str) -> bool:
@@ -75,7 +78,7 @@ def _read_files(where: Path, ids: Collection[str]) -> pa.Table:
         files = sorted(path for path in where.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
         if files and all(_is_parquet(path) for path in files):
             return frames.read_parquet(where)  # as one data set: folder names like year=2025 are columns
-    elif any(sign in str(where) for sign in "*?["):
+    elif not where.is_file() and any(sign in str(where) for sign in "*?["):
         files = sorted(Path(path) for path in glob.glob(str(where), recursive=True))
     else:
         files = [where]
@@ -110,21 +113,39 @@ def _read_csv(path: Path, ids: Collection[str]) -> pa.Table:
         return frames.read_csv(path, text=ids)
 
 
-def _from_duckdb(file: str, query: str, files: pa.Table | None) -> pa.Table:
+def _from_duckdb(source: Path | pa.Table, query: str) -> pa.Table:
+    """Run one SELECT on a database file, or on files that it sees as the table `log` and nothing else."""
     import duckdb
 
     try:
-        with duckdb.connect(file, read_only=files is None, config=dict(DUCKDB_SETTINGS)) as database:
-            if files is not None:
-                database.register("log", files)
-            answer = database.sql(query)
-            if answer is None:
-                raise ValueError("the query must be one SELECT")
-            return answer.to_arrow_table()
-    except duckdb.ParserException as error:
-        raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None  # speaks of the query alone
+        statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
-        raise ValueError(_failed("DuckDB", type(error).__name__)) from None
+        raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None  # it has seen the query alone
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
+    try:
+        if isinstance(source, Path):
+            with duckdb.connect(str(source), read_only=True, config=dict(DUCKDB_SETTINGS)) as database:
+                table = database.sql(query).to_arrow_table()
+        else:
+            closed: dict[str, Any] = DUCKDB_SETTINGS | {"enable_external_access": "false"}
+            with duckdb.connect(":memory:", config=closed) as database:
+                database.register("log", source)
+                table = database.sql(query).to_arrow_table()
+    except duckdb.Error as error:
+        raise ValueError(_failed("DuckDB", type(error).__name__, _missing_name(str(error), query))) from None
+    if table.num_rows == 0:
+        raise ValueError("the query gave no row: do names, dates and the number of days in it fit the table?")
+    return table
+
+
+def _missing_name(message: str, query: str) -> str:
+    """The column or table that a query asks for in vain: a word of the query, so it tells nothing of the log."""
+    found = re.search(r'Referenced column "([^"]+)"|Table with name (\S+) does not exist', message)
+    name = next(filter(None, found.groups()), "") if found else ""
+    if not name or name not in query:
+        return ""
+    return f": it asks for {name!r}, which is not there"
 
 
 def _from_postgres(server: str, query: str, ids: Collection[str]) -> pa.Table:
@@ -141,15 +162,15 @@ def _from_postgres(server: str, query: str, ids: Collection[str]) -> pa.Table:
             table = cursor.fetch_arrow_table()
     except Error as error:
         kind = " ".join(filter(None, [type(error).__name__, error.sqlstate and f"SQLSTATE {error.sqlstate}"]))
-        raise ValueError(_failed("PostgreSQL", kind)) from None
+        raise ValueError(_failed("PostgreSQL", kind, "")) from None
     columns = [_plain(table[name], is_id=name in ids) for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 
 
-def _failed(engine: str, kind: str) -> str:
+def _failed(engine: str, kind: str, detail: str) -> str:
     return (
-        f"{engine} refused the connection or the query ({kind}). Its message may quote the log and is not repeated "
-        "here: run the query there to read it"
+        f"{engine} refused the connection or the query ({kind}){detail}. Its message may quote the log and is not "
+        f"repeated here; run the query in {engine} itself to read it"
     )
 
 

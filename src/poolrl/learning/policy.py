@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from os import PathLike
 from typing import Any, Self
 
@@ -98,7 +99,16 @@ class Policy:
             intact = checksum == _checksum(facts, arrays) and facts["format"] == FORMAT
         except FileNotFoundError:
             raise
-        except (zipfile.BadZipFile, EOFError, LookupError, ValueError, OSError, TypeError, AttributeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            LookupError,
+            ValueError,
+            OSError,
+            TypeError,
+            AttributeError,
+        ) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
         if not intact:
             raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")

@@ -20,6 +20,40 @@ DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
 DECIMALS = 10**4
 
+_ATTACK = dict.fromkeys(("false_positives", "true_positives_at_most", "true_positives_of_best_known_attack"), float)
+_EPSILON = dict.fromkeys(DELTAS, float)
+SHAPE: dict[str, Any] = {
+    "issued": str,
+    "rho": str,
+    "epsilon": _EPSILON,
+    "attack": _ATTACK,
+    "in_all": {"rho": str, "epsilon": _EPSILON, "attack": _ATTACK},
+    "unit": str,
+    "trajectories_per_unit": int,
+    "steps": int,
+    "adjacency": str,
+    "mechanisms": [
+        {"name": str, "noise": str, "cells": int, "sensitivity_squared": str, "variance": str, "rho": str},
+    ],
+    "composition": str,
+    "post_processing": [str],
+    "assumed_public": {
+        "problem": dict,
+        "products": [str],
+        "steps": [str],
+        "columns": [str],
+        "units": int,
+        "clip": bool,
+        "protects": str,
+        "what": str,
+        "publication": dict.fromkeys(("name", "curator", "region", "intended_use"), str),
+    },
+    "versions": {"poolrl": str, "opendp": str},
+    "policy_sha256": str,
+    "config_sha256": str,
+    "ledger": {"entry": int} | dict.fromkeys(("data_set", "account", "seal", "budget", "spent", "left"), str),
+}
+
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
 )
@@ -83,7 +117,18 @@ def read_certificate(content: bytes) -> dict[str, Any]:
         raise ValueError("not a certificate: it is not JSON") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"not a certificate of this version ({FORMAT!r})")
+    if not _has_shape(facts, SHAPE):
+        raise ValueError("not a whole certificate: an entry is missing or of another kind")
     return facts
+
+
+def _has_shape(facts: Any, shape: Any) -> bool:
+    """Whether facts have every entry of a shape, each of its kind: a type, a dictionary of them, or a list of one."""
+    if isinstance(shape, dict):
+        return isinstance(facts, dict) and all(key in facts and _has_shape(facts[key], shape[key]) for key in shape)
+    if isinstance(shape, list):
+        return isinstance(facts, list) and all(_has_shape(each, shape[0]) for each in facts)
+    return isinstance(facts, shape) and not (shape is int and isinstance(facts, bool))
 
 
 def epsilons(rho: Fraction) -> dict[str, float]:

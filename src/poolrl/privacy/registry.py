@@ -19,7 +19,7 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
     delta, epsilon = "1e-06", facts["epsilon"]["1e-06"]
     curve = "; ".join(f"epsilon {eps:g} at delta {float(d):g}" for d, eps in facts["epsilon"].items())
     return {
-        "url_slug": re.sub(r"[^a-z0-9]+", "-", f"{publication['curator']} {publication['name']}".lower()).strip("-"),
+        "url_slug": _slug(f"{publication['curator']} {publication['name']}") or f"poolrl-{facts['policy_sha256'][:12]}",
         "status": "Draft",
         "tier": 3,
         "deployment": {
@@ -49,7 +49,10 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                 "privacy_unit": whose(facts),
                 "privacy_unit_details": f"Adjacent logs: {facts['adjacency']} {facts['unit']} by any other.",
                 "privacy_parameters": {"rho": float(rho), "epsilon": epsilon, "delta": float(delta)},
-                "privacy_parameters_details": f"rho = {facts['rho']} exactly; {curve}.",
+                "privacy_parameters_details": (
+                    f"rho = {facts['rho']} exactly; {curve}. All releases of this data set so far: rho = "
+                    f"{facts['in_all']['rho']}."
+                ),
             },
             "deployment_model": {
                 "model_name": "Central",
@@ -85,6 +88,10 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _preprocessing(facts: dict[str, Any]) -> str:
