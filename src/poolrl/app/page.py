@@ -15,7 +15,8 @@ from poolrl.app.prediction import share
 from poolrl.privacy.label import percent, sections, whose
 
 if TYPE_CHECKING:
-    from poolrl.app.report import Facts, Hidden
+    from poolrl.app.forecast import Hidden
+    from poolrl.app.report import Facts
 
 DROWNED = (
     "Noise drowned most of this log: with so few units at this rho, a policy comes out close to the one without any "
