@@ -103,6 +103,14 @@ def test_a_typo_says_which_key_was_meant(config: Path, old: str, new: str, hint:
     assert hint in str(caught.value)
 
 
+@pytest.mark.parametrize("source", ["postgresql://me:pw@host/log", "postgresql:///log?password=pw&host=h"])
+def test_a_password_does_not_belong_in_a_public_file(config: Path, facts: Facts, source: str) -> None:
+    facts["log"] |= {"source": source, "query": "SELECT 1"}
+    message = fault(config, facts)
+    assert "source must not hold a password" in message
+    assert "pw" not in message
+
+
 def test_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="'poolrl init' writes one"):
         load_config(tmp_path / "poolrl.toml")

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -146,6 +147,8 @@ class Config(_Section):
     def _has_a_query(cls, log: LogTable) -> LogTable:
         if is_postgres(log.source) and not log.query:
             raise ValueError("source is a PostgreSQL server: add a query that gives the log's rows")
+        if is_postgres(log.source) and ("password=" in log.source or urlsplit(log.source).password is not None):
+            raise ValueError("source must not hold a password, for this file is public: use PGPASSWORD or ~/.pgpass")
         return log
 
     @model_validator(mode="after")
