@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from poolrl.app.check import look_at
+from poolrl.app.config import load_config
 from poolrl.app.toml import write_toml
 
 Run = Callable[..., str]
@@ -62,7 +64,15 @@ def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts, run
     assert seen["units"] == ("good", "10, each a shop")
     assert seen["max_per_unit"] == ("note", "100 trajectories of 300 lie beyond max_per_unit and are not used")
     assert seen["plan"] == ("note", "'poolrl plan' assumes 300 units, the log holds 10")
+    pq.write_table(table.slice(2), tmp_path / "short.parquet")  # the first trajectory lacks two days
+    facts["log"]["source"] = "short.parquet"
+    del facts["privacy"]["unit"], facts["privacy"]["max_per_unit"]
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    findings = look_at(load_config(tmp_path / "poolrl.toml"))
+    assert [(f.what, f.stands) for f in findings[-2:]] == [("table", "bad"), ("steps", "note")]
+    assert findings[-1].seen == "1 of 300 trajectories do not have 3 rows"
     facts["problem"] |= {"horizon": 4, "steps": []}
+    facts["log"]["source"] = "log.parquet"
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     with pytest.raises(SystemExit):
         run("check", "--config", tmp_path / "poolrl.toml")

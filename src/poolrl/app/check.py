@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.logs import IMPOSSIBLE, read_arrays
+from poolrl.app.logs import IMPOSSIBLE, read_arrays, read_rows
 from poolrl.arrays import BoolArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
@@ -64,12 +65,14 @@ def look_at(file: ConfigFile) -> list[Finding]:
         Finding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
         *_budget(file),
     ]
+    table = None
     try:
-        arrays = read_arrays(file)
+        table = read_rows(file)
+        arrays = read_arrays(file, table)
         everything = Trajectories(**{name: arrays[name] for name in arrays if name != "unit"})
         log = Trajectories(**arrays, max_per_unit=config.privacy.per_unit)
     except (ValueError, OSError) as error:
-        return [*findings, Finding("table", "bad", str(error))]
+        return [*findings, Finding("table", "bad", str(error)), *_lengths(file, table)]
     query = "; rows that the query leaves out are not among them" if config.log.query else ""
     findings.append(Finding("table", "good", f"{_many(len(everything), 'trajectory')} of {log.horizon} steps{query}"))
     if log.horizon != problem.horizon:
@@ -100,6 +103,20 @@ def _budget(file: ConfigFile) -> list[Finding]:
         return [Finding("budget", "bad", f"{seen}; but the file says {privacy.budget:g} in all")]
     enough = account is None or zcdp.budget(privacy.rho) <= account.left
     return [Finding("budget", "good" if enough else "bad", seen)]
+
+
+def _lengths(file: ConfigFile, table: pa.Table | None) -> list[Finding]:
+    """How many trajectories have another number of rows than they should: where to look when steps do not fit."""
+    config = file.config
+    if table is None or config.log.trajectory not in table.column_names:
+        return []
+    try:
+        counts = table.group_by(config.log.trajectory).aggregate([([], "count_all")])["count_all"]
+    except pa.ArrowException:
+        return []
+    wrong = sum(count.as_py() != config.problem.horizon for count in counts)
+    seen = f"{wrong:,} of {_many(len(counts), 'trajectory')} do not have {_many(config.problem.horizon, 'row')}"
+    return [Finding("steps", "note", seen)] if wrong else []
 
 
 def _units(file: ConfigFile, everything: Trajectories, log: Trajectories) -> list[Finding]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poolrl.app.config import ConfigFile
 from poolrl.data import frames, sources
 from poolrl.data.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 IMPOSSIBLE = (
     "some rows of the log break a declared rule ('poolrl check' says which, and how many): correct them, declare wider "
@@ -14,12 +17,17 @@ IMPOSSIBLE = (
 )
 
 
-def read_arrays(file: ConfigFile) -> dict[str, Any]:
-    """Every trajectory of the table, as arrays, before any is dropped."""
+def read_rows(file: ConfigFile) -> pa.Table:
+    """The table, wherever it lies."""
     config, columns = file.config, file.config.columns()
     ids = {columns.trajectory} | ({columns.unit} if columns.unit else set())
-    table = sources.read_table(config.log.source, query=config.log.query, folder=file.folder, ids=ids)
-    return frames.to_arrays(table, columns, first_step=config.log.first_step)
+    return sources.read_table(config.log.source, query=config.log.query, folder=file.folder, ids=ids)
+
+
+def read_arrays(file: ConfigFile, table: pa.Table | None = None) -> dict[str, Any]:
+    """Every trajectory of the table, as arrays, before any is dropped."""
+    rows = read_rows(file) if table is None else table
+    return frames.to_arrays(rows, file.config.columns(), first_step=file.config.log.first_step)
 
 
 def read_log(file: ConfigFile) -> tuple[Trajectories, list[bytes]]:
