@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -21,7 +22,7 @@ from poolrl.app.verify import verify
 from poolrl.privacy import zcdp
 from poolrl.privacy.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.privacy.label import label, percent
+from poolrl.privacy.label import label, percent, rounded_up
 from poolrl.privacy.registry import registry_record, registry_yaml
 
 SCHEMA = Path(__file__).parents[2] / "shared" / "data" / "registry" / "deployments-schema.yaml"
@@ -63,7 +64,7 @@ def test_same_input_same_bytes(one_release: Path) -> None:
 def test_only_private_releases_are_certified() -> None:
     problem = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
     log = problem.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
-    release = Release("", "", "", {}, {}, {"spent": "1"})
+    release = Release("", "", "", {"problem": {"kind": "LostSales"}}, {}, {"spent": "1"})
     for guarantee in (
         Pool(1.0).fit(problem, log, noise=SeededNoise(1)).guarantee,
         Pool(math.inf).fit(problem, log).guarantee,
@@ -87,6 +88,11 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "another policy": lambda f: f.update(policy_sha256="0" * 64),
     "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
     "another composition": lambda f: f.update(composition="parallel"),
+    "more left than there was": lambda f: f["ledger"].update(left="5"),
+    "a budget that is none": lambda f: f["ledger"].update(budget="lots"),
+    "no query": lambda f: f["assumed_public"].pop("query"),
+    "left over nothing": lambda f: f["ledger"].update(left="1/0"),
+    "another name": lambda f: f["assumed_public"].update(protects="everybody"),
     "a number that is none": lambda f: f.update(rho="lots"),
     "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
     "no rho": lambda f: f.pop("rho"),
@@ -111,6 +117,9 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
     (release / CERTIFICATE).write_bytes(content)
     (released / "poolrl.toml").write_text("# another\n" + (released / "poolrl.toml").read_text())
     assert bad(released, config=released / "poolrl.toml") == ["the configuration has the certified hash"]
+    shutil.copy(release / POLICY, released)  # beside a configuration that is not the release's own
+    shutil.copy(release / CERTIFICATE, released)
+    assert all(check.good for check in verify(released / POLICY, released / CERTIFICATE))
     policy = Policy.load(release / POLICY)
     policy.report["note"] = "another"
     policy.save(release / POLICY)
@@ -150,7 +159,8 @@ def forge(folder: Path, mechanisms: tuple[Mechanism, ...], **public: Any) -> lis
     policy.report |= {"note": "forged"} | {key: value for key, value in public.items() if key == "units"}
     policy.save(release / POLICY)
     facts = read_certificate((release / CERTIFICATE).read_bytes())
-    ledger = facts["ledger"] | {"spent": str(sum(each.rho for each in mechanisms))}
+    spent = sum((each.rho for each in mechanisms), Fraction(0))
+    ledger = facts["ledger"] | {"spent": str(spent), "left": str(max(Fraction(0), 1 - spent))}
     new = Release(
         facts["issued"],
         hashlib.sha256((release / POLICY).read_bytes()).hexdigest(),
@@ -178,12 +188,17 @@ def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
         "another mechanism's sensitivity": replace(true, name="visits of nodes", sensitivity_squared=Fraction(6)),
         "trees of one level": replace(true, cells=12, sensitivity_squared=Fraction(12)),
     }
+    declared = "the certificate repeats what the configuration declares"
     for what, mechanism in forgeries.items():
-        assert forge(released, (mechanism,)) == shape, what
-    assert forge(released, (true, true)) == shape
+        assert forge(released, (mechanism,)) == [*shape, declared], what
+    assert forge(released, (true, true)) == [*shape, declared]
     assert forge(released, (true,), units=30_000) == shape
+    assert forge(released, (true,), units=300, protects="one customer with all they ever bought") == [declared]
+    assert forge(released, (true,), protects="", query="SELECT nothing") == [declared]
+    assert forge(released, (true,), query=None, products=["gold", "silver"])[-1] == declared
+    assert forge(released, (true,), products=["bread", "milk"], clip=True) == [declared]
     # What is left to forge is a release that never was; the ledger says so.
-    assert forge(released, (true,), units=300) == []
+    assert forge(released, (true,), clip=False) == []
     checks = verify(released / "release" / POLICY, released / "release" / CERTIFICATE, None, released / "ledger.sqlite")
     assert [check.what for check in checks if not check.good] == ["the ledger has committed these very files"]
 
@@ -220,10 +235,20 @@ def test_the_label_of_a_second_release_counts_both(released: Path, run: Callable
     facts = read_certificate((released / "second" / CERTIFICATE).read_bytes())
     assert (facts["rho"], facts["in_all"]["rho"]) == ("1/2", "1")
     text = " ".join((released / "second" / LABEL).read_text().split())
-    assert "This is not the first release of this data set" in text
+    assert "Earlier releases, or attempts at them, have taken budget from this data set too" in text
     assert f"rho = 1 together, will find out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%" in text
     facts["in_all"] = facts["in_all"] | {"rho": "1/2"}
     assert arithmetic_faults(facts) == ["what was spent in all does not follow from the ledger's entry"]
+
+
+def test_small_numbers_are_rounded_up_too() -> None:
+    assert [rounded_up(value) for value in (2.1401, 0.1, 0.00031, 1.2e-5, 0.0)] == [
+        "2.15",
+        "0.10",
+        "0.00031",
+        "0.000012",
+        "0.00",
+    ]
 
 
 def test_percentages_never_promise_too_much() -> None:
@@ -233,7 +258,7 @@ def test_percentages_never_promise_too_much() -> None:
         "14%",
         "54%",
         "99%",
-        "over 99%",
+        "100%",
         "100%",
     ]
 
@@ -251,6 +276,10 @@ def test_the_record_says_what_the_registry_asks_for(one_release: Path) -> None:
     assert deployment["dp_variant"]["variant_name"] == "Zero-concentrated DP"
     assert deployment["privacy_loss"]["privacy_parameters"]["rho"] == 0.5
     assert deployment["deployment_model"]["release_type"] == "Many releases"  # half of the budget is left
+    only = facts | {"ledger": facts["ledger"] | {"left": "0"}}
+    assert registry_record(only)["deployment"]["deployment_model"]["release_type"] == "One release"
+    last = only | {"ledger": only["ledger"] | {"spent": "1"}}
+    assert registry_record(last)["deployment"]["deployment_model"]["release_type"] == "Many releases"
     assert deployment["administrative"]["registry_authors"] == ["Ann & <Bob>"]
 
 

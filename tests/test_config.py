@@ -46,7 +46,7 @@ def test_every_key_of_the_schema_is_explained_in_the_file_and_the_other_way_roun
 @pytest.mark.parametrize(
     ("section", "key", "value", "message"),
     [
-        ("privacy", "rho", -1.0, "[privacy] rho: input should be greater than 0, got -1.0"),
+        ("privacy", "rho", -1.0, "[privacy] rho: input should be greater than or equal to 0.000000001, got -1.0"),
         ("privacy", "rho", True, "[privacy] rho: input should be a valid number, got True"),
         ("privacy", "rho", "much", "[privacy] rho: input should be a valid number, got 'much'"),
         ("privacy", "budget", 0.0, "[privacy] budget: input should be greater than 0"),
@@ -209,7 +209,7 @@ def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
         init(tmp_path / "a.toml", FLAGS | {"rho": None, "source": None, "holding": " "})
     with pytest.raises(ValueError, match="horizon must be a whole number, got 'seven'"):
         init(tmp_path / "a.toml", FLAGS | {"horizon": "seven"})
-    with pytest.raises(ValueError, match=r"\[privacy\] rho: input should be greater than 0"):
+    with pytest.raises(ValueError, match=r"\[privacy\] rho: input should be greater than or equal to"):
         init(tmp_path / "a.toml", FLAGS | {"rho": "-1"})
     assert not (tmp_path / "a.toml").exists()
     with pytest.raises(ValueError, match="unit needs max_per_unit"):

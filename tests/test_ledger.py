@@ -210,8 +210,12 @@ def test_only_a_file_of_its_own_is_a_ledger(tmp_path: Path, monkeypatch: pytest.
     with sqlite3.connect(tmp_path / "other.sqlite") as other:
         other.execute("CREATE TABLE customers (name)")
     other.close()
-    with pytest.raises(ValueError, match="is another database, not a ledger"):
+    with pytest.raises(ValueError, match="is not a ledger"):
         Ledger(tmp_path / "other.sqlite")
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(ValueError, match="is not a ledger"):
+        Ledger.existing(tmp_path / "empty.sqlite")  # to look is not to make
+    assert not list(tmp_path.glob("*.key*"))
     assert not (tmp_path / "other.sqlite.key").exists()
     monkeypatch.chdir(tmp_path)
     with Ledger(":memory:") as ledger:  # a name like any other
@@ -220,6 +224,10 @@ def test_only_a_file_of_its_own_is_a_ledger(tmp_path: Path, monkeypatch: pytest.
         assert left(ledger) == 1
     with pytest.raises(ValueError, match="cannot be used as a ledger"):
         Ledger(tmp_path / "nowhere" / "ledger.sqlite")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "link.sqlite").symlink_to(tmp_path / ":memory:")
+    with Ledger(tmp_path / "project" / "link.sqlite") as ledger:  # the key lies with the file, not with the link
+        assert left(ledger) == 1
 
 
 def test_a_ledger_that_somebody_holds_is_said_to_be_held(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,11 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
         ledger.open_account("shop", 1)
     read_entries, writers = Chain.entries, []
 
+    about_to_write = threading.Event()
+
     def write() -> None:
         with Ledger(tmp_path / "ledger.sqlite") as other:
+            about_to_write.set()
             other.reserve("shop", 0.1)
 
     def slow(self: Chain) -> list[Entry]:
@@ -97,6 +100,7 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
         if threading.current_thread() is threading.main_thread() and not writers:
             writers.append(threading.Thread(target=write))
             writers[0].start()
+            assert about_to_write.wait(timeout=30)
             writers[0].join(timeout=0.5)  # time enough to write, if it may
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Pool, SeededNoise, rollout_cost
+from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.app.plan import Line, _two_digits
 from poolrl.app.prediction import Log, Prediction, Simulator, World, estimated_world, units_needed, worlds_of
 from poolrl.evaluation import expected_cost, expected_costs
@@ -81,6 +81,35 @@ def test_full_shelves_tell_more_and_units_cost_more() -> None:
 
     usual = mean_gap(Log(400))
     assert mean_gap(Log(400, shelves_never_empty=True)) < usual < mean_gap(Log(40, per_unit=10))
+
+
+def test_places_that_units_leave_empty_bring_noise() -> None:
+    """Units that own two trajectories of twenty allowed: as good as protecting two, with ten times the noise."""
+    simulator, (world,) = Simulator(PROBLEM), worlds_of(PROBLEM, "normal", runs=1)
+
+    def gap(log: Log) -> float:
+        return next(simulator.predict(world, log, [0.5], seed=1)).gap
+
+    tight, loose, full = Log(200, 2), Log(200, 20, owned=2), Log(200, 20)
+    assert (tight.filled, loose.filled, full.filled) == (2, 2, 20)
+    assert gap(full) < gap(loose)
+    assert gap(tight) < gap(loose)
+
+
+def test_a_fit_tells_how_much_of_its_places_was_filled() -> None:
+    rng = np.random.default_rng(0)
+    problem = LostSales(horizon=2, holding=0.2, shortage=0.5, demand_max=40.0)
+    whole = problem.simulate_log(rng.uniform(0, 40, (600, 2, 1)), rng=rng)
+    log = Trajectories(
+        states=whole.states,
+        actions=whole.actions,
+        next_states=whole.next_states,
+        unit=np.arange(600) // 3,
+        max_per_unit=12,
+    )
+    outcomes = Pool(50.0).fit(problem, log, noise=SeededNoise(1)).outcomes
+    assert outcomes is not None
+    assert outcomes.observed == pytest.approx(3 / 12, abs=0.02)
 
 
 def test_the_prior_is_the_uniform_family() -> None:

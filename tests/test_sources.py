@@ -23,6 +23,7 @@ from poolrl.app.config import load_config
 from poolrl.app.example import write_example
 from poolrl.app.logs import read_arrays, read_log
 from poolrl.app.toml import write_toml
+from poolrl.data.counts import count_outcomes
 from poolrl.data.sources import digests, read_table
 
 SECRET = 31337.25  # stands in the log and must never stand in a message
@@ -113,6 +114,16 @@ def test_ids_of_any_type(tmp_path: Path, facts: Facts, ids: Any) -> None:
     assert sorted_digests(arrays(tmp_path, facts)) == sorted_digests(arrays(tmp_path, facts, query="SELECT * FROM log"))
 
 
+def test_ids_of_a_csv_are_text(tmp_path: Path, facts: Facts) -> None:
+    """Twenty digits stay twenty digits, 007 is not 7, and no row decides how another one's id is read."""
+    table = pq.read_table(tmp_path / "log.parquet")
+    for name in ("123456789012345678{:02d}", "{}", "x{}"):
+        ids = [name.format(i) for i in range(30)] + [f"{i:03d}" for i in range(70)]
+        rows = pa.array(ids).take(table["trajectory"].combine_chunks()[:300])
+        pyarrow.csv.write_csv(table[:300].set_column(0, "trajectory", rows), tmp_path / "log.csv")
+        assert len(arrays(tmp_path, facts, source="log.csv")["states"]) == 100
+
+
 def test_ids_that_change_their_looks_late_in_a_csv(tmp_path: Path, facts: Facts) -> None:
     """Arrow guesses a column's type from the first megabyte."""
     table = pq.read_table(tmp_path / "log.parquet")
@@ -174,6 +185,10 @@ def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, fac
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     log, _ = read_log(load_config(tmp_path / "poolrl.toml"))
     assert log.actions.max() <= 60
+    facts["problem"] |= {"horizon": 2, "steps": []}  # how many steps the log has is not told either
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    with pytest.raises(ValueError, match="break a declared rule"):
+        read_log(load_config(tmp_path / "poolrl.toml"))
 
 
 def test_a_query_is_one_select_and_sees_the_log_alone(tmp_path: Path, facts: Facts) -> None:
@@ -225,6 +240,46 @@ def test_odd_tables_are_refused_in_words(tmp_path: Path, facts: Facts) -> None:
         arrays(tmp_path, facts, opening=["stat_0", "state_1"])
     shutil.copy(tmp_path / "log.parquet", tmp_path / "log[1].parquet")  # a file's name, not a pattern
     assert len(arrays(tmp_path, facts, source="log[1].parquet")["states"]) == 300
+
+
+@pytest.mark.parametrize("how", ["rows in another order", "a query that groups"])
+def test_which_trajectories_a_unit_keeps_is_nobody_elses_business(tmp_path: Path, facts: Facts, how: str) -> None:
+    """Replace one shop, through a query whose order of rows is the database's: what moves is what was paid for."""
+    rng = np.random.default_rng(4)
+    table = pq.read_table(tmp_path / "log.parquet")
+    shop = pa.array([f"shop {i // 6}" for i in table["trajectory"].to_pylist()])  # 50 shops of 6 trajectories
+    table = table.append_column("shop", shop)
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
+    query = (
+        "SELECT trajectory, step, any_value(shop) AS shop, "
+        + ", ".join(f"max({name}) AS {name}" for name in table.column_names if "_" in name)
+        + " FROM log GROUP BY trajectory, step"
+    )
+    problem = load_config(_written(tmp_path, facts)).config.problem.problem()
+
+    def counts(rows: pa.Table) -> Any:
+        pq.write_table(rows.take(rng.permutation(len(rows))), tmp_path / "log.parquet")
+        facts["log"]["query"] = query if how == "a query that groups" else None
+        log, _ = read_log(load_config(_written(tmp_path, facts)))
+        return count_outcomes(log, problem, bins=16)
+
+    # Another shop in the first one's place, with other numbers, another name and other ids of its weeks.
+    mine = pa.compute.equal(table["shop"], "shop 0")
+    other = table.filter(mine)
+    other = other.set_column(0, "trajectory", pa.compute.add(other["trajectory"], 7_000))
+    other = other.set_column(len(table.column_names) - 1, "shop", pa.array(["another"] * len(other)))
+    before = counts(table)
+    after = counts(pa.concat_tables([other, table.filter(pa.compute.invert(mine))]))
+    moved = sum(int(((a - b) ** 2).sum()) for a, b in zip(before.levels, after.levels, strict=True))
+    moved += int(((before.unobserved - after.unobserved) ** 2).sum())
+    assert moved <= 2 * 3 * 2 * len(before.levels) * 2**2
+    again = counts(table)
+    assert all((a == b).all() for a, b in zip(before.levels, again.levels, strict=True))
+
+
+def _written(folder: Path, facts: Facts) -> Path:
+    (folder / "poolrl.toml").write_text(write_toml(facts))
+    return folder / "poolrl.toml"
 
 
 def test_products_are_recognised_in_any_order_and_company(tmp_path: Path, facts: Facts) -> None:

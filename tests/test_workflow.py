@@ -145,6 +145,15 @@ def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run) -> None:
             run("plan", "--config", config, *wrong)
 
 
+def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run) -> None:
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 50_000}
+    facts["plan"] = {"units": 5, "trajectories_per_unit": 100}
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    found = json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--json"))
+    assert found["sizes"]
+    assert found["budgets"][0]["gap"] > 0.1  # it drowns
+
+
 def test_a_mistake_is_one_line_and_a_bad_exit(tmp_path: Path, config: Path) -> None:
     config.write_text(config.read_text().replace("rho =", "roh ="))
     for verb in ("check", "plan", "fit"):

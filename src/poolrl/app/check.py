@@ -93,7 +93,7 @@ def _budget(file: ConfigFile) -> list[Finding]:
     if not file.ledger.exists():
         return [Finding("budget", "good", f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}")]
     try:
-        with Ledger(file.ledger) as ledger:
+        with Ledger.existing(file.ledger) as ledger:
             account = ledger.account(privacy.data_set)
     except (ValueError, OSError) as error:
         return [Finding("budget", "bad", str(error))]

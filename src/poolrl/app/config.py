@@ -6,7 +6,6 @@ import hashlib
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -93,7 +92,7 @@ class LogTable(_Section):
 class Privacy(_Section):
     """Who is protected, how strongly, and what may be spent in all."""
 
-    rho: float = Field(gt=0)
+    rho: float = Field(ge=1e-9)
     budget: float = Field(gt=0)
     data_set: str = Text
     unit: str | None = None
@@ -121,6 +120,7 @@ class PlanFacts(_Section):
     """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
 
     units: int = Field(default=1000, ge=1)
+    trajectories_per_unit: int | None = Field(default=None, ge=1)
     demand: str = "any"
 
 
@@ -187,6 +187,20 @@ class Config(_Section):
         first = self.log.first_step
         return self.problem.steps or [str(first + step) for step in range(self.problem.horizon)]
 
+    def declared(self) -> dict[str, Any]:
+        """What a certificate repeats of this file."""
+        return {
+            "problem": self.problem.problem().facts(),
+            "products": self.problem.products,
+            "steps": self.step_names(),
+            "columns": self.columns().names(),
+            "unit_column": self.privacy.unit,
+            "clip": self.log.clip,
+            "query": self.log.query,
+            "protects": self.privacy.protects,
+            "publication": self.publication.model_dump(),
+        }
+
     def labels(self) -> dict[str, Any]:
         """The names that go with a policy, so that it can be asked in the user's words."""
         return {"products": self.problem.products, "steps": self.step_names(), "first_step": self.log.first_step}
@@ -205,7 +219,7 @@ class ConfigFile:
         """The hash that a certificate names."""
         return hashlib.sha256(self.content).hexdigest()
 
-    @cached_property
+    @property
     def folder(self) -> Path:
         """What relative paths in the file are relative to."""
         return self.path.parent

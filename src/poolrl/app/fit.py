@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -16,7 +15,7 @@ from rich.markup import escape
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD
+from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, make_sure_of, sha256
 from poolrl.app.logs import read_log
 from poolrl.app.page import DROWNED
 from poolrl.app.report import draw_page
@@ -34,16 +33,20 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Spend ρ once and leave a folder that may be handed out."""
     file = load_config(path)
     folder = out or file.folder / "release"
-    if folder.exists():
+    if os.path.lexists(folder):
         page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     console = Console(quiet=as_json)
-    with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
-        facts = release(file, ledger, folder)
+    # A folder that cannot be written to is found out before anything is spent.
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
+        with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
+            facts = release(file, ledger, Path(draft) / "release")
+        os.rename(Path(draft) / "release", folder)  # whole or not at all
+        make_sure_of(folder.parent)
     try:
         forecast = draw_page(folder, console)
-    except (KeyboardInterrupt, ValueError, ArithmeticError, MemoryError) as error:
+    except (KeyboardInterrupt, ValueError, OSError, ArithmeticError, MemoryError) as error:
         why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
         done = f"The release in {folder} is whole and paid for; 'poolrl report {folder}' draws its page"
         raise ValueError(f"{why}. {done}") from None
@@ -59,9 +62,10 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
 
 
 def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
-    """The five steps of a release, in the order in which a crash may cut them off; the certificate's facts.
+    """The steps of a release, in the order in which a crash may cut them off; the certificate's facts.
 
     Until `ledger.read` nothing has left the log, and a failure gives the reservation back. From there on it is spent.
+    What is written to `folder` is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.problem()
     pool = Pool(config.privacy.rho)
@@ -80,17 +84,15 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
         policy.report |= {"labels": config.labels(), "units": log.units}
         account = ledger.account(config.privacy.data_set)
         assert account is not None
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
-            written = Path(draft) / "release"
-            facts = _write(written, policy, file, reservation, account, units=log.units)
-            os.rename(written, folder)  # whole or not at all
-            _make_sure_of(folder.parent)
-    except (ValueError, OSError) as error:
+        facts = _write(folder, policy, file, reservation, account, units=log.units)
+        ledger.commit(reservation, {name: sha256(folder / name) for name in (POLICY, CERTIFICATE)})
+    except (Exception, KeyboardInterrupt) as error:
+        # Only what we say ourselves is repeated: a library's message may quote the log.
+        why = str(error) if isinstance(error, ValueError | OSError) else f"stopped by {type(error).__name__}"
         raise ValueError(
-            f"{error}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
+            f"{why}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
             f"{reservation.number} of {ledger.path})"
         ) from None
-    ledger.commit(reservation, {name: _sha256(folder / name) for name in (POLICY, CERTIFICATE)})
     return facts
 
 
@@ -104,21 +106,10 @@ def _write(
         policy.guarantee,
         Release(
             issued=reservation.time,
-            policy_sha256=_sha256(folder / POLICY),
+            policy_sha256=sha256(folder / POLICY),
             config_sha256=file.sha256,
-            public={
-                "problem": policy.problem.facts(),
-                "products": config.problem.products,
-                "steps": config.step_names(),
-                "columns": config.columns().names(),
-                "unit_column": config.privacy.unit,
-                "units": units,
-                "clip": config.log.clip,
-                "query": config.log.query,
-                "protects": config.privacy.protects,
-                "publication": config.publication.model_dump(),
-                "what": "everything in the configuration, and the number of units of the log",
-            },
+            public=config.declared()
+            | {"units": units, "what": "everything in the configuration, and the number of units of the log"},
             versions={
                 "poolrl": __version__,
                 "opendp": version("opendp"),
@@ -142,7 +133,7 @@ def _write(
     (folder / CONFIG).write_bytes(file.content)
     (folder / RECORD).write_bytes(registry_yaml(registry_record(facts)).encode())
     for path in (*folder.iterdir(), folder):
-        _make_sure_of(path)
+        make_sure_of(path)
     return facts
 
 
@@ -152,16 +143,3 @@ def _given_back(ledger: Ledger, reservation: Entry) -> str:
     except ValueError:
         return "Nothing was released, but the ledger could not be told: the reservation stays"
     return "Nothing was spent"
-
-
-def _make_sure_of(path: Path) -> None:
-    """On the disk, for the ledger will say that it is there, and a power cut may come."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -6,7 +6,7 @@ Logs are simulated from the demand that the fit has released an estimate of, whi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.progress import Progress
@@ -90,12 +90,14 @@ def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progr
     problem, rho = policy.problem, policy.guarantee.rho
     assert isinstance(problem, LostSales | Backlog)
     per_unit = policy.guarantee.trajectories_per_unit
-    log = Log(min(units, most_units(problem, per_unit)), per_unit)
+    # The places that units leave empty are released as a noisy count: so many does a unit own, on average.
+    owned = max(1, round(per_unit * outcomes.observed))
+    log = Log(min(units, most_units(problem, owned)), per_unit, owned)
     budgets = sorted({*BUDGETS, rho})
-    most = runs_for(problem, log.units * per_unit, fits=len(budgets) + 1, least=LEAST_RUNS, most=MOST_RUNS)
+    most = runs_for(problem, log.units * owned, fits=len(budgets) + 1, least=LEAST_RUNS, most=MOST_RUNS)
     simulator, world = Simulator(problem), estimated_world(outcomes)
     families = worlds_of(problem, "any", runs=1)
-    full = Log(log.units, per_unit, shelves_never_empty=True)
+    full = replace(log, shelves_never_empty=True)
 
     def budgets_of(run: int) -> list[float]:
         return [each for each in budgets if run < (RUNS_OF_SPENT if each == rho else LEAST_RUNS) or each < NOISY]

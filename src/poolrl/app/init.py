@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.prompt import Prompt
 
 from poolrl.app.columns import from_sales
-from poolrl.app.config import KINDS, parse_config
+from poolrl.app.config import KINDS, Publication, parse_config
 from poolrl.app.example import write_example
 from poolrl.app.toml import KEYS, write_toml
 
@@ -44,12 +44,6 @@ ASKED = {
     "plan": ("units",),
 }
 BY_SALES = {"query", "trajectory", "step", "first_step", "opening", "order_up_to", "left"}
-PUBLICATION = {
-    "name": "Ordering policy",
-    "curator": "not stated",
-    "region": "not stated",
-    "intended_use": "Order-up-to levels for the coming periods.",
-}
 
 
 def run_init(
@@ -149,7 +143,7 @@ def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]
         for section, keys in KEYS.items()
     }
     facts["log"]["clip"] = False
-    facts["publication"] = PUBLICATION
+    facts["publication"] = Publication().model_dump()
     if sales:
         facts["log"] |= from_sales(products, days=facts["problem"]["horizon"])
     return facts

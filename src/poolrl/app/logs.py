@@ -34,9 +34,8 @@ def read_log(file: ConfigFile) -> tuple[Trajectories, list[bytes]]:
     """The log as the learner gets it, and digests of all its rows; refuses one that breaks a declared rule."""
     arrays, problem = read_arrays(file), file.config.problem.problem()
     log = Trajectories(**arrays, max_per_unit=file.config.privacy.per_unit)
-    if file.config.log.clip:
-        log = log.clipped(problem)
     try:
+        log = log.clipped(problem) if file.config.log.clip else log
         log.check(problem)
     except ValueError:
         raise ValueError(IMPOSSIBLE) from None

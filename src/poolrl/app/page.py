@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from poolrl.app.charts import cost_chart, levels_chart
 from poolrl.app.prediction import share
-from poolrl.privacy.label import percent, sections, whose
+from poolrl.privacy.label import percent, rounded_up, sections, whose
 
 if TYPE_CHECKING:
     from poolrl.app.forecast import Hidden
     from poolrl.app.report import Facts
 
 DROWNED = (
-    "Noise drowned most of this log: with so few units at this rho, a policy comes out close to the one without any "
-    "data. The costs predicted here assume the estimate, which then is little more than the declared bounds."
+    "Noise drowned more than half of what a log of this size could teach: with so few units at this rho, much of the "
+    "policy rests on the declared bounds. The costs predicted here assume the estimate, which shares that fault."
 )
 
 escape = html.escape
@@ -32,16 +32,17 @@ def page(facts: Facts) -> str:
     rules = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
     certificate = facts.certificate
     name = certificate["assumed_public"]["publication"]["name"]
-    rho, eps = float(Fraction(certificate["rho"])), certificate["epsilon"]["1e-06"]
+    rho, eps = float(Fraction(certificate["rho"])), rounded_up(certificate["epsilon"]["1e-06"])
+    hidden = '<a href="#censoring">Empty shelves</a> ' if facts.hides else ""
     parts = [
         f'<header><h1>{escape(name)}</h1><p class="lead">How far to fill the shelf, learned from past orders and sales '
         f"without giving anybody away. Released {escape(certificate['issued'][:10])}; it protects "
-        f"{escape(whose(certificate))}, with differential privacy of <strong>ρ = {rho:g}</strong> (ε = {eps:.2f} at "
-        'δ = 10⁻⁶; <a href="#label">in plain words</a>).</p></header>',
+        f"{escape(whose(certificate))}, with differential privacy of <strong>ρ = {rho:g}</strong> "
+        f'(ε = {eps} at δ = 10⁻⁶; <a href="#label">in plain words</a>).</p></header>',
         f'<p class="warning" role="note">{escape(DROWNED)}</p>' if facts.forecast.drowned else "",
         _levels(facts),
         _costs(facts),
-        _censoring(facts),
+        _censoring(facts) if facts.hides else "",
         _label(certificate),
         _certificate(facts),
     ]
@@ -51,9 +52,8 @@ def page(facts: Facts) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(name)}</title><style>{style}</style></head>\n<body>"
         '<a class="skip" href="#main">Skip to the content</a>'
-        '<nav aria-label="Sections"><a href="#levels">Levels</a> <a href="#costs">Privacy and cost</a> '
-        '<a href="#censoring">Empty shelves</a> <a href="#label">In plain words</a> '
-        '<a href="#certificate">Certificate</a></nav>'
+        f'<nav aria-label="Sections"><a href="#levels">Levels</a> <a href="#costs">Privacy and cost</a> {hidden}'
+        '<a href="#label">In plain words</a> <a href="#certificate">Certificate</a></nav>'
         f'<main id="main">{"".join(parts)}</main><script>{script}</script></body></html>\n'
     )
 
@@ -90,7 +90,7 @@ def _costs(facts: Facts) -> str:
     grid = [
         {
             "rho": f"{each.rho:g}",
-            "epsilon": f"{each.epsilon:.2f}",
+            "epsilon": rounded_up(each.epsilon),
             "attack": percent(each.attack),
             "cost": f"{each.cost:,.1f}",
             "gap": share(each.gap),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from poolrl.privacy.label import percent
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Backlog, LostSales
 
-BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+SHOWN = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 DEMANDS = ("any", "prior", *FAMILIES)
 WITHIN = 0.02
 
@@ -78,13 +78,18 @@ def run_plan(
         raise ValueError("rho must be finite: without noise there is nothing to plan")
     fraction(within=within)
     whole(units=size)
-    most = most_units(config.problem.problem(), config.privacy.per_unit)
+    most = most_units(config.problem.problem(), config.plan.trajectories_per_unit or config.privacy.per_unit)
     if size > most:
         raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
     console = Console(quiet=as_json)
     with Progress(console=console, transient=True) as progress:
         by_rho, by_size, free = _simulate(
-            config.problem.problem(), chosen, asked, Log(size, config.privacy.per_unit), within, progress
+            config.problem.problem(),
+            chosen,
+            asked,
+            Log(size, config.privacy.per_unit, config.plan.trajectories_per_unit),
+            within,
+            progress,
         )
     needed = units_needed([(line.units, line.worst) for line in by_size], within)
     if as_json:
@@ -104,9 +109,9 @@ def run_plan(
 def _simulate(
     problem: LostSales | Backlog, demand: str, rho: float, log: Log, within: float, progress: Progress
 ) -> tuple[list[Line], list[Line], float]:
-    budgets = sorted({*BUDGETS, rho})
+    budgets = sorted({*SHOWN, rho})
     families = 5 if demand == "any" else 1
-    runs = runs_for(problem, log.units * log.per_unit, fits=families * len(budgets), most=1 if families > 1 else 4)
+    runs = runs_for(problem, log.units * log.filled, fits=families * len(budgets), most=1 if families > 1 else 4)
     worlds = worlds_of(problem, demand, runs=runs)
     simulator = Simulator(problem)
     task = progress.add_task("budgets", total=len(worlds) * len(budgets))
@@ -116,23 +121,23 @@ def _simulate(
             found.append(each)
             progress.advance(task)
     by_rho = [Line.of([each for each in found if each.rho == value]) for value in budgets]
-    by_size = _grow(simulator, worlds, log.per_unit, rho, within, progress)
+    by_size = _grow(simulator, worlds, log, rho, within, progress)
     return by_rho, by_size, float(np.mean([each.free_gap for each in found]))
 
 
 def _grow(
-    simulator: Simulator, worlds: Sequence[World], per_unit: int, rho: float, within: float, progress: Progress
+    simulator: Simulator, worlds: Sequence[World], log: Log, rho: float, within: float, progress: Progress
 ) -> list[Line]:
     """Ever larger logs at one budget, until the worst family is good enough."""
     lines: list[Line] = []
-    task = progress.add_task("sizes", total=len(SIZES))
-    for size in SIZES:
-        if size * per_unit > SIZES[-1]:
-            break
+    largest = min(most_units(simulator.problem, log.filled), max(1, SIZES[-1] // log.filled))
+    sizes = [size for size in SIZES if size < largest] + [largest]
+    task = progress.add_task("sizes", total=len(sizes))
+    for size in sizes:
         found = [
             each
             for number, world in enumerate(worlds)
-            for each in simulator.predict(world, Log(size, per_unit), [rho], seed=100 + number)
+            for each in simulator.predict(world, replace(log, units=size), [rho], seed=100 + number)
         ]
         lines.append(Line.of(found))
         progress.advance(task)

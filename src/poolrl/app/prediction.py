@@ -87,11 +87,20 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Log:
-    """What is assumed of a log: its size, whose trajectories it holds, and whether shelves ran empty in it."""
+    """What is assumed of a log: its units, how many trajectories one may own, and whether shelves ran empty in it.
+
+    `owned` is how many a unit does own; the places it leaves empty bring noise and tell nothing.
+    """
 
     units: int
     per_unit: int = 1
+    owned: int | None = None
     shelves_never_empty: bool = False
+
+    @property
+    def filled(self) -> int:
+        """Trajectories of one unit that are used."""
+        return min(self.per_unit, self.owned or self.per_unit)
 
 
 def worlds_of(problem: Shop, demand: str, *, runs: int) -> list[World]:
@@ -122,7 +131,7 @@ class Simulator:
     def predict(self, world: World, log: Log, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
         """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
         problem, rng = self.problem, np.random.default_rng([seed, log.units, log.per_unit])
-        demand = world.sample(problem, log.units * log.per_unit, rng)
+        demand = world.sample(problem, log.units * log.filled, rng)
         if log.shelves_never_empty:
             problem = _without_boundary(problem)
             simulated = problem.simulate_log(demand, rng=rng, behaviour=_full_shelves(problem))
@@ -133,7 +142,7 @@ class Simulator:
                 states=simulated.states,
                 actions=simulated.actions,
                 next_states=simulated.next_states,
-                unit=np.repeat(np.arange(log.units), log.per_unit),
+                unit=np.repeat(np.arange(log.units), log.filled),
                 max_per_unit=log.per_unit,
             )
         for number, rho in enumerate(budgets):

@@ -34,6 +34,7 @@ class Facts:
     limit: FloatArray  # (H, k): λ in the user's units
     demand: FloatArray  # (2, H, k): 10th and 90th percentile of the released estimate
     forecast: Forecast
+    hides: bool  # whether anything can be hidden: demand beyond an empty shelf, or beyond λ
 
 
 def draw_page(folder: Path, console: Console) -> Forecast:
@@ -60,6 +61,7 @@ def draw_page(folder: Path, console: Console) -> Forecast:
         policy.problem.share * policy.problem.demand_max,
         np.stack([_percentile(policy.outcomes, share) for share in (0.1, 0.9)]),
         predicted,
+        policy.problem.censored or not policy.problem.boundary.everywhere,
     )
     (folder / PAGE).write_text(page(facts), encoding="utf-8")
     return predicted

@@ -48,6 +48,7 @@ KEYS: dict[str, dict[str, str]] = {
     },
     "plan": {
         "units": "about how many units (trajectories, if each is its own) the log holds; their number counts as public",
+        "trajectories_per_unit": "goes with unit: how many a unit owns, about; max_per_unit if left out",
         "demand": "the demand to plan with: any, prior, uniform, normal, beta, exponential or bimodal",
     },
     "publication": {

@@ -12,10 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD
+from poolrl.app.config import load_config
+from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy import certificate as certificates
+from poolrl.privacy import zcdp
 from poolrl.privacy.label import label
 from poolrl.privacy.ledger import Ledger
 from poolrl.privacy.registry import registry_record, registry_yaml
@@ -67,22 +69,34 @@ def verify(policy: Path, certificate: Path, config: Path | None = None, ledger: 
     checks.append(
         Check("rho, epsilon and the attack follow from the mechanisms", not arithmetic, "; ".join(arithmetic))
     )
-    checks.append(Check("the policy file has the certified hash", _sha256(policy) == facts.get("policy_sha256")))
+    checks.append(Check("the policy file has the certified hash", sha256(policy) == facts.get("policy_sha256")))
     try:
         checks += _against_policy(facts, Policy.load(policy))
     except ValueError as error:
         checks.append(Check("the policy can be read", False, str(error)))
+    # A configuration counts as the release's own where the label lies beside it too.
     beside = certificate.parent
-    declared = config or (beside / CONFIG if (beside / CONFIG).exists() else None)
-    if declared is not None:
-        checks.append(
-            Check("the configuration has the certified hash", _sha256(declared) == facts.get("config_sha256"))
-        )
-    if not any(check.good is False for check in checks):
+    own = beside / CONFIG if (beside / CONFIG).exists() and (beside / LABEL).exists() else None
+    if config or own:
+        checks += _against_config(facts, config or own or Path(), sound=not arithmetic)
+    if all(check.good for check in checks):
         checks += _derived(facts, beside)
     if ledger is not None:
-        checks += _against_ledger(facts, ledger, {POLICY: _sha256(policy), CERTIFICATE: _hash(content)})
+        checks += _against_ledger(facts, ledger, {POLICY: sha256(policy), CERTIFICATE: _hash(content)})
     return checks
+
+
+def _against_config(facts: dict[str, Any], path: Path, *, sound: bool) -> list[Check]:
+    same = Check("the configuration has the certified hash", sha256(path) == facts["config_sha256"])
+    if not (same.good and sound):  # there is nothing to compare
+        return [same]
+    declared = load_config(path).config
+    public, account = facts["assumed_public"], facts["ledger"]
+    agree = all(public[name] == value for name, value in declared.declared().items())
+    agree &= declared.privacy.data_set == account["data_set"]
+    agree &= zcdp.budget(declared.privacy.rho) == Fraction(facts["rho"])
+    agree &= zcdp.budget(declared.privacy.budget) == Fraction(account["budget"])
+    return [same, Check("the certificate repeats what the configuration declares", agree)]
 
 
 def _derived(facts: dict[str, Any], folder: Path) -> list[Check]:
@@ -99,7 +113,9 @@ def _against_policy(facts: dict[str, Any], policy: Policy) -> list[Check]:
     guarantee, public = policy.guarantee, facts["assumed_public"]
     named = ("unit", "trajectories_per_unit", "steps", "adjacency")
     agree = all(facts[name] == getattr(guarantee, name) for name in named)
+    labels = policy.report.get("labels", {})
     same = public["problem"] == policy.problem.facts() and public["units"] == policy.report.get("units")
+    same = same and all(public[name] == labels.get(name) for name in ("products", "steps"))
     return [
         Check("the policy was learned with secure noise", guarantee.private),
         Check("the policy carries the same mechanisms", facts["mechanisms"] == certificates.mechanisms(guarantee)),
@@ -151,10 +167,6 @@ def _against_ledger(facts: dict[str, Any], path: Path, hashes: dict[str, str]) -
         Check("the ledger has the payment", enough),
         Check("the ledger has committed these very files", bool(done) and done[0].note == hashes),
     ]
-
-
-def _sha256(path: Path) -> str:
-    return _hash(path.read_bytes())
 
 
 def _hash(content: bytes) -> str:

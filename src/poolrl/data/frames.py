@@ -148,7 +148,11 @@ def _steps_rule(columns: Columns, first_step: int) -> str:
 
 
 def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Ids of any type as 0, 1, ... in order of first appearance; equal ids must never get two numbers."""
+    """Ids of any type as 0, 1, ... in the order of the ids themselves; equal ids must never get two numbers.
+
+    Never in the order of rows: a database hands them out in an order that other units' rows decide, and which of a
+    unit's trajectories are kept must not depend on anybody else.
+    """
     column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)  # a dictionary may hold a value twice
@@ -159,11 +163,16 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
             column = pc.add(column, 0.0)  # −0 is 0
         if _has_blanks(column):
             raise ValueError(f"column {name!r} must not have missing values")
+        if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+            column = column.cast(pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary())
         encoded = pc.dictionary_encode(column.combine_chunks())
+        array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        order = np.asarray(pc.array_sort_indices(array.dictionary), dtype=np.int64)
     except pa.ArrowException:
         raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {column.type}") from None
-    array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    return np.asarray(array.indices, dtype=np.int64)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[np.asarray(array.indices, dtype=np.int64)]
 
 
 def _has_blanks(column: pa.ChunkedArray) -> bool:

@@ -90,7 +90,8 @@ def _read_files(where: Path, ids: Collection[str]) -> pa.Table:
     if all(_is_parquet(path) for path in files):
         tables = [frames.read_parquet(path) for path in files]
     elif all(".csv" in path.suffixes for path in files):
-        tables = [_read_csv(path, ids) for path in files]
+        # Ids stay text: guessed as numbers, one unit's id would decide whether another's 007 is 7.
+        tables = [frames.read_csv(path, text=ids) for path in files]
     else:
         raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one kind")
     if len(tables) == 1:
@@ -103,14 +104,6 @@ def _read_files(where: Path, ids: Collection[str]) -> pa.Table:
 
 def _is_parquet(path: Path) -> bool:
     return path.suffix in (".parquet", ".pq")
-
-
-def _read_csv(path: Path, ids: Collection[str]) -> pa.Table:
-    try:
-        return frames.read_csv(path)
-    except ValueError:
-        # Ids that look like numbers at first and like names later on: read them as text from the start.
-        return frames.read_csv(path, text=ids)
 
 
 def _from_duckdb(source: Path | pa.Table, query: str) -> pa.Table:

@@ -27,8 +27,8 @@ class Trajectories:
     """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
 
     `unit` names who is protected, one label per trajectory: by default each trajectory is its own unit. Of a
-    unit's trajectories the first `max_per_unit` in the order of the log are kept and the rest dropped, a rule
-    that looks at no value; noise grows in proportion to `max_per_unit`.
+    unit's trajectories the first `max_per_unit` in the order given are kept and the rest dropped, so that order must
+    not depend on other units (tables are put in the order of ids); noise grows in proportion to `max_per_unit`.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class Trajectories:
     ) -> Self:
         """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
 
-        The keyword arguments name its columns; `first_step` is the number of the first step. Trajectories stand
-        in the order in which the table first names them.
+        The keyword arguments name its columns; `first_step` is the number of the first step. Trajectories stand in
+        the order of their ids, whatever the order of rows.
         """
         from poolrl.data import frames
 

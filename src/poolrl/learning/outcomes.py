@@ -62,16 +62,18 @@ class OutcomeDistribution:
     """Independent outcomes per step and coordinate: weights (H, k, B) on points (k, B), in the user's units.
 
     `cutoffs` (H, k, B), where outcomes could be cut off, says how often the log looked how far: the distribution of
-    past order-up-to levels. No plan needs it; a forecast of what another log would show does.
+    past order-up-to levels, and `observed` how much of the log told anything. No plan needs them; a forecast of what
+    another log would show does.
     """
 
     points: FloatArray
     weights: FloatArray
     cutoffs: FloatArray | None = None
+    observed: float = 1.0
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
-        always = {"points": self.points, "weights": self.weights}
+        always = {"points": self.points, "weights": self.weights, "observed": np.array(self.observed)}
         return always if self.cutoffs is None else always | {"cutoffs": self.cutoffs}
 
 
@@ -92,7 +94,8 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
 
     # An outcome cuts off the view of the cut-off level just as that cuts off the view of the outcome.
     cutoffs = distribution(masses[..., ::-1, :], prior[::-1]) if kinds == 2 else None
-    return OutcomeDistribution(bin_middles(problem, bins * parts), distribution(masses, prior), cutoffs)
+    observed = float(np.clip(masses.sum(axis=(-2, -1)).mean() / released.total, 0.0, 1.0))
+    return OutcomeDistribution(bin_middles(problem, bins * parts), distribution(masses, prior), cutoffs, observed)
 
 
 def refined(weights: FloatArray, parts: int) -> FloatArray:

@@ -123,7 +123,8 @@ class Policy:
         rule = rule_from_arrays(facts["rule"], problem, arrays)
         prefix = "outcomes."
         estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        outcomes = OutcomeDistribution(**estimate) if estimate else None
+        observed = float(estimate.pop("observed", np.array(1.0)))
+        outcomes = OutcomeDistribution(**estimate, observed=observed) if estimate else None
         return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), facts["report"], outcomes)
 
 

@@ -24,6 +24,7 @@ _ATTACK = dict.fromkeys(("false_positives", "true_positives_at_most", "true_posi
 _EPSILON = dict.fromkeys(DELTAS, float)
 SHAPE: dict[str, Any] = {
     "issued": str,
+    "private": bool,
     "rho": str,
     "epsilon": _EPSILON,
     "attack": _ATTACK,
@@ -38,13 +39,15 @@ SHAPE: dict[str, Any] = {
     "composition": str,
     "post_processing": [str],
     "assumed_public": {
-        "problem": dict,
+        "problem": {"kind": str},
         "products": [str],
         "steps": [str],
         "columns": [str],
         "units": int,
         "clip": bool,
         "protects": str,
+        "query": str | None,
+        "unit_column": str | None,
         "what": str,
         "publication": dict.fromkeys(("name", "curator", "region", "intended_use"), str),
     },
@@ -57,13 +60,17 @@ SHAPE: dict[str, Any] = {
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
 )
-POST_PROCESSING = (
-    "noisy counts made consistent",
-    "shrinkage towards other steps, other products and the public prior",
-    "Kaplan-Meier estimate of demand beyond empty shelves",
-    "backward induction to order-up-to levels",
-    "simulated costs and every picture of the report",
-)
+
+
+def post_processing(problem: dict[str, Any]) -> list[str]:
+    """What happens after the release, for nothing; demand that waits in a backlog is never cut off."""
+    return [
+        "noisy counts made consistent",
+        "shrinkage towards other steps, other products and the public prior",
+        *([] if problem["kind"] == "Backlog" else ["Kaplan-Meier estimate of demand beyond empty shelves"]),
+        "backward induction to order-up-to levels",
+        "simulated costs and every picture of the report",
+    ]
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ def certificate(guarantee: Guarantee, release: Release) -> dict[str, Any]:
         "adjacency": guarantee.adjacency,
         "mechanisms": mechanisms(guarantee),
         "composition": COMPOSITION,
-        "post_processing": list(POST_PROCESSING),
+        "post_processing": post_processing(release.public["problem"]),
         "assumed_public": release.public,
         "versions": release.versions,
         "policy_sha256": release.policy_sha256,
@@ -189,7 +196,11 @@ def arithmetic_faults(facts: dict[str, Any]) -> list[str]:
             faults.append("what was spent in all does not follow from the ledger's entry")
         if facts["private"] is not True:
             faults.append("it does not say that anything is private")
-        if facts["composition"] != COMPOSITION or facts["post_processing"] != list(POST_PROCESSING):
+        budget, left = Fraction(facts["ledger"]["budget"]), Fraction(facts["ledger"]["left"])
+        if left != max(Fraction(0), budget - spent):
+            faults.append("what is left does not follow from the budget and what was spent")
+        problem = facts["assumed_public"]["problem"]
+        if facts["composition"] != COMPOSITION or facts["post_processing"] != post_processing(problem):
             faults.append("composition or post-processing were reworded")
     except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
         faults.append("it lacks a number, or holds one that is none")

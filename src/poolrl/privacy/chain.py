@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -26,25 +27,27 @@ CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT
 CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
+TABLES = {"entries", "head"}
 GENESIS = "poolrl ledger 1"
 PATIENCE = 60.0  # seconds to wait for other processes that are writing
 
 
 class Chain:
-    """The file and its key; makes both where there is neither."""
+    """The file and its key; with `create` it makes both where there is neither."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, create: bool) -> None:
+        self.path = Path(path).resolve()  # the key lies beside the file, not beside a link to it
         self.key_path = self.path.with_name(self.path.name + ".key")
         if self.key_path.exists() and not self.path.exists():
             raise ValueError(self._lost())
+        if not create and not self.path.is_file():
+            raise ValueError(f"there is no ledger {path}; the first fit makes one")
         with self._translated():
-            # An absolute path, because SQLite takes ":memory:" for no file at all.
-            self._file = sqlite3.connect(self.path.absolute(), timeout=PATIENCE, isolation_level=None)
+            self._file = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         try:
             with self._translated():
                 self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
-            self._key = self._prepare()
+            self._key = self._prepare(create=create)
         except BaseException:
             self._file.close()
             raise
@@ -132,23 +135,23 @@ class Chain:
         except sqlite3.Error as error:
             raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
 
-    def _prepare(self) -> bytes:
+    def _prepare(self, *, create: bool) -> bytes:
         """The key of the file, which gets its tables if it is new.
 
         The key lies under another name until the tables are there. So an empty file beside a key was emptied, not
         interrupted while it was made.
         """
+        if self._tables() >= TABLES and self.key_path.exists():
+            return _read_key(self.key_path)
         draft = self.key_path.with_name(self.key_path.name + ".new")
         with self.writing():
-            tables = {name for (name,) in self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not {"entries", "head"} <= tables:
+            tables = self._tables()
+            if not tables >= TABLES:
                 if self.key_path.exists():
                     raise ValueError(self._lost())
-                if tables:
-                    raise ValueError(f"{self.path} is another database, not a ledger")
-                draft.unlink(missing_ok=True)
-                draft.touch(mode=0o600)
-                draft.write_text(secrets.token_hex(32) + "\n")
+                if tables or not create:
+                    raise ValueError(f"{self.path} is not a ledger")
+                _write_key(draft)
                 self._key = _read_key(draft)
                 for statement in SCHEMA.split(";\n"):
                     if statement.strip():
@@ -157,7 +160,12 @@ class Chain:
         with self.writing():  # one process renames, whoever comes first
             if draft.exists() and not self.key_path.exists():
                 draft.rename(self.key_path)
+                _sync(self.key_path.parent)
         return _read_key(self.key_path)
+
+    def _tables(self) -> set[str]:
+        with self.snapshot():
+            return {name for (name,) in self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def _lost(self) -> str:
         return f"{self.path} is gone, empty or damaged, but its key {self.key_path} is there: restore it from a backup"
@@ -170,6 +178,22 @@ class Chain:
 
     def _set_head(self, number: int, seal: str) -> None:
         self._file.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, self._head_seal(number, seal)))
+
+
+def _write_key(path: Path) -> None:
+    """A new key that nobody else may read, on the disk before anything is sealed with it."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(secrets.token_hex(32) + "\n")
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _read_key(path: Path) -> bytes:

@@ -28,7 +28,7 @@ def label(facts: dict[str, Any]) -> str:
 def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
     unit, ledger = facts["unit"], facts["ledger"]
-    epsilon = ", ".join(f"{eps:.2f} at delta {float(delta):g}" for delta, eps in facts["epsilon"].items())
+    epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in facts["epsilon"].items())
     spent, budget, left = (_short(ledger[name]) for name in ("spent", "budget", "left"))
     return [
         (
@@ -79,8 +79,8 @@ def _attack(facts: dict[str, Any]) -> list[str]:
     ]
     if facts["in_all"]["rho"] != facts["rho"]:
         paragraphs.append(
-            f"This is not the first release of this data set. Somebody who sees all of them, rho = "
-            f"{_short(facts['in_all']['rho'])} together, will find out in at most "
+            "Earlier releases, or attempts at them, have taken budget from this data set too. Somebody who sees all "
+            f"that there may be, rho = {_short(facts['in_all']['rho'])} together, will find out in at most "
             f"{percent(all_of_them['true_positives_at_most'])}."
         )
     return [*paragraphs, strength(all_of_them["true_positives_at_most"])]
@@ -111,11 +111,15 @@ def strength(true_positives: float) -> str:
 
 def percent(share: float) -> str:
     """A share for people, rounded up, because it says what happens at most."""
-    if 0.99 < share < 1:
-        return "over 99%"
     digits = 0 if share >= 0.1 else 1
     scale = 100 * 10**digits
     return f"{math.ceil(share * scale - 1e-9) / 10**digits:.{digits}f}".removesuffix(".0") + "%"
+
+
+def rounded_up(value: float) -> str:
+    """Two decimals, or two digits of a small number, and never less than the value."""
+    digits = 2 if value >= 0.1 or value <= 0 else 1 - math.floor(math.log10(value))
+    return f"{math.ceil(value * 10**digits - 1e-9) / 10**digits:.{digits}f}"
 
 
 def _short(fraction: str) -> str:

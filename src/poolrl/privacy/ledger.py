@@ -27,15 +27,13 @@ class Ledger:
     are recognised.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self._chain = Chain(path)
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        self._chain = Chain(path, create=create)
 
     @classmethod
     def existing(cls, path: str | Path) -> Self:
         """Open a ledger that must be there."""
-        if not Path(path).is_file():
-            raise ValueError(f"there is no ledger {path}; the first fit makes one")
-        return cls(path)
+        return cls(path, create=False)
 
     def __enter__(self) -> Self:
         return self

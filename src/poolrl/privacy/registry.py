@@ -28,7 +28,7 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                 "data_curators": [publication["curator"]],
                 "description": (
                     f"Order-up-to levels for {len(public['products'])} products over {facts['steps']} steps, learned "
-                    "from a censored log of stocks and sales."
+                    "from a log of stocks and sales."
                 ),
                 "intended_use": publication["intended_use"],
                 "data_product_type": "Machine learning model",
@@ -57,7 +57,7 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
             "deployment_model": {
                 "model_name": "Central",
                 "actors": "The data holder runs the release and is trusted; whoever sees the policy is not.",
-                "release_type": "Many releases" if Fraction(facts["ledger"]["left"]) > 0 else "One release",
+                "release_type": _release_type(facts),
                 "release_type_details": (
                     f"A ledger allows rho = {facts['ledger']['budget']} in all for this data set; "
                     f"{facts['ledger']['left']} are left after this release. It does not refresh with time."
@@ -90,6 +90,12 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _release_type(facts: dict[str, Any]) -> str:
+    """One release is one that was the first and leaves nothing for another."""
+    alone = facts["ledger"]["spent"] == facts["rho"] and Fraction(facts["ledger"]["left"]) == 0
+    return "One release" if alone else "Many releases"
+
+
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
@@ -103,7 +109,7 @@ def _preprocessing(facts: dict[str, Any]) -> str:
     if public["clip"]:
         steps.append("Values were clipped to the declared bounds, row by row.")
     if facts["unit"] != "trajectory":
-        steps.append(f"Of each unit the first {per_unit} trajectories in the order of the table were used.")
+        steps.append(f"Of each unit the first {per_unit} trajectories in the order of their ids were used.")
     return " ".join(steps)
 
 
