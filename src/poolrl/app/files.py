@@ -1,9 +1,8 @@
-"""The files of a release, and how files are written and named by their hashes."""
+"""The files of a release, by name and by hash."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 POLICY = "policy.npz"
@@ -17,12 +16,3 @@ PAGE = "report.html"
 def sha256(path: Path) -> str:
     """The hash of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def make_sure_of(path: Path) -> None:
-    """Get a file or a folder onto the disk, for the ledger will say that it is there, and a power cut may come."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

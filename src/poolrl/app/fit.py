@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, make_sure_of, sha256
+from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import read_log
 from poolrl.app.page import DROWNED
 from poolrl.app.report import draw_page
@@ -24,6 +24,7 @@ from poolrl.pool import Pool
 from poolrl.privacy import zcdp
 from poolrl.privacy.accounts import Account, Entry
 from poolrl.privacy.certificate import Release, canonical, certificate
+from poolrl.privacy.chain import onto_disk
 from poolrl.privacy.label import label
 from poolrl.privacy.ledger import Ledger
 from poolrl.privacy.registry import registry_record, registry_yaml
@@ -43,7 +44,7 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
         with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
             facts = release(file, ledger, Path(draft) / "release")
         os.rename(Path(draft) / "release", folder)  # whole or not at all
-        make_sure_of(folder.parent)
+        onto_disk(folder.parent)
     try:
         forecast = draw_page(folder, console)
     except (KeyboardInterrupt, ValueError, OSError, ArithmeticError, MemoryError) as error:
@@ -133,7 +134,7 @@ def _write(
     (folder / CONFIG).write_bytes(file.content)
     (folder / RECORD).write_bytes(registry_yaml(registry_record(facts)).encode())
     for path in (*folder.iterdir(), folder):
-        make_sure_of(path)
+        onto_disk(path)
     return facts
 
 

@@ -61,8 +61,8 @@ def run_init(
         facts = write_example(path.parent, sales=sales, seed=seed)
         _write(path, write_toml(facts).encode())
         console.print(
-            f"A simulated chain of 40 shops: [bold]{path.parent / facts['log']['source']}[/] is its table, "
-            f"[bold]{path}[/] says what is public about it.",
+            f"A simulated chain of 40 shops: [bold]{escape(str(path.parent / facts['log']['source']))}[/] is its "
+            f"table, [bold]{escape(str(path))}[/] says what is public about it.",
             highlight=False,
         )
         _say_next(console, path)
@@ -78,7 +78,7 @@ def run_init(
         _write(path, content)  # nobody should have to answer everything again
         raise ValueError(f"{error}\nIt is written all the same: correct it there") from None
     _write(path, content)
-    console.print(f"Wrote [bold]{path}[/]; every key in it says why it is asked for.", highlight=False)
+    console.print(f"Wrote {path}; every key in it says why it is asked for.", highlight=False, markup=False)
     _say_next(console, path)
 
 
@@ -91,7 +91,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _say_next(console: Console, path: Path) -> None:
-    config = "" if path.name == "poolrl.toml" and path.parent == Path() else f" --config {path}"
+    config = "" if path.name == "poolrl.toml" and path.parent == Path() else escape(f" --config {path}")
     console.print(
         f"Next: [bold]poolrl check{config}[/] (is the table as the file says?), [bold]poolrl plan{config}[/] (what "
         "does each budget buy?)",

@@ -47,7 +47,8 @@ def run_verify(policy: Path, certificate: Path, config: Path | None, ledger: Pat
     page = certificate.parent / PAGE
     if page.exists():
         console.print(
-            f"Not checked: {page}; 'poolrl report {page.parent}' draws it again from the policy.", highlight=False
+            escape(f"Not checked: {page}; 'poolrl report {page.parent}' draws it again from the policy."),
+            highlight=False,
         )
     if good and ledger is None:
         console.print("Policy and certificate agree. Whether it was paid for, only the ledger can tell: --ledger FILE")
@@ -69,7 +70,7 @@ def verify(policy: Path, certificate: Path, config: Path | None = None, ledger: 
     checks.append(
         Check("rho, epsilon and the attack follow from the mechanisms", not arithmetic, "; ".join(arithmetic))
     )
-    checks.append(Check("the policy file has the certified hash", sha256(policy) == facts.get("policy_sha256")))
+    checks.append(Check("the policy file has the certified hash", sha256(policy) == facts["policy_sha256"]))
     try:
         checks += _against_policy(facts, Policy.load(policy))
     except ValueError as error:

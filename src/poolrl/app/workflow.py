@@ -176,7 +176,7 @@ def report(
 
     console = Console()
     draw_page(folder, console)
-    console.print(f"Open [bold]{folder / 'report.html'}[/].", highlight=False)
+    console.print(f"Open {folder / 'report.html'}", highlight=False, markup=False)
 
 
 def verify(

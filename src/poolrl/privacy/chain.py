@@ -160,7 +160,7 @@ class Chain:
         with self.writing():  # one process renames, whoever comes first
             if draft.exists() and not self.key_path.exists():
                 draft.rename(self.key_path)
-                _sync(self.key_path.parent)
+                onto_disk(self.key_path.parent)
         return _read_key(self.key_path)
 
     def _tables(self) -> set[str]:
@@ -185,10 +185,11 @@ def _write_key(path: Path) -> None:
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(secrets.token_hex(32) + "\n")
-    _sync(path)
+    onto_disk(path)
 
 
-def _sync(path: Path) -> None:
+def onto_disk(path: Path) -> None:
+    """Do not return before a file or a folder would outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
