@@ -141,7 +141,7 @@ def _grow(
         ]
         lines.append(Line.of(found))
         progress.advance(task)
-        if lines[-1].worst <= within:
+        if lines[-1].worst <= within or math.isnan(lines[-1].worst):
             break
     return lines
 
