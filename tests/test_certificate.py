@@ -226,7 +226,8 @@ def test_the_label_is_for_people(one_release: Path) -> None:
     assert "WHAT AN ATTACKER WHO KNOWS EVERYTHING ELSE COULD LEARN ABOUT ONE TRAJECTORY" in text
     power = zcdp.attack_power(0.5)
     assert f"at most {math.ceil(100 * power)}%" in " ".join(text.split())
-    assert len(text.splitlines()) < 50  # one page
+    assert facts["policy_sha256"] in text.replace("\n", "")
+    assert len(text.splitlines()) < 60  # one page
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -236,7 +237,8 @@ def test_the_label_of_a_second_release_counts_both(released: Path, run: Callable
     assert (facts["rho"], facts["in_all"]["rho"]) == ("1/2", "1")
     text = " ".join((released / "second" / LABEL).read_text().split())
     assert "Earlier releases, or attempts at them, have taken budget from this data set too" in text
-    assert f"rho = 1 together, will find out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%" in text
+    found = f"will find out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%"
+    assert f"rho = 1 together (epsilon = 7.77 at delta 1e-06), {found}" in text
     facts["in_all"] = facts["in_all"] | {"rho": "1/2"}
     assert arithmetic_faults(facts) == ["what was spent in all does not follow from the ledger's entry"]
 

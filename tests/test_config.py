@@ -182,6 +182,7 @@ FLAGS = {
     "source": "log.parquet",
     "data_set": "shops",
     "rho": "0.1",
+    "units": "2000",
 }
 
 
@@ -202,6 +203,9 @@ def test_init_from_flags(tmp_path: Path) -> None:
     config = init(tmp_path / "c.toml", FLAGS, sales=True)
     assert config.log.query is not None
     assert "product IN ('bread', 'milk')" in config.log.query
+    assert config.privacy.protects == "one week of one shop"
+    with pytest.raises(ValueError, match=r"horizon must lie in 1 \.\. 7 for a sales export"):
+        init(tmp_path / "d.toml", FLAGS | {"horizon": "14"}, sales=True)
 
 
 def test_init_says_all_that_is_missing(tmp_path: Path) -> None:

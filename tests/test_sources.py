@@ -312,6 +312,19 @@ def test_the_recipe_for_a_sales_export_by_hand(tmp_path: Path) -> None:
     assert (table["bread_left"], table["milk_left"]) == ([0, 3], [3, 0])
 
 
+def test_a_day_that_ran_out_tells_at_least_the_sales(tmp_path: Path) -> None:
+    """Five loaves spoilt, three sold, none left: at least three were wanted, and nothing says that it was eight."""
+    (tmp_path / "sales.csv").write_text(
+        "shop,date,product,opening,delivery,sales,stock_out\n"
+        "7,2025-03-03,bread,6,2,3,true\n7,2025-03-04,bread,0,2,4,true\n7,2025-03-05,bread,0,2,2,true\n"
+    )
+    recipe = from_sales(["bread"], days=2)  # and Wednesday is not asked for
+    table = read_table("sales.csv", query=recipe["query"], folder=tmp_path).sort_by("day").to_pydict()
+    assert table["bread_order_up_to"] == [3, 4]
+    assert table["bread_left"] == [0, 0]
+    assert table["bread_opening"] == [3, 0]
+
+
 def test_the_recipe_gives_the_log_that_the_sales_came_from(tmp_path: Path) -> None:
     found = []
     for sales in (False, True):

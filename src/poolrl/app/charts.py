@@ -79,7 +79,7 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
         power = math.log10(rho)
         if abs(power - round(power)) < 1e-9:
             body.append(_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
-    body.append(_text((LEFT + WIDTH) / 2, HEIGHT - 4, "privacy budget ρ: more privacy to the left", "middle quiet"))
+    body.append(_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
     for value, words, shift in ((best, "knows the demand", 16), (free, "no data at all", -6)):
         if low <= value <= high:
             body.append(f'<path class="limit" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')

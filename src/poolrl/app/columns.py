@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 # One row per shop, date and product → one row per shop and day, a week being a trajectory. Order-up-to is opening +
-# delivery; the stock-out flag says that nothing was left, and whatever else is left is what was not sold.
+# delivery, and what is left is what was not sold. On a day that ran out, only "at least the sales" is known: if less
+# was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than the sales.
 QUERY = """
 WITH days AS (
   SELECT concat('shop ', shop, ', week of ', date_trunc('week', date)::DATE) AS week, isodow(date) AS day, shop,
-    product, opening, opening + delivery AS order_up_to,
+    product,
+    CASE WHEN stock_out THEN least(opening, sales) ELSE opening END AS stock,
+    CASE WHEN stock_out THEN sales ELSE opening + delivery END AS order_up_to,
     CASE WHEN stock_out THEN 0 ELSE opening + delivery - sales END AS remaining
   FROM log
-  WHERE product IN ({names})
+  WHERE product IN ({names}) AND isodow(date) <= {days}
   QUALIFY count(*) OVER (PARTITION BY week) = {rows}  -- whole weeks only: {days} days x {count} products
 )
 SELECT week, day, any_value(shop) AS shop,
@@ -21,7 +24,7 @@ SELECT week, day, any_value(shop) AS shop,
 FROM days
 GROUP BY week, day
 """
-COLUMNS = """  max(opening) FILTER (product = {text}) AS {opening},
+COLUMNS = """  max(stock) FILTER (product = {text}) AS {opening},
   max(order_up_to) FILTER (product = {text}) AS {order},
   max(remaining) FILTER (product = {text}) AS {left}"""
 
@@ -41,8 +44,11 @@ def long_columns(products: Sequence[str]) -> dict[str, Any]:
 def from_sales(products: Sequence[str], *, days: int = 7) -> dict[str, Any]:
     """The same for a sales export (shop, date, product, opening, delivery, sales, stock_out), with its query.
 
-    Weeks in which a row is missing or stands twice are left out, by a rule that looks at one week alone.
+    Weeks begin on Monday and have `days` days. Those in which a row is missing or stands twice are left out, by a rule
+    that looks at one week alone.
     """
+    if not 1 <= days <= 7:
+        raise ValueError(f"horizon must lie in 1 .. 7 for a sales export, whose trajectories are weeks; got {days}")
     columns = long_columns(products)
     parts = [
         COLUMNS.format(text=_text(product), opening=_name(opening), order=_name(order), left=_name(left))

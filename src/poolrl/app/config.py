@@ -51,7 +51,7 @@ class ProblemFacts(_Section):
         products = len(self.products)
         for name in ("holding", "shortage", "boundary", "demand_max"):
             shape = np.shape(np.asarray(getattr(self, name), dtype=object))
-            shapes = [(), (1,), (products,)] + (
+            shapes: list[tuple[int, ...]] = [(), (products,)] + (
                 [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
             )
             if shape not in shapes:

@@ -97,7 +97,7 @@ def decide_one(policy: Path, step: str, stock: str | None, *, whole: bool, as_js
     levels = desk.levels([number], [given], whole=whole)[0]
     if as_json:
         named = dict(zip(desk.products, given, strict=True))
-        print(_as_json(desk, {"step": desk.steps[number], "stock": named}, levels))
+        print(_as_json(desk, {"step": desk.steps[number], "stock": named}, levels, given))
         return
     width = max(len("product"), *map(len, desk.products))
     print(f"{'product':<{width}}  {'stock':>10}  {'order up to':>11}  {'order':>10}")
@@ -113,7 +113,9 @@ def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> 
         names = next(rows, [])
         for name in ("step", *desk.products):
             if names.count(name) != 1:
-                raise ValueError(f"{source} must have one column {name!r}: step and {', '.join(desk.products)}")
+                raise ValueError(
+                    f"{source} must have one column {name!r}: step, {', '.join(desk.products)}, with commas"
+                )
         writer = csv.writer(answers, lineterminator="\n")
         added = [f"{what}_{name}" for what in ("order_up_to", "order") for name in desk.products]
         if not set(names).isdisjoint(added):
@@ -136,8 +138,9 @@ def decide_lines(policy: Path, source: Path, out: Path | None, *, whole: bool) -
     with _reading(source) as file, _writing(out, source) as answers:
         for batch in _batches(_json_lines(source, file)):
             steps, stocks = _questions(desk, source, batch, lambda row: row["stock"])
-            for (_, row), levels in zip(batch, desk.levels(steps, stocks, whole=whole), strict=True):
-                answers.write(_as_json(desk, row, levels) + "\n")
+            answered = desk.levels(steps, stocks, whole=whole)
+            for (_, row), levels, have in zip(batch, answered, stocks, strict=True):
+                answers.write(_as_json(desk, row, levels, have) + "\n")
 
 
 Numbered = tuple[int, dict[str, Any]]  # a question and the line it stands on
@@ -188,9 +191,10 @@ def _batches(rows: Iterator[Numbered]) -> Iterator[list[Numbered]]:
         yield batch
 
 
-def _as_json(desk: Desk, question: dict[str, Any], levels: FloatArray) -> str:
-    answer = {name: round(float(level), 6) for name, level in zip(desk.products, levels, strict=True)}
-    return json.dumps(question | {"order_up_to": answer}, ensure_ascii=False)
+def _as_json(desk: Desk, question: dict[str, Any], levels: FloatArray, stock: Sequence[float]) -> str:
+    up_to = {name: round(float(level), 6) for name, level in zip(desk.products, levels, strict=True)}
+    order = {name: round(level - have, 6) for (name, level), have in zip(up_to.items(), stock, strict=True)}
+    return json.dumps(question | {"order_up_to": up_to, "order": order}, ensure_ascii=False)
 
 
 def _from_text(text: str) -> Any:

@@ -17,7 +17,7 @@ from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import read_log
-from poolrl.app.page import DROWNED
+from poolrl.app.page import drowned_words
 from poolrl.app.report import draw_page
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
@@ -55,10 +55,10 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
         print(json.dumps({"folder": str(folder), "certificate": facts}, indent=2))
         return
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
-    console.print(f"[bold]{escape(str(folder))}/[/] may be handed out: {names}\n", highlight=False)
+    console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
     console.print(label(facts), highlight=False, markup=False)
     if forecast.drowned:
-        console.print(f"[bold red]{DROWNED}[/]\n", highlight=False)
+        console.print(f"[bold red]{drowned_words(forecast)}[/]\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
 
 

@@ -32,7 +32,6 @@ DEFAULTS = {
     "opening": "{product}_opening",
     "order_up_to": "{product}_order_up_to",
     "left": "{product}_left",
-    "units": "1000",
     "demand": "any",
     "ledger": "ledger.sqlite",
 }
@@ -146,6 +145,7 @@ def _facts(answers: dict[str, str], *, sales: bool) -> dict[str, dict[str, Any]]
     facts["publication"] = Publication().model_dump()
     if sales:
         facts["log"] |= from_sales(products, days=facts["problem"]["horizon"])
+        facts["privacy"].setdefault("protects", "one week of one shop")
     return facts
 
 

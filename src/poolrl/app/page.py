@@ -15,12 +15,12 @@ from poolrl.app.prediction import share
 from poolrl.privacy.label import percent, rounded_up, sections, whose
 
 if TYPE_CHECKING:
-    from poolrl.app.forecast import Hidden
+    from poolrl.app.forecast import Forecast, Hidden
     from poolrl.app.report import Facts
 
 DROWNED = (
-    "Noise drowned more than half of what a log of this size could teach: with so few units at this rho, much of the "
-    "policy rests on the declared bounds. The costs predicted here assume the estimate, which shares that fault."
+    "Noise drowned more than half of what a log of this size could teach: with so few units at this rho the policy "
+    "rests on the declared bounds, and so do the costs predicted from its own estimate."
 )
 
 escape = html.escape
@@ -36,10 +36,10 @@ def page(facts: Facts) -> str:
     hidden = '<a href="#censoring">Empty shelves</a> ' if facts.hides else ""
     parts = [
         f'<header><h1>{escape(name)}</h1><p class="lead">How far to fill the shelf, learned from past orders and sales '
-        f"without giving anybody away. Released {escape(certificate['issued'][:10])}; it protects "
-        f"{escape(whose(certificate))}, with differential privacy of <strong>ρ = {rho:g}</strong> "
+        f"under differential privacy. Released {escape(certificate['issued'][:10])}; it protects "
+        f"{escape(whose(certificate))}, at <strong>ρ = {rho:g}</strong> "
         f'(ε = {eps} at δ = 10⁻⁶; <a href="#label">in plain words</a>).</p></header>',
-        f'<p class="warning" role="note">{escape(DROWNED)}</p>' if facts.forecast.drowned else "",
+        _warning(facts.forecast),
         _levels(facts),
         _costs(facts),
         _censoring(facts) if facts.hides else "",
@@ -56,6 +56,24 @@ def page(facts: Facts) -> str:
         '<a href="#label">In plain words</a> <a href="#certificate">Certificate</a></nav>'
         f'<main id="main">{"".join(parts)}</main><script>{script}</script></body></html>\n'
     )
+
+
+def _warning(forecast: Forecast) -> str:
+    """Where noise drowned the log, said where the good-looking numbers stand."""
+    if not forecast.drowned:
+        return ""
+    there = forecast.elsewhere
+    figures = (
+        f"On demand that nobody estimated: {share(there.gap)} above the optimum, {share(there.free_gap)} without data."
+    )
+    return f'<p class="warning" role="note">{escape(f"{drowned_words(forecast)} {figures}")}</p>'
+
+
+def drowned_words(forecast: Forecast) -> str:
+    """How bad it is, in a sentence."""
+    if forecast.elsewhere.gap >= 0.9 * forecast.elsewhere.free_gap:
+        return f"{DROWNED} It is hardly better than not using the log at all."
+    return DROWNED
 
 
 def _levels(facts: Facts) -> str:
@@ -118,7 +136,8 @@ def _costs(facts: Facts) -> str:
         f"as estimated: logs of {forecast.units:,} units simulated from that, a fit at each budget. Move the slider to "
         "see what another budget than the one that was spent would have cost. The levels above stay as they were "
         "released; looking costs nothing, because the log is not asked again.</p>"
-        '<div class="slider"><label for="rho-slider">Privacy budget</label>'
+        + _warning(forecast)
+        + '<div class="slider"><label for="rho-slider">Privacy budget</label>'
         '<span aria-hidden="true">more privacy</span>'
         f'<input type="range" id="rho-slider" min="0" max="{len(grid) - 1}" step="1" value="{forecast.chosen}" '
         f'aria-valuetext="rho {now["rho"]}, predicted cost {now["cost"]}" data-spent="{forecast.chosen}">'
@@ -193,7 +212,7 @@ def _certificate(facts: Facts) -> str:
     claim = [
         ["rho (zCDP)", certificate["rho"]],
         *([f"epsilon at delta = {float(delta):g}", f"{eps:g}"] for delta, eps in certificate["epsilon"].items()),
-        ["rho of all releases so far", certificate["in_all"]["rho"]],
+        ["rho of all releases that the ledger knows of", certificate["in_all"]["rho"]],
         ["protects", whose(certificate)],
         ["neighbouring logs", f"{certificate['adjacency']} {certificate['unit']} by any other"],
         ["composition", certificate["composition"]],

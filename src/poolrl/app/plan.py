@@ -30,7 +30,7 @@ from poolrl.app.prediction import (
 )
 from poolrl.arrays import fraction, positive, whole
 from poolrl.paper.families import FAMILIES
-from poolrl.privacy.label import percent
+from poolrl.privacy.label import percent, rounded_up
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Backlog, LostSales
 
@@ -103,6 +103,14 @@ def run_plan(
     else:
         sentence += f"the log should hold about {_two_digits(needed):,} units (each a {who})."
     console.print(sentence, highlight=False, markup=False)
+    chosen_line = next(line for line in by_rho if line.rho == asked)
+    if chosen_line.gap > 0.5 * free:
+        console.print(
+            f"[bold red]Do not spend it like this:[/] with {size:,} units at rho = {asked:g} noise would drown more "
+            f"than half of what the log could teach ({share(chosen_line.gap)} above the optimum, {share(free)} without "
+            "any data).",
+            highlight=False,
+        )
     console.print("Predicted by simulation; no row of the log was read and nothing was spent.", highlight=False)
 
 
@@ -165,7 +173,7 @@ def _print(
         mark = "[bold]" if line.rho == rho else ""
         cells = (
             f"{line.rho:g}",
-            f"{epsilon(line.rho, 1e-6):.2f}",
+            rounded_up(epsilon(line.rho, 1e-6)),
             percent(attack_power(line.rho)),
             f"{line.cost:,.1f}",
             share(line.gap),

@@ -44,10 +44,13 @@ def run_verify(policy: Path, certificate: Path, config: Path | None, ledger: Pat
     for check in checks:
         mark = "[green]holds[/]" if check.good else "[red]FAILS[/]"
         console.print(f"{mark}  {escape(check.what)}{escape(f': {check.why}') if check.why else ''}", highlight=False)
-    page = certificate.parent / PAGE
-    if page.exists():
+    folder = certificate.parent
+    absent = [name for name in (CONFIG, LABEL, RECORD) if not (folder / name).exists()]
+    if absent:
+        console.print(f"Not checked, because not there: {', '.join(absent)}", highlight=False)
+    if (folder / PAGE).exists():
         console.print(
-            escape(f"Not checked: {page}; 'poolrl report {page.parent}' draws it again from the policy."),
+            escape(f"Not checked: {folder / PAGE}; 'poolrl report {folder}' draws it again from the policy."),
             highlight=False,
         )
     if good and ledger is None:
@@ -156,16 +159,16 @@ def _against_ledger(facts: dict[str, Any], path: Path, hashes: dict[str, str]) -
         checks = [Check("the ledger is unbroken", not faults, "; ".join(faults))]
         if faults:
             return checks
-        named = facts.get("ledger", {})
-        entries = ledger.entries()
-    paid = [
-        e for e in entries if e.kind == "reserve" and e.seal == named.get("seal") and e.number == named.get("entry")
-    ]
-    enough = bool(paid) and paid[0].rho == Fraction(str(facts.get("rho", 0)))
-    done = [e for e in entries if e.kind == "commit" and e.refers == named.get("entry")]
+        named = facts["ledger"]
+        entries, account = ledger.entries(), ledger.accounts().get(named["account"])
+    paid = [e for e in entries if e.kind == "reserve" and e.seal == named["seal"] and e.number == named["entry"]]
+    enough = bool(paid) and paid[0].rho == Fraction(facts["rho"])
+    spent = account.spent if account else Fraction(0)
+    since = f"since then more was spent, {float(spent):g} in all" if str(spent) != named["spent"] else ""
+    done = [e for e in entries if e.kind == "commit" and e.refers == named["entry"]]
     return [
         *checks,
-        Check("the ledger has the payment", enough),
+        Check("the ledger has the payment", enough, since),
         Check("the ledger has committed these very files", bool(done) and done[0].note == hashes),
     ]
 

@@ -19,7 +19,7 @@ INIT = """Examples:
   poolrl init --example --sales    the same as a till exports it
   poolrl init --products bread,milk --horizon 7 --holding 0.3,0.1 \\
       --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
-      --data-set "shops 2025" --rho 0.1"""
+      --units 2000 --data-set "shops 2025" --rho 0.1"""
 CHECK = """Examples:
   poolrl check
   poolrl check --config shops/poolrl.toml --json"""

@@ -128,7 +128,7 @@ def _from_duckdb(source: Path | pa.Table, query: str) -> pa.Table:
     except duckdb.Error as error:
         raise ValueError(_failed("DuckDB", type(error).__name__, _missing_name(str(error), query))) from None
     if table.num_rows == 0:
-        raise ValueError("the query gave no row: do names, dates and the number of days in it fit the table?")
+        raise ValueError("the query gave no row: look whether names, dates and the number of days in it fit the table")
     return table
 
 

@@ -34,8 +34,9 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
         (
             "What this is",
             [
-                "A table of order-up-to levels that was learned from a sensitive log. The log stays where it was; this "
-                "table may be handed out.",
+                "A table of order-up-to levels that was learned from a sensitive log, with the estimate of demand and "
+                "of past orders behind it and the configuration it was made with. The log stays where it was. Whether "
+                "this may be handed out is for whoever signs to decide.",
             ],
         ),
         ("Who is protected", [f"{_capital(whose(facts))}. The promise holds for each of them."]),
@@ -44,9 +45,9 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
             "What is not protected",
             [
                 f"Whoever is in more than one {unit}: k of them together are protected as if rho were k times k as "
-                "large. What is true of everybody: if all weeks are alike, the policy shows what they are like. What "
-                "was declared beforehand: costs, bounds, names. And the exact number of units in the log, "
-                f"{facts['assumed_public']['units']:,}.",
+                "large, 100 times for somebody who is in ten. What is true of everybody: if all weeks are alike, the "
+                "policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
+                f"number of units in the log, {facts['assumed_public']['units']:,}.",
             ],
         ),
         (
@@ -60,8 +61,15 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
             "What was spent",
             [
                 f'Account "{ledger["data_set"]}", entry {ledger["entry"]} of the ledger: this release takes rho = '
-                f"{_short(facts['rho'])}. All releases of this data set so far: {spent} of a budget of {budget}, which "
-                f"leaves {left}.",
+                f"{_short(facts['rho'])}. All releases of this data set that this ledger knows of: {spent} of a budget "
+                f"of {budget}, which leaves {left}.",
+            ],
+        ),
+        (
+            "What is signed",
+            [
+                f"The policy with SHA-256 {facts['policy_sha256']}, issued {facts['issued'][:10]} by poolrl "
+                f"{facts['versions']['poolrl']}, entered in the ledger under seal {ledger['seal'][:16]}.",
             ],
         ),
     ]
@@ -80,7 +88,8 @@ def _attack(facts: dict[str, Any]) -> list[str]:
     if facts["in_all"]["rho"] != facts["rho"]:
         paragraphs.append(
             "Earlier releases, or attempts at them, have taken budget from this data set too. Somebody who sees all "
-            f"that there may be, rho = {_short(facts['in_all']['rho'])} together, will find out in at most "
+            f"that there may be, rho = {_short(facts['in_all']['rho'])} together (epsilon = "
+            f"{rounded_up(facts['in_all']['epsilon']['1e-06'])} at delta 1e-06), will find out in at most "
             f"{percent(all_of_them['true_positives_at_most'])}."
         )
     return [*paragraphs, strength(all_of_them["true_positives_at_most"])]
@@ -89,7 +98,7 @@ def _attack(facts: dict[str, Any]) -> list[str]:
 def whose(facts: dict[str, Any]) -> str:
     """Who is protected, in a phrase."""
     steps, public = facts["steps"], facts["assumed_public"]
-    words = f" ({public['protects']})" if public.get("protects") else ""
+    words = f" (described by the data holder as: {public['protects']})" if public.get("protects") else ""
     if facts["unit"] == "trajectory":
         return f"each trajectory{words} with all its {steps} steps"
     column = f" of column {public['unit_column']}" if public.get("unit_column") else ""

@@ -50,7 +50,7 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                 "privacy_unit_details": f"Adjacent logs: {facts['adjacency']} {facts['unit']} by any other.",
                 "privacy_parameters": {"rho": float(rho), "epsilon": epsilon, "delta": float(delta)},
                 "privacy_parameters_details": (
-                    f"rho = {facts['rho']} exactly; {curve}. All releases of this data set so far: rho = "
+                    f"rho = {facts['rho']} exactly; {curve}. All releases that the ledger knows of: rho = "
                     f"{facts['in_all']['rho']}."
                 ),
             },
@@ -103,7 +103,7 @@ def _slug(text: str) -> str:
 def _preprocessing(facts: dict[str, Any]) -> str:
     """Everything that happened to rows before they were counted."""
     public, per_unit = facts["assumed_public"], facts["trajectories_per_unit"]
-    steps = ["Bins and noise follow from declared facts; nothing was tuned on the log."]
+    steps = ["Bins and noise follow from declared facts, which the data holder declares not to have read off the log."]
     if public["query"]:
         steps.append(f"Rows came from this query, which must judge each {facts['unit']} by itself: {public['query']}")
     if public["clip"]:
