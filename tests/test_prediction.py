@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
+from poolrl.app.forecast import Elsewhere, Forecast
 from poolrl.app.plan import Line, _two_digits
 from poolrl.app.prediction import Log, Prediction, Simulator, World, estimated_world, units_needed, worlds_of
 from poolrl.evaluation import expected_cost, expected_costs
@@ -133,6 +134,21 @@ def test_the_prior_is_the_uniform_family() -> None:
 def test_units_needed(gaps: list[tuple[int, float]], target: float, expected: float | None) -> None:
     found = units_needed(gaps, target)
     assert found is None if expected is None else found == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("gap", "free_gap", "best", "free", "drowned"),
+    [
+        (0.02, 0.5, 100.0, 150.0, False),  # little is lost
+        (0.30, 0.5, 100.0, 150.0, True),  # much is lost, whatever the estimate says
+        (0.10, 0.5, 100.0, 150.0, False),  # some is lost, and the estimate says that data help
+        (0.10, 0.5, 100.0, 101.0, True),  # some is lost, and the estimate is the prior again
+        (0.02, 0.5, 100.0, 101.0, False),  # demand is spread evenly, and a large log says so
+        (float("nan"), float("nan"), 0.0, 0.0, False),  # knowing the demand costs nothing: there is no ratio
+    ],
+)
+def test_a_log_is_drowned(gap: float, free_gap: float, best: float, free: float, drowned: bool) -> None:
+    assert Forecast([], 0, 10, best, free, [], Elsewhere(gap, gap, free_gap)).drowned == drowned
 
 
 def test_the_worst_family_counts_as_a_family() -> None:

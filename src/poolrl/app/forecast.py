@@ -13,10 +13,12 @@ from rich.progress import Progress
 
 from poolrl.app.prediction import (
     BUDGETS,
+    DROWNING,
     Log,
     Prediction,
     Simulator,
     World,
+    drowned_share,
     estimated_world,
     most_units,
     runs_for,
@@ -81,8 +83,14 @@ class Forecast:
 
     @property
     def drowned(self) -> bool:
-        """Whether, on demand that nobody estimated, less than half of what data could save is saved."""
-        return self.elsewhere.gap > 0.5 * self.elsewhere.free_gap
+        """Whether noise took a good part of what the log could teach.
+
+        On demand that nobody estimated, more than a quarter is lost; or some is, and the estimate says that data are
+        worth little, which is what an estimate says that noise has pushed back to the bounds.
+        """
+        lost = drowned_share(self.elsewhere.gap, self.elsewhere.free_gap)
+        worthless = self.best > 0 and self.free / self.best - 1 < 0.1
+        return lost > DROWNING or (worthless and lost > 0.1)
 
 
 def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progress: Progress) -> Forecast:

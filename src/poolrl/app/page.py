@@ -11,17 +11,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from poolrl.app.charts import cost_chart, levels_chart
-from poolrl.app.prediction import share
+from poolrl.app.prediction import drowned_share, share
 from poolrl.privacy.label import percent, rounded_up, sections, whose
 
 if TYPE_CHECKING:
     from poolrl.app.forecast import Forecast, Hidden
     from poolrl.app.report import Facts
 
-DROWNED = (
-    "Noise drowned more than half of what a log of this size could teach: with so few units at this rho the policy "
-    "rests on the declared bounds, and so do the costs predicted from its own estimate."
-)
 
 escape = html.escape
 
@@ -62,18 +58,18 @@ def _warning(forecast: Forecast) -> str:
     """Where noise drowned the log, said where the good-looking numbers stand."""
     if not forecast.drowned:
         return ""
-    there = forecast.elsewhere
-    figures = (
-        f"On demand that nobody estimated: {share(there.gap)} above the optimum, {share(there.free_gap)} without data."
-    )
-    return f'<p class="warning" role="note">{escape(f"{drowned_words(forecast)} {figures}")}</p>'
+    return f'<p class="warning" role="note">{escape(drowned_words(forecast))}</p>'
 
 
 def drowned_words(forecast: Forecast) -> str:
-    """How bad it is, in a sentence."""
-    if forecast.elsewhere.gap >= 0.9 * forecast.elsewhere.free_gap:
-        return f"{DROWNED} It is hardly better than not using the log at all."
-    return DROWNED
+    """How bad it is, in two sentences."""
+    there = forecast.elsewhere
+    lost = min(1.0, drowned_share(there.gap, there.free_gap))
+    return (
+        f"Noise drowned much of this log: with so few units at this rho, about {lost:.0%} of what data could save is "
+        f"lost ({share(there.gap)} above the optimum on demand that nobody estimated, {share(there.free_gap)} without "
+        "data). The policy rests on the declared bounds, and so do the costs predicted from its own estimate."
+    )
 
 
 def _levels(facts: Facts) -> str:

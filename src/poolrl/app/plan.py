@@ -17,11 +17,13 @@ from rich.table import Table
 
 from poolrl.app.config import load_config
 from poolrl.app.prediction import (
+    DROWNING,
     SIZES,
     Log,
     Prediction,
     Simulator,
     World,
+    drowned_share,
     most_units,
     runs_for,
     share,
@@ -104,11 +106,12 @@ def run_plan(
         sentence += f"the log should hold about {_two_digits(needed):,} units (each a {who})."
     console.print(sentence, highlight=False, markup=False)
     chosen_line = next(line for line in by_rho if line.rho == asked)
-    if chosen_line.gap > 0.5 * free:
+    lost = drowned_share(chosen_line.gap, free)
+    if lost > DROWNING:
         console.print(
-            f"[bold red]Do not spend it like this:[/] with {size:,} units at rho = {asked:g} noise would drown more "
-            f"than half of what the log could teach ({share(chosen_line.gap)} above the optimum, {share(free)} without "
-            "any data).",
+            f"[bold red]Do not spend it like this:[/] with {size:,} units at rho = {asked:g} noise would drown about "
+            f"{min(1.0, lost):.0%} of what data could save ({share(chosen_line.gap)} above the optimum, {share(free)} "
+            "without any data).",
             highlight=False,
         )
     console.print("Predicted by simulation; no row of the log was read and nothing was spent.", highlight=False)

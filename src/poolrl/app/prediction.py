@@ -199,6 +199,15 @@ def _gap(costs: FloatArray, best: FloatArray) -> float:
     return float(costs.sum() / best.sum() - 1) if best.sum() > 0 else math.nan
 
 
+# Whoever loses more than this share of what data could save should not spend a budget on it.
+DROWNING = 0.25
+
+
+def drowned_share(gap: float, free_gap: float) -> float:
+    """How much of what data could save is lost: 0 is nothing, 1 is as bad as no data."""
+    return gap / free_gap if free_gap > 0 else 0.0
+
+
 def share(gap: float) -> str:
     """A gap for people."""
     return f"{gap:+.1%}" if math.isfinite(gap) else "n/a"
