@@ -1,4 +1,4 @@
-"""How many order-up-to decisions per second? Batches through `Policy.act`, and one by one.
+"""How many order-up-to decisions per second? In batches, one by one, and from a CSV file as on the command line.
 
     python -m benchmarks.decisions
 
@@ -8,16 +8,19 @@ which checks nothing.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from poolrl import LostSales, Pool, SeededNoise
+from poolrl.app.decide import decide_csv
 
-SHOPS, SINGLE, REPEATS = 1_000_000, 20_000, 5
+SHOPS, LINES, SINGLE, REPEATS = 1_000_000, 50_000, 20_000, 5
 
 
 def best_time(ask: Callable[[], object]) -> float:
@@ -37,11 +40,25 @@ def speeds(products: int) -> dict[str, float]:
     log = problem.simulate_log(rng.uniform(0, 100, (500, 7, products)), rng=rng)
     policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
     stocks = rng.uniform(0, 100, (SHOPS, products))
+    with tempfile.TemporaryDirectory() as folder:
+        table, file = Path(folder) / "stocks.csv", Path(folder) / "policy.npz"
+        names = ",".join(map(str, range(products)))
+        np.savetxt(
+            table,
+            np.c_[np.full(LINES, 3), stocks[:LINES]],
+            delimiter=",",
+            fmt="%.4g",
+            header=f"step,{names}",
+            comments="",
+        )
+        policy.save(file)
+        csv = best_time(lambda: decide_csv(file, table, Path(folder) / "orders.csv", whole=False))
     one_by_one = best_time(lambda: [policy.act(3, stocks[0]) for _ in range(SINGLE)])
     return {
         "NumPy, unchecked": stocks.size / best_time(lambda: np.maximum(stocks, policy.levels[3])),
         "Policy.act, batch": stocks.size / best_time(lambda: policy.act(3, stocks)),
         "Policy.act, one stock at a time": SINGLE * products / one_by_one,
+        f"poolrl decide --csv, {LINES:,} lines": LINES * products / csv,
     }
 
 

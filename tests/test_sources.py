@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import uuid
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.app.columns import from_sales
 from poolrl.app.config import load_config
-from poolrl.app.example import write_example
-from poolrl.app.logs import read_arrays, read_log
+from poolrl.app.logs import read_log, read_rows, to_arrays
 from poolrl.app.toml import write_toml
-from poolrl.data.counts import count_outcomes
-from poolrl.data.sources import digests, read_table
+from poolrl.data.sources import digests
 
 SECRET = 31337.25  # stands in the log and must never stand in a message
 Facts = dict[str, dict[str, Any]]
@@ -33,7 +27,8 @@ Facts = dict[str, dict[str, Any]]
 def arrays(folder: Path, facts: Facts, **log: Any) -> dict[str, Any]:
     facts = facts | {"log": facts["log"] | log}
     (folder / "poolrl.toml").write_text(write_toml(facts))
-    return read_arrays(load_config(folder / "poolrl.toml"))
+    file = load_config(folder / "poolrl.toml")
+    return to_arrays(file, read_rows(file))
 
 
 def sorted_digests(found: dict[str, Any]) -> tuple[bytes, ...]:
@@ -242,46 +237,6 @@ def test_odd_tables_are_refused_in_words(tmp_path: Path, facts: Facts) -> None:
     assert len(arrays(tmp_path, facts, source="log[1].parquet")["states"]) == 300
 
 
-@pytest.mark.parametrize("how", ["rows in another order", "a query that groups"])
-def test_which_trajectories_a_unit_keeps_is_nobody_elses_business(tmp_path: Path, facts: Facts, how: str) -> None:
-    """Replace one shop, through a query whose order of rows is the database's: what moves is what was paid for."""
-    rng = np.random.default_rng(4)
-    table = pq.read_table(tmp_path / "log.parquet")
-    shop = pa.array([f"shop {i // 6}" for i in table["trajectory"].to_pylist()])  # 50 shops of 6 trajectories
-    table = table.append_column("shop", shop)
-    facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
-    query = (
-        "SELECT trajectory, step, any_value(shop) AS shop, "
-        + ", ".join(f"max({name}) AS {name}" for name in table.column_names if "_" in name)
-        + " FROM log GROUP BY trajectory, step"
-    )
-    problem = load_config(_written(tmp_path, facts)).config.problem.problem()
-
-    def counts(rows: pa.Table) -> Any:
-        pq.write_table(rows.take(rng.permutation(len(rows))), tmp_path / "log.parquet")
-        facts["log"]["query"] = query if how == "a query that groups" else None
-        log, _ = read_log(load_config(_written(tmp_path, facts)))
-        return count_outcomes(log, problem, bins=16)
-
-    # Another shop in the first one's place, with other numbers, another name and other ids of its weeks.
-    mine = pa.compute.equal(table["shop"], "shop 0")
-    other = table.filter(mine)
-    other = other.set_column(0, "trajectory", pa.compute.add(other["trajectory"], 7_000))
-    other = other.set_column(len(table.column_names) - 1, "shop", pa.array(["another"] * len(other)))
-    before = counts(table)
-    after = counts(pa.concat_tables([other, table.filter(pa.compute.invert(mine))]))
-    moved = sum(int(((a - b) ** 2).sum()) for a, b in zip(before.levels, after.levels, strict=True))
-    moved += int(((before.unobserved - after.unobserved) ** 2).sum())
-    assert moved <= 2 * 3 * 2 * len(before.levels) * 2**2
-    again = counts(table)
-    assert all((a == b).all() for a, b in zip(before.levels, again.levels, strict=True))
-
-
-def _written(folder: Path, facts: Facts) -> Path:
-    (folder / "poolrl.toml").write_text(write_toml(facts))
-    return folder / "poolrl.toml"
-
-
 def test_products_are_recognised_in_any_order_and_company(tmp_path: Path, facts: Facts) -> None:
     both = set(digests(arrays(tmp_path, facts)))
     turned = {name: facts["log"][name][::-1] for name in ("opening", "order_up_to", "left")}
@@ -289,121 +244,3 @@ def test_products_are_recognised_in_any_order_and_company(tmp_path: Path, facts:
     facts["problem"] |= {"products": ["bread"], "shortage": 0.5, "demand_max": 40.0}
     alone = {name: facts["log"][name][:1] for name in turned}
     assert set(digests(arrays(tmp_path, facts, **alone))) < both
-
-
-SALES = """shop,date,product,opening,delivery,sales,stock_out
-7,2025-03-03,bread,0,10,10,true
-7,2025-03-03,milk,2,5,4,false
-7,2025-03-04,bread,0,8,5,false
-7,2025-03-04,milk,3,4,7,true
-7,2025-03-10,bread,1,1,0,false
-"""
-
-
-def test_the_recipe_for_a_sales_export_by_hand(tmp_path: Path) -> None:
-    """Monday and Tuesday of a week of two days; the week that lacks rows is left out."""
-    (tmp_path / "sales.csv").write_text(SALES)
-    recipe = from_sales(["bread", "milk"], days=2)
-    table = read_table("sales.csv", query=recipe["query"], folder=tmp_path).sort_by("day").to_pydict()
-    assert table["week"] == ["shop 7, week of 2025-03-03"] * 2
-    assert table["day"] == [1, 2]
-    assert (table["bread_opening"], table["milk_opening"]) == ([0, 0], [2, 3])
-    assert (table["bread_order_up_to"], table["milk_order_up_to"]) == ([10, 8], [7, 7])
-    assert (table["bread_left"], table["milk_left"]) == ([0, 3], [3, 0])
-
-
-def test_a_day_that_ran_out_tells_at_least_the_sales(tmp_path: Path) -> None:
-    """Five loaves spoilt, three sold, none left: at least three were wanted, and nothing says that it was eight."""
-    (tmp_path / "sales.csv").write_text(
-        "shop,date,product,opening,delivery,sales,stock_out\n"
-        "7,2025-03-03,bread,6,2,3,true\n7,2025-03-04,bread,0,2,4,true\n7,2025-03-05,bread,0,2,2,true\n"
-    )
-    recipe = from_sales(["bread"], days=2)  # and Wednesday is not asked for
-    table = read_table("sales.csv", query=recipe["query"], folder=tmp_path).sort_by("day").to_pydict()
-    assert table["bread_order_up_to"] == [3, 4]
-    assert table["bread_left"] == [0, 0]
-    assert table["bread_opening"] == [3, 0]
-
-
-def test_the_recipe_gives_the_log_that_the_sales_came_from(tmp_path: Path) -> None:
-    found = []
-    for sales in (False, True):
-        facts = write_example(tmp_path, sales=sales, seed=3)
-        (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-        log, fingerprint = read_log(load_config(tmp_path / "poolrl.toml"))
-        assert len(log) == 2000
-        found.append(fingerprint)
-    assert found[0] == found[1]
-
-
-def test_names_with_quotes_survive_the_recipe(tmp_path: Path) -> None:
-    (tmp_path / "sales.csv").write_text(SALES.replace("bread", "baker's"))
-    recipe = from_sales(["baker's", "milk"], days=2)
-    assert set(recipe["left"]) <= set(read_table("sales.csv", query=recipe["query"], folder=tmp_path).column_names)
-
-
-def _postgres() -> Path | None:
-    """The folder of the server's programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL server of our own, on a socket and a port of its own."""
-    programs = _postgres()
-    if programs is None:
-        if os.environ.get("POOLRL_TEST_EVERYTHING"):
-            pytest.fail("PostgreSQL is not installed")
-        pytest.skip("needs PostgreSQL's server programs (Debian: postgresql)")
-    folder = Path("/tmp") / f"poolrl-{uuid.uuid4().hex[:8]}"
-    folder.mkdir()
-    as_user = []
-    if os.geteuid() == 0:  # the server refuses to run as root
-        shutil.chown(folder, "postgres")
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    data, port = folder / "data", str(20000 + os.getpid() % 20000)
-
-    def control(program: str, *arguments: str) -> None:
-        subprocess.run([*as_user, programs / program, *arguments], check=True, cwd=folder, capture_output=True)
-
-    control("initdb", "-D", str(data), "-A", "trust", "-U", "shop")
-    options = f"-k {folder} -p {port} -c listen_addresses= -c fsync=off"
-    control("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log.txt"), "-o", options, "start")
-    yield f"postgresql://shop@/postgres?host={folder}&port={port}"
-    control("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
-    shutil.rmtree(folder)
-
-
-def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) -> None:
-    from adbc_driver_postgresql import dbapi
-
-    table = pq.read_table(tmp_path / "log.parquet")
-    with dbapi.connect(server) as connection, connection.cursor() as cursor:
-        cursor.adbc_ingest("log", table, mode="replace")
-        connection.commit()
-    expected = sorted_digests(arrays(tmp_path, facts))
-    assert sorted_digests(arrays(tmp_path, facts, source=server, query="SELECT * FROM log")) == expected
-    # Ids as numerics of different scale, as uuid and as text; a number as numeric.
-    columns = "step::numeric AS step, state_0, state_1, action_0, action_1, next_state_0, next_state_1"
-    for name in (
-        "CASE step WHEN 0 THEN trajectory::numeric(20, 0) ELSE trajectory::numeric(20, 3) END",
-        "md5(trajectory::text)::uuid",
-        "('a' || trajectory)::text",
-    ):
-        query = f"SELECT {name} AS trajectory, {columns} FROM log"
-        assert sorted_digests(arrays(tmp_path, facts, source=server, query=query)) == expected, name
-
-
-def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
-    for query, message in (
-        (f"SELECT 'secret {SECRET}'::int", "PostgreSQL refused .*22P02"),
-        ("SELECT nothing FROM nowhere", "PostgreSQL refused .*42P01"),
-        ("CREATE TABLE written (x int)", "PostgreSQL refused .*25006"),  # reading only
-    ):
-        with pytest.raises(ValueError, match=message) as caught:
-            arrays(tmp_path, facts, source=server, query=query)
-        assert "31337" not in str(caught.value)
-    with pytest.raises(ValueError, match="PostgreSQL refused the connection"):
-        arrays(tmp_path, facts, source="postgresql://shop@localhost:1/none", query="SELECT 1")

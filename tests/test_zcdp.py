@@ -60,3 +60,32 @@ def test_noise_bound_is_the_papers_e_rho() -> None:
     printed = 4 * math.sqrt(horizon * math.log(4 * horizon * zones**2 * w * (w + d) / delta) / rho)
     cells = horizon * zones * (w + d) * zones * w
     assert zcdp.noise_bound(variance=2 * horizon / rho, cells=cells, failure=delta) == pytest.approx(printed)
+
+
+def test_attacks_by_simulation() -> None:
+    """The likelihood-ratio attack on Gaussian noise reaches what is shown and stays below what is claimed."""
+    rng = np.random.default_rng(0)
+    for rho in (0.1, 1.0):
+        shift = math.sqrt(2 * rho)  # in standard deviations
+        threshold = np.quantile(rng.normal(size=400_000), 0.95)
+        hits = (rng.normal(shift, size=400_000) > threshold).mean()
+        assert hits == pytest.approx(zcdp.gaussian_attack_power(rho), abs=0.005)
+        assert hits < zcdp.attack_power(rho)
+
+
+@pytest.mark.parametrize("rho", [0.001, 0.1, 1.0, 5.0])
+def test_the_bound_on_attacks_is_the_loosest_that_renyi_allows(rho: float) -> None:
+    """A little below the bound every order allows it, a little above one does not; other orders than the code's."""
+    q, p = zcdp.attack_power(rho), 0.05
+    orders = 1 + np.geomspace(2e-5, 60, 7777)
+
+    def divergence(a: float, b: float) -> np.ndarray:
+        moments = a**orders * b ** (1 - orders) + (1 - a) ** orders * (1 - b) ** (1 - orders)
+        return np.log(moments) / (orders - 1)
+
+    def slack(q: float) -> float:
+        return float(np.minimum(orders * rho - divergence(q, p), orders * rho - divergence(p, q)).min())
+
+    assert slack(q - 1e-3 * (1 - q)) > 0
+    assert slack(q + 1e-3 * (1 - q)) < 0
+    assert p < zcdp.gaussian_attack_power(rho) < q <= 1

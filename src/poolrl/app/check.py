@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.logs import IMPOSSIBLE, read_arrays, read_rows
+from poolrl.app.logs import IMPOSSIBLE, read_rows, to_arrays
 from poolrl.arrays import BoolArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
@@ -68,16 +68,16 @@ def look_at(file: ConfigFile) -> list[Finding]:
     table = None
     try:
         table = read_rows(file)
-        arrays = read_arrays(file, table)
-        everything = Trajectories(**{name: arrays[name] for name in arrays if name != "unit"})
+        arrays = to_arrays(file, table)
         log = Trajectories(**arrays, max_per_unit=config.privacy.per_unit)
     except (ValueError, OSError) as error:
         return [*findings, Finding("table", "bad", str(error)), *_lengths(file, table)]
     query = "; rows that the query leaves out are not among them" if config.log.query else ""
-    findings.append(Finding("table", "good", f"{_many(len(everything), 'trajectory')} of {log.horizon} steps{query}"))
+    count = len(arrays["states"])
+    findings.append(Finding("table", "good", f"{_many(count, 'trajectory')} of {log.horizon} steps{query}"))
     if log.horizon != problem.horizon:
         return [*findings, Finding("horizon", "bad", f"the file says {problem.horizon} steps")]
-    findings += [*_units(file, everything, log), *_bounds(file, log)]
+    findings += [*_units(file, count, log), *_bounds(file, log)]
     try:
         (log.clipped(problem) if config.log.clip else log).check(problem)
         clipped = ", after clipping" if config.log.clip else ""
@@ -119,12 +119,12 @@ def _lengths(file: ConfigFile, table: pa.Table | None) -> list[Finding]:
     return [Finding("steps", "note", seen)] if wrong else []
 
 
-def _units(file: ConfigFile, everything: Trajectories, log: Trajectories) -> list[Finding]:
+def _units(file: ConfigFile, count: int, log: Trajectories) -> list[Finding]:
     privacy, planned = file.config.privacy, file.config.plan.units
     found = [Finding("units", "good", f"{log.units:,}, each a {privacy.unit or 'trajectory'}")]
-    dropped = len(everything) - len(log)
+    dropped = count - len(log)
     if dropped:
-        seen = f"{_many(dropped, 'trajectory')} of {len(everything):,} lie beyond max_per_unit and are not used"
+        seen = f"{_many(dropped, 'trajectory')} of {count:,} lie beyond max_per_unit and are not used"
         found.append(Finding("max_per_unit", "note", seen))
     if not 0.5 <= planned / log.units <= 2:
         found.append(Finding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}"))

@@ -11,13 +11,19 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from poolrl.data.frames import Columns
 from poolrl.data.sources import is_postgres
 from poolrl.problems.inventory import Backlog, LostSales
 
 KINDS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
+AMOUNTS = (
+    "holding",
+    "shortage",
+    "boundary",
+    "demand_max",
+)  # one number, one per product, or (but for the last) per step
 Costs = float | list[float] | list[list[float]]
 Text = Field(min_length=1, max_length=10_000)
 
@@ -49,7 +55,7 @@ class ProblemFacts(_Section):
         if self.steps and len(self.steps) != self.horizon:
             faults.append(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
         products = len(self.products)
-        for name in ("holding", "shortage", "boundary", "demand_max"):
+        for name in AMOUNTS:
             shape = np.shape(np.asarray(getattr(self, name), dtype=object))
             shapes: list[tuple[int, ...]] = [(), (products,)] + (
                 [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
@@ -57,10 +63,9 @@ class ProblemFacts(_Section):
             if shape not in shapes:
                 lists = "" if name == "demand_max" else f", or {self.horizon} lists of {products}, one per step"
                 faults.append(f"{name} must be one number, or {products}, one per product{lists}")
-        if not faults:
-            self.problem()  # says what else is wrong with costs and bounds
         if faults:
             raise ValueError("; ".join(faults))
+        self.problem()  # says what else is wrong with costs and bounds
         return self
 
     def problem(self) -> LostSales | Backlog:
@@ -87,6 +92,16 @@ class LogTable(_Section):
     order_up_to: list[str] = Field(min_length=1)
     left: list[str] = Field(min_length=1)
     clip: bool = False
+
+    @model_validator(mode="after")
+    def _server_is_complete(self) -> Self:
+        if not is_postgres(self.source):
+            return self
+        if not self.query:
+            raise ValueError("source is a PostgreSQL server: add a query that gives the log's rows")
+        if "password=" in self.source or urlsplit(self.source).password is not None:
+            raise ValueError("source must not hold a password, for this file is public: use PGPASSWORD or ~/.pgpass")
+        return self
 
 
 class Privacy(_Section):
@@ -141,15 +156,6 @@ class Config(_Section):
     privacy: Privacy
     plan: PlanFacts = PlanFacts()
     publication: Publication = Publication()
-
-    @field_validator("log")
-    @classmethod
-    def _has_a_query(cls, log: LogTable) -> LogTable:
-        if is_postgres(log.source) and not log.query:
-            raise ValueError("source is a PostgreSQL server: add a query that gives the log's rows")
-        if is_postgres(log.source) and ("password=" in log.source or urlsplit(log.source).password is not None):
-            raise ValueError("source must not hold a password, for this file is public: use PGPASSWORD or ~/.pgpass")
-        return log
 
     @model_validator(mode="after")
     def _columns_fit_products(self) -> Self:
@@ -256,9 +262,6 @@ def _is_name(text: str) -> bool:
     return bool(text.strip()) and text.isprintable()
 
 
-BROADCAST = {"holding", "shortage", "boundary", "demand_max"}
-
-
 def _fault(error: Any) -> str:
     """One mistake as `[section] key: what is wrong`, with the key that was probably meant."""
     where: tuple[Any, ...] = error["loc"] or ("",)
@@ -276,7 +279,7 @@ def _fault(error: Any) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if kind == "value_error":
         return message if message.startswith("[") else f"{section} {message}"
-    if len(where) > 1 and where[1] in BROADCAST:
+    if len(where) > 1 and where[1] in AMOUNTS:
         return f"{section} {where[1]} must be a number, a list (one per product), or a list per step of such lists"
     given = error["input"]
     shown = f", got {given!r}" if isinstance(given, str | int | float) and len(repr(given)) < 80 else ""

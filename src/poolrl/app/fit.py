@@ -17,7 +17,6 @@ from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import read_log
-from poolrl.app.page import drowned_words
 from poolrl.app.report import draw_page
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
@@ -31,7 +30,7 @@ from poolrl.privacy.registry import registry_record, registry_yaml
 
 
 def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
-    """Spend ρ once and leave a folder that may be handed out."""
+    """Spend ρ once and leave a release: a folder with the policy, its certificate and the page."""
     file = load_config(path)
     folder = out or file.folder / "release"
     if os.path.lexists(folder):
@@ -58,7 +57,7 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
     console.print(label(facts), highlight=False, markup=False)
     if forecast.drowned:
-        console.print(f"[bold red]{drowned_words(forecast)}[/]\n", highlight=False)
+        console.print(f"[bold red]{forecast.warning}[/]\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
 
 
@@ -80,16 +79,19 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
         _given_back(ledger, reservation)
         raise
     ledger.read(reservation, contents)
+    learned = False
     try:
         policy = pool.fit(problem, log)
+        learned = True
         policy.report |= {"labels": config.labels(), "units": log.units}
         account = ledger.account(config.privacy.data_set)
         assert account is not None
         facts = _write(folder, policy, file, reservation, account, units=log.units)
         ledger.commit(reservation, {name: sha256(folder / name) for name in (POLICY, CERTIFICATE)})
     except (Exception, KeyboardInterrupt) as error:
-        # Only what we say ourselves is repeated: a library's message may quote the log.
-        why = str(error) if isinstance(error, ValueError | OSError) else f"stopped by {type(error).__name__}"
+        # Of writing and paying the message may be told. What fails while the log is at hand might quote it.
+        tellable = learned and isinstance(error, ValueError | OSError)
+        why = str(error) if tellable else f"stopped by {type(error).__name__}"
         raise ValueError(
             f"{why}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
             f"{reservation.number} of {ledger.path})"

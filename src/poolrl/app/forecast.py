@@ -22,6 +22,7 @@ from poolrl.app.prediction import (
     estimated_world,
     most_units,
     runs_for,
+    signed_percent,
     worlds_of,
 )
 from poolrl.arrays import BoolArray, FloatArray
@@ -91,6 +92,18 @@ class Forecast:
         lost = drowned_share(self.elsewhere.gap, self.elsewhere.free_gap)
         worthless = self.best > 0 and self.free / self.best - 1 < 0.1
         return lost > DROWNING or (worthless and lost > 0.1)
+
+    @property
+    def warning(self) -> str:
+        """How bad it is, in two sentences."""
+        there = self.elsewhere
+        lost = min(1.0, drowned_share(there.gap, there.free_gap))
+        gap, without = signed_percent(there.gap), signed_percent(there.free_gap)
+        return (
+            f"Noise drowned much of this log: with so few units at this rho, about {lost:.0%} of what data could save "
+            f"is lost ({gap} above the optimum on demand that nobody estimated, {without} without data). The policy "
+            "rests on the declared bounds, and so do the costs predicted from its own estimate."
+        )
 
 
 def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progress: Progress) -> Forecast:

@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.prompt import Prompt
 
 from poolrl.app.columns import from_sales
-from poolrl.app.config import KINDS, Publication, parse_config
+from poolrl.app.config import AMOUNTS, KINDS, Publication, parse_config
 from poolrl.app.example import write_example
 from poolrl.app.toml import KEYS, write_toml
 
-NUMBERS = {"holding", "shortage", "demand_max", "boundary"}
+NUMBERS = set(AMOUNTS)
 COUNTS = {"horizon", "first_step", "max_per_unit", "units"}
 COLUMNS = {"opening", "order_up_to", "left"}
 POSITIVE = {"demand_max", "horizon", "max_per_unit", "units", "rho", "budget", "boundary"}

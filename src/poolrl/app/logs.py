@@ -24,15 +24,14 @@ def read_rows(file: ConfigFile) -> pa.Table:
     return sources.read_table(config.log.source, query=config.log.query, folder=file.folder, ids=ids)
 
 
-def read_arrays(file: ConfigFile, table: pa.Table | None = None) -> dict[str, Any]:
+def to_arrays(file: ConfigFile, table: pa.Table) -> dict[str, Any]:
     """Every trajectory of the table, as arrays, before any is dropped."""
-    rows = read_rows(file) if table is None else table
-    return frames.to_arrays(rows, file.config.columns(), first_step=file.config.log.first_step)
+    return frames.to_arrays(table, file.config.columns(), first_step=file.config.log.first_step)
 
 
 def read_log(file: ConfigFile) -> tuple[Trajectories, list[bytes]]:
     """The log as the learner gets it, and digests of all its rows; refuses one that breaks a declared rule."""
-    arrays, problem = read_arrays(file), file.config.problem.problem()
+    arrays, problem = to_arrays(file, read_rows(file)), file.config.problem.problem()
     log = Trajectories(**arrays, max_per_unit=file.config.privacy.per_unit)
     try:
         log = log.clipped(problem) if file.config.log.clip else log

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from poolrl.app.charts import cost_chart, levels_chart
-from poolrl.app.prediction import drowned_share, share
+from poolrl.app.prediction import signed_percent
 from poolrl.privacy.label import percent, rounded_up, sections, whose
 
 if TYPE_CHECKING:
@@ -58,18 +58,7 @@ def _warning(forecast: Forecast) -> str:
     """Where noise drowned the log, said where the good-looking numbers stand."""
     if not forecast.drowned:
         return ""
-    return f'<p class="warning" role="note">{escape(drowned_words(forecast))}</p>'
-
-
-def drowned_words(forecast: Forecast) -> str:
-    """How bad it is, in two sentences."""
-    there = forecast.elsewhere
-    lost = min(1.0, drowned_share(there.gap, there.free_gap))
-    return (
-        f"Noise drowned much of this log: with so few units at this rho, about {lost:.0%} of what data could save is "
-        f"lost ({share(there.gap)} above the optimum on demand that nobody estimated, {share(there.free_gap)} without "
-        "data). The policy rests on the declared bounds, and so do the costs predicted from its own estimate."
-    )
+    return f'<p class="warning" role="note">{escape(forecast.warning)}</p>'
 
 
 def _levels(facts: Facts) -> str:
@@ -107,7 +96,7 @@ def _costs(facts: Facts) -> str:
             "epsilon": rounded_up(each.epsilon),
             "attack": percent(each.attack),
             "cost": f"{each.cost:,.1f}",
-            "gap": share(each.gap),
+            "gap": signed_percent(each.gap),
             "x": place[0],
             "y": place[1],
         }
@@ -124,6 +113,8 @@ def _costs(facts: Facts) -> str:
             ("gap", "above knowing the demand"),
         )
     )
+    there = forecast.elsewhere
+    mean, worst, without = map(signed_percent, (there.gap, there.worst, there.free_gap))
     columns = ("rho", "epsilon", "attack", "cost", "gap")
     rows = [[str(each[key]) for key in columns] for each in grid]
     return (
@@ -145,8 +136,8 @@ def _costs(facts: Facts) -> str:
         f"data, it would be {forecast.free:,.1f}. Costs are in the units of the declared holding and shortage costs; "
         "the axis does not begin at zero. An attacker who merely guesses finds out in 5%.</p>"
         "<p>An estimate cannot tell how wrong it is. So the same on five families of demand that nobody estimated, "
-        f"with logs of this size at the budget spent: {share(forecast.elsewhere.gap)} above knowing the demand on "
-        f"average, {share(forecast.elsewhere.worst)} at worst; {share(forecast.elsewhere.free_gap)} without data.</p>"
+        f"with logs of this size at the budget spent: {mean} above knowing the demand on average, {worst} at worst; "
+        f"{without} without data.</p>"
         + _details(
             "table",
             "All budgets as a table",

@@ -26,7 +26,7 @@ from poolrl.app.prediction import (
     drowned_share,
     most_units,
     runs_for,
-    share,
+    signed_percent,
     units_needed,
     worlds_of,
 )
@@ -38,7 +38,6 @@ from poolrl.problems.inventory import Backlog, LostSales
 
 SHOWN = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 DEMANDS = ("any", "prior", *FAMILIES)
-WITHIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ def run_plan(
     if lost > DROWNING:
         console.print(
             f"[bold red]Do not spend it like this:[/] with {size:,} units at rho = {asked:g} noise would drown about "
-            f"{min(1.0, lost):.0%} of what data could save ({share(chosen_line.gap)} above the optimum, {share(free)} "
-            "without any data).",
+            f"{min(1.0, lost):.0%} of what data could save ({signed_percent(chosen_line.gap)} above the optimum, "
+            f"{signed_percent(free)} without any data).",
             highlight=False,
         )
     console.print("Predicted by simulation; no row of the log was read and nothing was spent.", highlight=False)
@@ -179,8 +178,8 @@ def _print(
             rounded_up(epsilon(line.rho, 1e-6)),
             percent(attack_power(line.rho)),
             f"{line.cost:,.1f}",
-            share(line.gap),
-            f"{share(line.worst)} {line.worst_family if demand == 'any' else ''}",
+            signed_percent(line.gap),
+            f"{signed_percent(line.worst)} {line.worst_family if demand == 'any' else ''}",
         )
         budgets.add_row(*(mark + cell for cell in cells))
     console.print(budgets)
@@ -188,7 +187,7 @@ def _print(
     for name in ("units", "gap", "worst gap"):
         sizes.add_column(name, justify="right")
     for line in by_size:
-        sizes.add_row(f"{line.units:,}", share(line.gap), share(line.worst))
+        sizes.add_row(f"{line.units:,}", signed_percent(line.gap), signed_percent(line.worst))
     console.print(sizes)
 
 

@@ -27,7 +27,7 @@ BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one world is another only if it is the same object
 class World:
     """Demand as probabilities (H, k, bins) of equal bins between zero and the public bound.
 
@@ -126,7 +126,7 @@ class Simulator:
     def __init__(self, problem: Shop) -> None:
         self.problem = problem
         self._free = data_free(problem).levels
-        self._best: dict[int, tuple[World, FloatArray]] = {}
+        self._best: dict[World, FloatArray] = {}
 
     def predict(self, world: World, log: Log, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
         """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
@@ -158,10 +158,9 @@ class Simulator:
 
     def best_levels(self, world: World) -> FloatArray:
         """What somebody who knows the demand would order, also beyond λ."""
-        if id(world) not in self._best:
-            levels = optimum(_without_boundary(self.problem), world.probabilities).levels
-            self._best[id(world)] = world, levels  # kept with its world, so that the id stays taken
-        return self._best[id(world)][1]
+        if world not in self._best:
+            self._best[world] = optimum(_without_boundary(self.problem), world.probabilities).levels
+        return self._best[world]
 
     def _costs(self, levels: FloatArray, world: World) -> FloatArray:
         return expected_costs(self.problem, levels, world.probabilities)
@@ -208,7 +207,7 @@ def drowned_share(gap: float, free_gap: float) -> float:
     return gap / free_gap if free_gap > 0 else 0.0
 
 
-def share(gap: float) -> str:
+def signed_percent(gap: float) -> str:
     """A gap for people."""
     return f"{gap:+.1%}" if math.isfinite(gap) else "n/a"
 

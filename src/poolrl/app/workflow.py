@@ -199,14 +199,14 @@ Ledger = Annotated[Path, Parameter(help="The ledger's file.")]
 
 def ledger_show(*, ledger: Ledger = Path("ledger.sqlite"), json: Json = False) -> None:
     """Print every account and every entry."""
-    from poolrl.app.accounts import show_ledger
+    from poolrl.app.ledger import show_ledger
 
     show_ledger(ledger, as_json=json)
 
 
 def ledger_verify(*, ledger: Ledger = Path("ledger.sqlite"), json: Json = False) -> None:
     """Check the chain of seals and the accounts."""
-    from poolrl.app.accounts import verify_ledger
+    from poolrl.app.ledger import verify_ledger
 
     if not verify_ledger(ledger, as_json=json):
         raise SystemExit(1)
@@ -219,7 +219,7 @@ def ledger_budget(
     config: Config = CONFIG,
 ) -> None:
     """Change what may be spent on the configuration's data set: an entry that everybody can see."""
-    from poolrl.app.accounts import change_budget
+    from poolrl.app.ledger import change_budget
 
     change_budget(config, rho, reason)
 

@@ -57,7 +57,9 @@ def read_parquet(path: str | PathLike[str]) -> pa.Table:
 
     try:
         return pq.read_table(path)
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # the file system's complaint, not the reader's
+            raise
         raise ValueError(f"{path} is not a readable Parquet file (truncated, or another format?)") from None
 
 
@@ -69,7 +71,9 @@ def read_csv(path: str | PathLike[str], *, text: Collection[str] = ()) -> pa.Tab
         table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())))
         _ = table.column_names  # decodes the header line
         return table
-    except (pa.ArrowInvalid, UnicodeDecodeError):
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
         # Their messages quote the offending row or byte.
         raise ValueError(f"{path} is not a readable CSV file: UTF-8, a header and rows of equal length") from None
 

@@ -156,7 +156,10 @@ def _from_postgres(server: str, query: str, ids: Collection[str]) -> pa.Table:
     except Error as error:
         kind = " ".join(filter(None, [type(error).__name__, error.sqlstate and f"SQLSTATE {error.sqlstate}"]))
         raise ValueError(_failed("PostgreSQL", kind, "")) from None
-    columns = [_plain(table[name], is_id=name in ids) for name in table.column_names]
+    try:
+        columns = [_plain(table[name], is_id=name in ids) for name in table.column_names]
+    except pa.ArrowException:
+        raise ValueError("PostgreSQL gave a numeric that is no finite number: cast it in the query") from None
     return pa.table(columns, names=table.column_names)
 
 

@@ -1,0 +1,85 @@
+"""A log in PostgreSQL: the same log as from a file, read only, and no value of it in any message."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.test_sources import SECRET, arrays, sorted_digests
+
+Facts = dict[str, dict[str, Any]]
+
+
+def _postgres() -> Path | None:
+    """The folder of the server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of our own, on a socket and a port of its own."""
+    programs = _postgres()
+    if programs is None:
+        if os.environ.get("POOLRL_TEST_EVERYTHING"):
+            pytest.fail("PostgreSQL is not installed")
+        pytest.skip("needs PostgreSQL's server programs (Debian: postgresql)")
+    folder = Path("/tmp") / f"poolrl-{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    as_user = []
+    if os.geteuid() == 0:  # the server refuses to run as root
+        shutil.chown(folder, "postgres")
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    data, port = folder / "data", str(20000 + os.getpid() % 20000)
+
+    def control(program: str, *arguments: str) -> None:
+        subprocess.run([*as_user, programs / program, *arguments], check=True, cwd=folder, capture_output=True)
+
+    control("initdb", "-D", str(data), "-A", "trust", "-U", "shop")
+    options = f"-k {folder} -p {port} -c listen_addresses= -c fsync=off"
+    control("pg_ctl", "-D", str(data), "-w", "-l", str(folder / "log.txt"), "-o", options, "start")
+    yield f"postgresql://shop@/postgres?host={folder}&port={port}"
+    control("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+    shutil.rmtree(folder)
+
+
+def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    table = pq.read_table(tmp_path / "log.parquet")
+    with dbapi.connect(server) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest("log", table, mode="replace")
+        connection.commit()
+    expected = sorted_digests(arrays(tmp_path, facts))
+    assert sorted_digests(arrays(tmp_path, facts, source=server, query="SELECT * FROM log")) == expected
+    # Ids as numerics of different scale, as uuid and as text; a number as numeric.
+    columns = "step::numeric AS step, state_0, state_1, action_0, action_1, next_state_0, next_state_1"
+    for name in (
+        "CASE step WHEN 0 THEN trajectory::numeric(20, 0) ELSE trajectory::numeric(20, 3) END",
+        "md5(trajectory::text)::uuid",
+        "('a' || trajectory)::text",
+    ):
+        query = f"SELECT {name} AS trajectory, {columns} FROM log"
+        assert sorted_digests(arrays(tmp_path, facts, source=server, query=query)) == expected, name
+
+
+def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
+    for query, message in (
+        (f"SELECT 'secret {SECRET}'::int", "PostgreSQL refused .*22P02"),
+        ("SELECT nothing FROM nowhere", "PostgreSQL refused .*42P01"),
+        ("CREATE TABLE written (x int)", "PostgreSQL refused .*25006"),  # reading only
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            arrays(tmp_path, facts, source=server, query=query)
+        assert "31337" not in str(caught.value)
+    with pytest.raises(ValueError, match="PostgreSQL refused the connection"):
+        arrays(tmp_path, facts, source="postgresql://shop@localhost:1/none", query="SELECT 1")

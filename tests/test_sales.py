@@ -1,0 +1,62 @@
+"""The recipe for the sales export of a till."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from poolrl.app.columns import from_sales
+from poolrl.app.config import load_config
+from poolrl.app.example import write_example
+from poolrl.app.logs import read_log
+from poolrl.app.toml import write_toml
+from poolrl.data.sources import read_table
+
+SALES = """shop,date,product,opening,delivery,sales,stock_out
+7,2025-03-03,bread,0,10,10,true
+7,2025-03-03,milk,2,5,4,false
+7,2025-03-04,bread,0,8,5,false
+7,2025-03-04,milk,3,4,7,true
+7,2025-03-10,bread,1,1,0,false
+"""
+
+
+def test_the_recipe_for_a_sales_export_by_hand(tmp_path: Path) -> None:
+    """Monday and Tuesday of a week of two days; the week that lacks rows is left out."""
+    (tmp_path / "sales.csv").write_text(SALES)
+    recipe = from_sales(["bread", "milk"], days=2)
+    table = read_table("sales.csv", query=recipe["query"], folder=tmp_path).sort_by("day").to_pydict()
+    assert table["week"] == ["shop 7, week of 2025-03-03"] * 2
+    assert table["day"] == [1, 2]
+    assert (table["bread_opening"], table["milk_opening"]) == ([0, 0], [2, 3])
+    assert (table["bread_order_up_to"], table["milk_order_up_to"]) == ([10, 8], [7, 7])
+    assert (table["bread_left"], table["milk_left"]) == ([0, 3], [3, 0])
+
+
+def test_a_day_that_ran_out_tells_at_least_the_sales(tmp_path: Path) -> None:
+    """Five loaves spoilt, three sold, none left: at least three were wanted, and nothing says that it was eight."""
+    (tmp_path / "sales.csv").write_text(
+        "shop,date,product,opening,delivery,sales,stock_out\n"
+        "7,2025-03-03,bread,6,2,3,true\n7,2025-03-04,bread,0,2,4,true\n7,2025-03-05,bread,0,2,2,true\n"
+    )
+    recipe = from_sales(["bread"], days=2)  # and Wednesday is not asked for
+    table = read_table("sales.csv", query=recipe["query"], folder=tmp_path).sort_by("day").to_pydict()
+    assert table["bread_order_up_to"] == [3, 4]
+    assert table["bread_left"] == [0, 0]
+    assert table["bread_opening"] == [3, 0]
+
+
+def test_the_recipe_gives_the_log_that_the_sales_came_from(tmp_path: Path) -> None:
+    found = []
+    for sales in (False, True):
+        facts = write_example(tmp_path, sales=sales, seed=3)
+        (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+        log, fingerprint = read_log(load_config(tmp_path / "poolrl.toml"))
+        assert len(log) == 2000
+        found.append(fingerprint)
+    assert found[0] == found[1]
+
+
+def test_names_with_quotes_survive_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text(SALES.replace("bread", "baker's"))
+    recipe = from_sales(["baker's", "milk"], days=2)
+    assert set(recipe["left"]) <= set(read_table("sales.csv", query=recipe["query"], folder=tmp_path).column_names)

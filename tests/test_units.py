@@ -1,0 +1,77 @@
+"""What one unit can move through a table, whatever order its rows come in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import pytest
+
+from poolrl.app.config import load_config
+from poolrl.app.logs import read_log
+from poolrl.app.toml import write_toml
+from poolrl.data.counts import count_outcomes
+
+Facts = dict[str, dict[str, Any]]
+
+
+def moved_by_another_unit(folder: Path, facts: Facts, query: str | None) -> tuple[int, int]:
+    """Replace one of fifty shops: the squared change of the counts, and what a fit pays for."""
+    rng = np.random.default_rng(4)
+    table = pq.read_table(folder / "log.parquet")
+    shop = pa.array([f"shop {i // 6}" for i in table["trajectory"].to_pylist()])  # 50 shops of 6 trajectories
+    table = table.append_column("shop", shop)
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
+    facts["log"]["query"] = query
+    problem = load_config(_written(folder, facts)).config.problem.problem()
+
+    def counts(rows: pa.Table) -> Any:
+        pq.write_table(rows.take(rng.permutation(len(rows))), folder / "log.parquet")
+        log, _ = read_log(load_config(_written(folder, facts)))
+        return count_outcomes(log, problem, bins=16)
+
+    # Another shop in the first one's place, with other numbers, another name and other ids of its weeks.
+    mine = pa.compute.equal(table["shop"], "shop 0")
+    other = table.filter(pa.compute.equal(table["shop"], "shop 1"))
+    other = other.set_column(0, "trajectory", pa.compute.add(other["trajectory"], 7_000))
+    other = other.set_column(len(table.column_names) - 1, "shop", pa.array(["another"] * len(other)))
+    before = counts(table)
+    after = counts(pa.concat_tables([other, table.filter(pa.compute.invert(mine))]))
+    moved = sum(int(((a - b) ** 2).sum()) for a, b in zip(before.levels, after.levels, strict=True))
+    moved += int(((before.unobserved - after.unobserved) ** 2).sum())
+    return moved, 2 * 3 * 2 * len(before.levels) * 2**2
+
+
+GROUPING = (
+    "SELECT trajectory, step, any_value(shop) AS shop, max(state_0) AS state_0, max(state_1) AS state_1, "
+    "max(action_0) AS action_0, max(action_1) AS action_1, max(next_state_0) AS next_state_0, "
+    "max(next_state_1) AS next_state_1 FROM log GROUP BY trajectory, step"
+)
+
+
+@pytest.mark.parametrize("query", [None, GROUPING], ids=["rows in another order", "a query that groups"])
+def test_which_trajectories_a_unit_keeps_is_nobody_elses_business(
+    tmp_path: Path, facts: Facts, query: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of rows is the database's; what moves is what was paid for. Kept by row order, far more would move."""
+    kept = tmp_path / "log.parquet"
+    table = pq.read_table(kept)
+    moved, paid = moved_by_another_unit(tmp_path, facts, query)
+    assert 0 < moved <= paid
+
+    def by_row_order(rows: pa.Table, name: str) -> Any:
+        return np.asarray(pa.compute.dictionary_encode(rows[name].combine_chunks()).indices, dtype=np.int64)
+
+    pq.write_table(table, kept)
+    monkeypatch.setattr("poolrl.data.frames._codes", by_row_order)
+    moved, paid = moved_by_another_unit(tmp_path, facts, query)
+    assert moved > 5 * paid
+
+
+def _written(folder: Path, facts: Facts) -> Path:
+    (folder / "poolrl.toml").write_text(write_toml(facts))
+    return folder / "poolrl.toml"

@@ -1,0 +1,188 @@
+"""`poolrl verify`: an honest release holds, every planted lie is found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poolrl import Guarantee, Policy
+from poolrl.app.files import CERTIFICATE, LABEL, POLICY, RECORD
+from poolrl.app.verify import verify
+from poolrl.privacy import zcdp
+from poolrl.privacy.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
+from poolrl.privacy.guarantee import Mechanism
+from poolrl.privacy.label import label
+from poolrl.privacy.registry import registry_record, registry_yaml
+
+
+def bad(folder: Path, **others: Path) -> list[str]:
+    """What `verify` does not accept."""
+    release = folder / "release"
+    return [check.what for check in verify(release / POLICY, release / CERTIFICATE, **others) if not check.good]
+
+
+def test_a_fresh_release_holds(one_release: Path) -> None:
+    others = {"config": one_release / "poolrl.toml", "ledger": one_release / "ledger.sqlite"}
+    assert bad(one_release, **others) == []
+    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
+    assert Fraction(facts["rho"]) == Fraction(1, 2)
+    # H = 3, k = 2, λ < 1: seen and cut off over L levels, and a count of what λ hides.
+    (mechanism,) = facts["mechanisms"]
+    levels = Fraction(mechanism["sensitivity_squared"]) / (2 * 3 * 2)
+    assert mechanism["cells"] == 3 * 2 * (2 * (2**levels.numerator - 1) + 1)
+    assert Fraction(mechanism["variance"]) == Fraction(mechanism["sensitivity_squared"]) / (2 * Fraction(1, 2))
+    for delta, eps in facts["epsilon"].items():
+        assert 0 <= eps - zcdp.epsilon(0.5, float(delta)) <= 2e-4  # rounded up, never down
+
+
+LIES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a smaller rho": lambda f: f.update(rho="1/4"),
+    "a smaller epsilon": lambda f: f["epsilon"].update({"1e-06": 0.1}),
+    "a weaker attack": lambda f: f["attack"].update(true_positives_at_most=0.06),
+    "less noise": lambda f: f["mechanisms"][0].update(variance="1"),
+    "less sensitivity": lambda f: f["mechanisms"][0].update(sensitivity_squared="1"),
+    "both, so that rho stays": lambda f: f["mechanisms"][0].update(sensitivity_squared="1", variance="1"),
+    "no mechanism": lambda f: f.update(mechanisms=[], rho="0"),
+    "another unit": lambda f: f.update(unit="person"),
+    "more per unit": lambda f: f.update(trajectories_per_unit=7),
+    "another adjacency": lambda f: f.update(adjacency="add or remove one"),
+    "another policy": lambda f: f.update(policy_sha256="0" * 64),
+    "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
+    "another composition": lambda f: f.update(composition="parallel"),
+    "more left than there was": lambda f: f["ledger"].update(left="5"),
+    "a budget that is none": lambda f: f["ledger"].update(budget="lots"),
+    "no query": lambda f: f["assumed_public"].pop("query"),
+    "left over nothing": lambda f: f["ledger"].update(left="1/0"),
+    "another name": lambda f: f["assumed_public"].update(protects="everybody"),
+    "a number that is none": lambda f: f.update(rho="lots"),
+    "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
+    "no rho": lambda f: f.pop("rho"),
+    "mechanisms of another kind": lambda f: f.update(mechanisms=3),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_in_the_certificate_is_found(released: Path, lie: str) -> None:
+    path = released / "release" / CERTIFICATE
+    facts = json.loads(path.read_bytes())
+    LIES[lie](facts)
+    path.write_bytes(canonical(facts))
+    assert bad(released), lie
+
+
+def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    release = released / "release"
+    content = (release / CERTIFICATE).read_bytes()
+    (release / CERTIFICATE).write_bytes(content.replace(b"  ", b" "))
+    assert bad(released) == ["the certificate is in canonical form"]
+    (release / CERTIFICATE).write_bytes(content)
+    (released / "poolrl.toml").write_text("# another\n" + (released / "poolrl.toml").read_text())
+    assert bad(released, config=released / "poolrl.toml") == ["the configuration has the certified hash"]
+    shutil.copy(release / POLICY, released)  # beside a configuration that is not the release's own
+    shutil.copy(release / CERTIFICATE, released)
+    assert all(check.good for check in verify(released / POLICY, released / CERTIFICATE))
+    policy = Policy.load(release / POLICY)
+    policy.report["note"] = "another"
+    policy.save(release / POLICY)
+    assert bad(released, ledger=released / "ledger.sqlite") == [
+        "the policy file has the certified hash",
+        "the ledger has committed these very files",
+    ]
+    (release / POLICY).write_bytes(b"PK")
+    assert "the policy can be read" in bad(released)
+    for content in (b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format": "poolrl certificate 1"}'):
+        (release / CERTIFICATE).write_bytes(content)
+        assert bad(released)
+
+
+def test_what_people_read_is_checked_too(released: Path) -> None:
+    """The label, the record and the configuration that lie beside the certificate."""
+    for name, old, new in (
+        (LABEL, "at most", "hardly"),
+        (RECORD, "rho: 0.5", "rho: 0.05"),
+        ("poolrl.toml", "rho = 0.5", "rho = 0.05"),
+    ):
+        path = released / "release" / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        assert len(bad(released)) == 1, name
+        path.write_text(text)
+    assert bad(released) == []
+
+
+def forge(folder: Path, mechanisms: tuple[Mechanism, ...], **public: Any) -> list[str]:
+    """A policy and a certificate that agree with each other on something that was never released."""
+    release = folder / "release"
+    policy = Policy.load(release / POLICY)
+    true = policy.guarantee
+    policy.guarantee = Guarantee(mechanisms, secure=True, steps=true.steps)
+    policy.report |= {"note": "forged"} | {key: value for key, value in public.items() if key == "units"}
+    policy.save(release / POLICY)
+    facts = read_certificate((release / CERTIFICATE).read_bytes())
+    spent = sum((each.rho for each in mechanisms), Fraction(0))
+    ledger = facts["ledger"] | {"spent": str(spent), "left": str(max(Fraction(0), 1 - spent))}
+    new = Release(
+        facts["issued"],
+        hashlib.sha256((release / POLICY).read_bytes()).hexdigest(),
+        facts["config_sha256"],
+        facts["assumed_public"] | public,
+        facts["versions"],
+        ledger,
+    )
+    forged = certificate(policy.guarantee, new)
+    (release / CERTIFICATE).write_bytes(canonical(forged))
+    (release / LABEL).write_text(label(forged))
+    (release / RECORD).write_text(registry_yaml(registry_record(forged)))
+    assert arithmetic_faults(forged) == []
+    return bad(folder)
+
+
+def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
+    """Nothing but the ledger can know what was paid, but tables must be those that such a fit releases."""
+    (true,) = Policy.load(released / "release" / POLICY).guarantee.mechanisms
+    shape = ["counts and sensitivity are those of this problem at this rho"]
+    half = true.sensitivity_squared / 2
+    forgeries = {
+        "far less rho, by far more noise": replace(true, variance=true.variance * 1000),
+        "half the sensitivity": replace(true, sensitivity_squared=half),
+        "another mechanism's sensitivity": replace(true, name="visits of nodes", sensitivity_squared=Fraction(6)),
+        "trees of one level": replace(true, cells=12, sensitivity_squared=Fraction(12)),
+    }
+    declared = "the certificate repeats what the configuration declares"
+    for what, mechanism in forgeries.items():
+        assert forge(released, (mechanism,)) == [*shape, declared], what
+    assert forge(released, (true, true)) == [*shape, declared]
+    assert forge(released, (true,), units=30_000) == shape
+    assert forge(released, (true,), units=300, protects="one customer with all they ever bought") == [declared]
+    assert forge(released, (true,), protects="", query="SELECT nothing") == [declared]
+    assert forge(released, (true,), query=None, products=["gold", "silver"])[-1] == declared
+    assert forge(released, (true,), products=["bread", "milk"], clip=True) == [declared]
+    # What is left to forge is a release that never was; the ledger says so.
+    assert forge(released, (true,), clip=False) == []
+    checks = verify(released / "release" / POLICY, released / "release" / CERTIFICATE, None, released / "ledger.sqlite")
+    assert [check.what for check in checks if not check.good] == ["the ledger has committed these very files"]
+
+
+def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -> None:
+    """Consistent arithmetic with half the noise: ρ = Δ²/2σ² holds, but the trees need a larger Δ²."""
+    release = released / "release"
+    policy = Policy.load(release / POLICY)
+    (true,) = policy.guarantee.mechanisms
+    forged = Mechanism(true.name, true.cells, true.sensitivity_squared / 2, true.variance / 2)
+    policy.guarantee = Guarantee((forged,), secure=True, steps=3)
+    policy.save(release / POLICY)
+    facts = json.loads((release / CERTIFICATE).read_bytes())
+    facts["policy_sha256"] = hashlib.sha256((release / POLICY).read_bytes()).hexdigest()
+    facts["mechanisms"][0] |= {"sensitivity_squared": str(forged.sensitivity_squared), "variance": str(forged.variance)}
+    (release / CERTIFICATE).write_bytes(canonical(facts))
+    assert arithmetic_faults(facts) == []
+    assert bad(released) == ["counts and sensitivity are those of this problem at this rho"]
