@@ -51,7 +51,7 @@ class PrintedCoefficients(Rings):
     """Departure 1 undone: the coefficients of a point on its ring's vectors, whatever they sum to."""
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:  # noqa: D102
-        zone, size = self._zone(unit), self.corners.shape[1]
+        zone, size = self.cell(unit), self.corners.shape[1]
         return zone[:, None] * size + np.arange(size), np.einsum("md,mdj->mj", unit, self._inverse[zone])
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from tests.test_sources import SECRET, arrays, sorted_digests
+from tests.test_sources import SECRET, seen
 
 Facts = dict[str, dict[str, Any]]
 
@@ -53,33 +54,45 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) -> None:
-    from adbc_driver_postgresql import dbapi
-
     table = pq.read_table(tmp_path / "log.parquet")
-    with dbapi.connect(server) as connection, connection.cursor() as cursor:
-        cursor.adbc_ingest("log", table, mode="replace")
-        connection.commit()
-    expected = sorted_digests(arrays(tmp_path, facts))
-    assert sorted_digests(arrays(tmp_path, facts, source=server, query="SELECT * FROM log")) == expected
+    with psycopg.connect(server) as connection:
+        numbers = ", ".join(f"{name} float8" for name in table.column_names[2:])
+        connection.execute(f"CREATE TABLE log (trajectory int8, step int4, {numbers})")
+        with connection.cursor().copy("COPY log FROM STDIN") as copy:
+            for row in zip(*table.to_pydict().values(), strict=True):
+                copy.write_row(row)
+    expected = seen(tmp_path, facts)
+    assert seen(tmp_path, facts, source=server, query="SELECT * FROM log;") == expected
     # Ids as numerics of different scale, as uuid and as text; a number as numeric.
-    columns = "step::numeric AS step, state_0, state_1, action_0, action_1, next_state_0, next_state_1"
+    columns = "step::numeric AS step, state_0::numeric, state_1, action_0, action_1, next_state_0, next_state_1"
     for name in (
         "CASE step WHEN 0 THEN trajectory::numeric(20, 0) ELSE trajectory::numeric(20, 3) END",
         "md5(trajectory::text)::uuid",
         "('a' || trajectory)::text",
     ):
         query = f"SELECT {name} AS trajectory, {columns} FROM log"
-        assert sorted_digests(arrays(tmp_path, facts, source=server, query=query)) == expected, name
+        assert seen(tmp_path, facts, source=server, query=query).leaves == expected.leaves, name
+    # What cannot be used tells nothing, and nothing fails: no number, or one that no double can hold.
+    for bad in ("NULL", "'NaN'", "'Infinity'", "-1e9", "1e200 * 1e200"):
+        rest = columns.replace(
+            "action_0,", f"CASE trajectory WHEN 7 THEN {bad} ELSE action_0::numeric END AS action_0,"
+        )
+        found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM log")
+        assert found.counts().sum() == expected.counts().sum() - 3, bad
 
 
 def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE SEQUENCE numbers")
+    zeros = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
     for query, message in (
         (f"SELECT 'secret {SECRET}'::int", "PostgreSQL refused .*22P02"),
         ("SELECT nothing FROM nowhere", "PostgreSQL refused .*42P01"),
-        ("CREATE TABLE written (x int)", "PostgreSQL refused .*25006"),  # reading only
+        ("CREATE TABLE written (x int)", "PostgreSQL refused .*42601"),  # no table
+        (f"SELECT nextval('numbers') AS trajectory, 0 AS step, {zeros}", "PostgreSQL refused .*25006"),  # reading only
     ):
         with pytest.raises(ValueError, match=message) as caught:
-            arrays(tmp_path, facts, source=server, query=query)
+            seen(tmp_path, facts, source=server, query=query)
         assert "31337" not in str(caught.value)
     with pytest.raises(ValueError, match="PostgreSQL refused the connection"):
-        arrays(tmp_path, facts, source="postgresql://shop@localhost:1/none", query="SELECT 1")
+        seen(tmp_path, facts, source="postgresql://shop@localhost:1/none", query="SELECT 1")

@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
+import sqlite3
 import numpy as np
 import pytest
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl.app.config import load_config
-from poolrl.app.logs import read_log
+from poolrl.app.logs import open_log
 from poolrl.app.toml import write_toml
 from poolrl.data.counts import count_outcomes
 
@@ -31,8 +33,8 @@ def moved_by_another_unit(folder: Path, facts: Facts, query: str | None) -> tupl
 
     def counts(rows: pa.Table) -> Any:
         pq.write_table(rows.take(rng.permutation(len(rows))), folder / "log.parquet")
-        log, _ = read_log(load_config(_written(folder, facts)))
-        return count_outcomes(log, problem, bins=16)
+        with open_log(load_config(_written(folder, facts))) as log:
+            return count_outcomes(log, problem, bins=16)
 
     # Another shop in the first one's place, with other numbers, another name and other ids of its weeks.
     mine = pa.compute.equal(table["shop"], "shop 0")
@@ -57,17 +59,17 @@ GROUPING = (
 def test_which_trajectories_a_unit_keeps_is_nobody_elses_business(
     tmp_path: Path, facts: Facts, query: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order of rows is the database's; what moves is what was paid for. Kept by row order, far more would move."""
+    """The order of rows is the database's; what moves is what was paid for. By a rank among everybody's, far more."""
     kept = tmp_path / "log.parquet"
     table = pq.read_table(kept)
     moved, paid = moved_by_another_unit(tmp_path, facts, query)
     assert 0 < moved <= paid
 
-    def by_row_order(rows: pa.Table, name: str) -> Any:
-        return np.asarray(pa.compute.dictionary_encode(rows[name].combine_chunks()).indices, dtype=np.int64)
+    def among_everybody(lives: ir.Table) -> ir.IntegerColumn:
+        return ibis.row_number().over(order_by=[lives.trajectory, lives.unit]) % 4
 
     pq.write_table(table, kept)
-    monkeypatch.setattr("poolrl.data.frames._codes", by_row_order)
+    monkeypatch.setattr("poolrl.data.tables.Table._rank", staticmethod(among_everybody))
     moved, paid = moved_by_another_unit(tmp_path, facts, query)
     assert moved > 5 * paid
 

@@ -46,7 +46,7 @@ def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, facts: Facts
     assert answer.returncode == 1
     found = json.loads(answer.stdout)
     (bound,) = [
-        f for f in found["findings"] if f["what"] == "column action_1" and "outside 0 .. demand_max" in f["seen"]
+        f for f in found["findings"] if f["what"] == "column action_1" and "outside 0 .. 60 (tell nothing)" in f["seen"]
     ]
     assert bound["seen"].startswith("2 rows")
     assert "31337" not in answer.stdout + answer.stderr
@@ -62,15 +62,19 @@ def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts, run
     found = json.loads(run("check", "--config", tmp_path / "poolrl.toml", "--json"))
     seen = {each["what"]: (each["stands"], each["seen"]) for each in found["findings"]}
     assert seen["units"] == ("good", "10, each a shop")
-    assert seen["max_per_unit"] == ("note", "100 trajectories of 300 lie beyond max_per_unit and are not used")
+    assert seen["max_per_unit"] == ("note", "100 of 300 trajectories lie beyond max_per_unit and are not used")
     assert seen["plan"] == ("note", "'poolrl plan' assumes 300 units, the log holds 10")
     pq.write_table(table.slice(2), tmp_path / "short.parquet")  # the first trajectory lacks two days
     facts["log"]["source"] = "short.parquet"
     del facts["privacy"]["unit"], facts["privacy"]["max_per_unit"]
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     findings = look_at(load_config(tmp_path / "poolrl.toml"))
-    assert [(f.what, f.stands) for f in findings[-2:]] == [("table", "bad"), ("steps", "note")]
-    assert findings[-1].seen == "1 of 300 trajectories do not have 3 rows"
+    assert [f.seen for f in findings if f.stands == "bad"] == ["1 of 300 trajectories do not have 3 rows"]
+    pq.write_table(pa.concat_tables([table, table.slice(4, 1)]), tmp_path / "short.parquet")  # a day stands twice
+    findings = look_at(load_config(tmp_path / "poolrl.toml"))
+    assert [f.seen for f in findings if f.stands == "bad"] == [
+        "1 of 300 trajectories name a step twice and tell nothing"
+    ]
     facts["problem"] |= {"horizon": 4, "steps": []}
     facts["log"]["source"] = "log.parquet"
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-import pyarrow as pa
+import ibis.expr.types as ir
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Lines
 
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.logs import IMPOSSIBLE, read_rows, to_arrays
-from poolrl.arrays import BoolArray
-from poolrl.data.trajectories import Trajectories
+from poolrl.app.logs import open_log
+from poolrl.data.engines import answer
+from poolrl.data.expressions import finite
+from poolrl.data.tables import Table
 from poolrl.privacy import zcdp
 from poolrl.privacy.ledger import Ledger
 from poolrl.problems.problem import ROUNDING
@@ -47,7 +47,7 @@ def run_check(path: Path, *, as_json: bool) -> bool:
         return good
     console = Console()
     console.print(f"[bold red]{NOTICE}[/]\n", highlight=False)
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = Lines(box=None, show_header=False, padding=(0, 2, 0, 0))
     for finding in findings:
         table.add_row(f"[{COLOURS[finding.stands]}]{finding.stands}[/]", escape(finding.what), escape(finding.seen))
     console.print(table, highlight=False)
@@ -59,32 +59,17 @@ def run_check(path: Path, *, as_json: bool) -> bool:
 
 
 def look_at(file: ConfigFile) -> list[Finding]:
-    """Everything that `fit` would refuse, and what the data holder should know before it."""
-    config, problem = file.config, file.config.problem.problem()
+    """What `fit` would refuse or pass over, and what the data holder should know before it."""
+    config = file.config
     findings = [
         Finding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
         *_budget(file),
     ]
-    table = None
     try:
-        table = read_rows(file)
-        arrays = to_arrays(file, table)
-        log = Trajectories(**arrays, max_per_unit=config.privacy.per_unit)
+        with open_log(file) as log:
+            return [*findings, *_trajectories(file, log), *_rows(file, log)]
     except (ValueError, OSError) as error:
-        return [*findings, Finding("table", "bad", str(error)), *_lengths(file, table)]
-    query = "; rows that the query leaves out are not among them" if config.log.query else ""
-    count = len(arrays["states"])
-    findings.append(Finding("table", "good", f"{_many(count, 'trajectory')} of {log.horizon} steps{query}"))
-    if log.horizon != problem.horizon:
-        return [*findings, Finding("horizon", "bad", f"the file says {problem.horizon} steps")]
-    findings += [*_units(file, count, log), *_bounds(file, log)]
-    try:
-        (log.clipped(problem) if config.log.clip else log).check(problem)
-        clipped = ", after clipping" if config.log.clip else ""
-        findings.append(Finding("rows", "good", f"every row is possible{clipped}"))
-    except ValueError:
-        findings.append(Finding("rows", "bad", IMPOSSIBLE))
-    return findings + _feedback(file, log)
+        return [*findings, Finding("table", "bad", str(error))]
 
 
 def _budget(file: ConfigFile) -> list[Finding]:
@@ -105,79 +90,93 @@ def _budget(file: ConfigFile) -> list[Finding]:
     return [Finding("budget", "good" if enough else "bad", seen)]
 
 
-def _lengths(file: ConfigFile, table: pa.Table | None) -> list[Finding]:
-    """How many trajectories have another number of rows than they should: where to look when steps do not fit."""
-    config = file.config
-    if table is None or config.log.trajectory not in table.column_names:
-        return []
-    try:
-        counts = table.group_by(config.log.trajectory).aggregate([([], "count_all")])["count_all"]
-    except pa.ArrowException:
-        return []
-    wrong = sum(count.as_py() != config.problem.horizon for count in counts)
-    seen = f"{wrong:,} of {_many(len(counts), 'trajectory')} do not have {_many(config.problem.horizon, 'row')}"
-    return [Finding("steps", "note", seen)] if wrong else []
-
-
-def _units(file: ConfigFile, count: int, log: Trajectories) -> list[Finding]:
-    privacy, planned = file.config.privacy, file.config.plan.units
-    found = [Finding("units", "good", f"{log.units:,}, each a {privacy.unit or 'trajectory'}")]
-    dropped = count - len(log)
-    if dropped:
-        seen = f"{_many(dropped, 'trajectory')} of {count:,} lie beyond max_per_unit and are not used"
-        found.append(Finding("max_per_unit", "note", seen))
+def _trajectories(file: ConfigFile, log: Table) -> list[Finding]:
+    """Ids and steps: who is in the table, and with how many rows."""
+    config, horizon, rows = file.config, file.config.problem.horizon, log.rows
+    lives = log.lives(horizon)
+    seen = _counted(rows.aggregate(rows=rows.count())) | _counted(
+        lives.aggregate(
+            trajectories=lives.count(),
+            used=lives["count"].sum(),
+            short=(lives["count"] < horizon).sum(),
+            repeated=lives.repeated.sum(),
+            surplus=lives.surplus.sum(),
+        )
+    )
+    query = "; rows that the query leaves out are not among them" if config.log.query else ""
+    found = [
+        Finding("table", "good", f"{_many(seen['trajectories'], 'trajectory')} of {horizon} steps{query}"),
+        Finding("units", "good", f"{log.units:,}, each a {config.privacy.unit or 'trajectory'}"),
+    ]
+    last = config.log.first_step + horizon - 1
+    outside = f"have no id, or a step outside {config.log.first_step} .. {last}, and are not used"
+    of_all = f"of {_many(seen['trajectories'], 'trajectory')}"
+    problems: list[tuple[str, Literal["note", "bad"], int, str]] = [
+        ("rows", "bad", seen["rows"] - seen["used"], f"of {_many(seen['rows'], 'row')} {outside}"),
+        ("steps", "bad", seen["short"], f"{of_all} do not have {_many(horizon, 'row')}"),
+        ("steps", "bad", seen["repeated"], f"{of_all} name a step twice and tell nothing"),
+        ("max_per_unit", "note", seen["surplus"], f"{of_all} lie beyond max_per_unit and are not used"),
+    ]
+    found += [Finding(what, stands, f"{many:,} {says}") for what, stands, many, says in problems if many]
+    planned = config.plan.units
     if not 0.5 <= planned / log.units <= 2:
         found.append(Finding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}"))
     return found
 
 
-def _many(number: int, word: str) -> str:
-    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
-    return f"{number:,} {word if number == 1 else plural}"
-
-
-def _bounds(file: ConfigFile, log: Trajectories) -> list[Finding]:
+def _rows(file: ConfigFile, log: Table) -> list[Finding]:
+    """Numbers: which rows break a declared rule, column by column, and how much of demand the others show."""
     config, problem = file.config, file.config.problem.problem()
-    slack = ROUNDING * problem.demand_max
-    sold = log.actions - log.next_states
-    rules: list[tuple[str, list[str], BoolArray]] = [
-        ("outside the bounds", config.log.opening, _outside(log.states, problem.state_low, problem.state_high, slack)),
-        ("outside 0 .. demand_max", config.log.order_up_to, _outside(log.actions, 0, problem.demand_max, slack)),
-        (
-            "outside the bounds",
-            config.log.left,
-            _outside(log.next_states, problem.state_low, problem.state_high, slack),
-        ),
-        ("below the opening stock", config.log.order_up_to, log.actions < log.states - slack),
-        ("with sales below 0 or above demand_max", config.log.left, _outside(sold, 0, problem.demand_max, slack)),
+    rows, slack, sums = log.rows, ROUNDING * problem.demand_max, {}
+    rules: list[tuple[str, str]] = []
+
+    def rule(column: str, text: str, broken: ir.BooleanValue) -> None:
+        sums[f"rule_{len(rules)}"] = broken.fill_null(False).sum()
+        rules.append((column, text))
+
+    for i in range(problem.products):
+        most, least, spare = float(problem.demand_max[i]), float(problem.state_low[i]), float(slack[i])
+        names = config.log.opening[i], config.log.order_up_to[i], config.log.left[i]
+        opening, order, left = (rows[name].cast("float64") for name in names)
+        for name, number, low in zip(names, (opening, order, left), (least, 0.0, least), strict=True):
+            held = finite(number).fill_null(False)
+            rule(name, "without a number", ~held)
+            rule(name, f"outside {low:g} .. {most:g}", held & ~number.between(low - spare, most + spare))
+        rule(names[1], "below the opening stock", order < opening - spare)
+        rule(names[2], "with sales below 0 or above demand_max", ~(order - left).between(-spare, most + spare))
+        limit = float(problem.share[:, i].max() * problem.demand_max[i]) * (1 + ROUNDING)
+        sums[f"empty_{i}"], sums[f"beyond_{i}"] = (left <= spare).mean(), (order > limit).mean()
+    seen = answer(rows.aggregate(**sums)).to_pylist()[0]
+    clipped = "will be clipped" if config.log.clip else "tell nothing"
+    stands: Literal["note", "bad"] = "note" if config.log.clip else "bad"
+    found = [
+        Finding(f"column {column}", stands, f"{_many(int(seen[f'rule_{i}'] or 0), 'row')} {text} ({clipped})")
+        for i, (column, text) in enumerate(rules)
+        if seen[f"rule_{i}"]
     ]
-    found = []
-    for rule, columns, broken in rules:
-        for column, rows in zip(columns, broken.sum(axis=(0, 1)), strict=True):
-            if rows:
-                clipped = " (will be clipped)" if config.log.clip else ""
-                stands: Literal["note", "bad"] = "note" if config.log.clip else "bad"
-                found.append(Finding(f"column {column}", stands, f"{_many(int(rows), 'row')} {rule}{clipped}"))
-    return found
+    if not found:
+        found = [Finding("rows", "good", "every row is possible")]
+    return found + _feedback(file, seen)
 
 
-def _feedback(file: ConfigFile, log: Trajectories) -> list[Finding]:
+def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[Finding]:
     """How much of demand the log can show at all."""
-    problem, products = file.config.problem.problem(), file.config.problem.products
-    found = []
-    for i, product in enumerate(products):
+    problem, found = file.config.problem.problem(), []
+    for i, product in enumerate(file.config.problem.products):
         parts = []
         if problem.censored:
-            empty = (log.next_states[..., i] <= ROUNDING * problem.demand_max[i]).mean()
-            parts.append(f"shelf empty on {empty:.0%} of days")
-        limit = problem.share[:, i] * problem.demand_max[i]
-        beyond = (log.actions[..., i] > limit * (1 + ROUNDING)).mean()
+            parts.append(f"shelf empty on {seen[f'empty_{i}'] or 0:.0%} of days")
         if (problem.share[:, i] < 1).any():
-            parts.append(f"{beyond:.0%} of orders beyond lambda, which tell nothing")
+            parts.append(f"{seen[f'beyond_{i}'] or 0:.0%} of orders beyond lambda, which tell nothing")
         if parts:
             found.append(Finding(f"feedback on {product}", "good", "; ".join(parts)))
     return found
 
 
-def _outside(values: Any, low: Any, high: Any, slack: Any) -> BoolArray:
-    return np.asarray((values < low - slack) | (values > high + slack))
+def _counted(question: ir.Table) -> dict[str, int]:
+    return {name: int(value or 0) for name, value in answer(question).to_pylist()[0].items()}
+
+
+def _many(number: int, word: str) -> str:
+    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
+    return f"{number:,} {word if number == 1 else plural}"

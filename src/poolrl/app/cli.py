@@ -50,6 +50,7 @@ REPRODUCE_EXAMPLES = """Examples:
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
   poolrl reproduce report                                   draw again from the results, run nothing
+  RAY_ADDRESS=10.0.0.1:6379 poolrl reproduce --backend ray  on a cluster; without RAY_ADDRESS a Ray of its own
 
 Stopped by Ctrl-C, kill or power cut: the same command goes on where it was."""
 
@@ -67,6 +68,13 @@ def reproduce(
     workers: Annotated[
         int | None, Parameter(help="Processes; all cores if left out. Rows do not depend on it.")
     ] = None,
+    backend: Annotated[
+        str,
+        Parameter(
+            help="Where they run: loky (this machine), ray (pip install 'poolrl[ray]') or spark (pip install "
+            "'poolrl[spark]', and Java), on a cluster that has poolrl. Rows do not depend on it either."
+        ),
+    ] = "loky",
     rossmann: Annotated[
         Path | None,
         Parameter(help="Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."),
@@ -78,7 +86,7 @@ def reproduce(
     """
     from poolrl.app.reproduce import run_reproduction
 
-    run_reproduction(what, out, runs=runs, quick=quick, workers=workers, train_csv=rossmann)
+    run_reproduction(what, out, runs=runs, quick=quick, workers=workers, train_csv=rossmann, backend=backend)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import tempfile
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from rich.markup import escape
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
-from poolrl.app.logs import read_log
+from poolrl.app.logs import open_log
 from poolrl.app.report import draw_page
+from poolrl.data.fingerprints import digests
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy import zcdp
@@ -71,31 +73,34 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
     pool = Pool(config.privacy.rho)
     ledger.open_account(config.privacy.data_set, zcdp.budget(config.privacy.budget))
     reservation = ledger.reserve(config.privacy.data_set, zcdp.budget(config.privacy.rho))
-    try:
-        log, contents = read_log(file)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{error}. {_given_back(ledger, reservation)}") from None
-    except BaseException:
-        _given_back(ledger, reservation)
-        raise
-    ledger.read(reservation, contents)
-    learned = False
-    try:
-        policy = pool.fit(problem, log)
-        learned = True
-        policy.report |= {"labels": config.labels(), "units": log.units}
-        account = ledger.account(config.privacy.data_set)
-        assert account is not None
-        facts = _write(folder, policy, file, reservation, account, units=log.units)
-        ledger.commit(reservation, {name: sha256(folder / name) for name in (POLICY, CERTIFICATE)})
-    except (Exception, KeyboardInterrupt) as error:
-        # Of writing and paying the message may be told. What fails while the log is at hand might quote it.
-        tellable = learned and isinstance(error, ValueError | OSError)
-        why = str(error) if tellable else f"stopped by {type(error).__name__}"
-        raise ValueError(
-            f"{why}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
-            f"{reservation.number} of {ledger.path})"
-        ) from None
+    with ExitStack() as opened:
+        try:
+            log = opened.enter_context(open_log(file))
+            log.check(problem)
+            units, contents = log.units, digests(log)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{error}. {_given_back(ledger, reservation)}") from None
+        except BaseException:
+            _given_back(ledger, reservation)
+            raise
+        ledger.read(reservation, contents)
+        learned = False
+        try:
+            policy = pool.fit(problem, log)
+            learned = True
+            policy.report |= {"labels": config.labels(), "units": units}
+            account = ledger.account(config.privacy.data_set)
+            assert account is not None
+            facts = _write(folder, policy, file, reservation, account, units=units)
+            ledger.commit(reservation, {name: sha256(folder / name) for name in (POLICY, CERTIFICATE)})
+        except (Exception, KeyboardInterrupt) as error:
+            # Of writing and paying the message may be told. What fails while the log is at hand might quote it.
+            tellable = learned and isinstance(error, ValueError | OSError)
+            why = str(error) if tellable else f"stopped by {type(error).__name__}"
+            raise ValueError(
+                f"{why}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
+                f"{reservation.number} of {ledger.path})"
+            ) from None
     return facts
 
 

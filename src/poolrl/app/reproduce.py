@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,8 +19,8 @@ from rich.progress import (
 )
 from rich.table import Table as RichTable
 
-from poolrl.arrays import whole
 from poolrl.paper import rossmann
+from poolrl.paper.backends import Backend, started
 from poolrl.paper.pages import markdown, page, save_figures
 from poolrl.paper.report import Origin, sections
 from poolrl.paper.reproduce import Plan, carry_out, plan
@@ -31,7 +30,7 @@ from poolrl.paper.statistics import Table
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
 
-RESULTS = "results.duckdb"
+RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")
 COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "vacuous": "yellow"}
 STATISTIC = 2  # the column of the claims' table that says what is claimed to be positive
@@ -40,7 +39,14 @@ LINE_EVERY = 30.0
 
 
 def run_reproduction(
-    what: str, out: Path, *, runs: int | None, quick: bool, workers: int | None, train_csv: Path | None
+    what: str,
+    out: Path,
+    *,
+    runs: int | None,
+    quick: bool,
+    workers: int | None,
+    train_csv: Path | None,
+    backend: str = "loky",
 ) -> None:
     """Run what is missing, print what was asked for, and write the report."""
     if what not in CHOICES:
@@ -48,15 +54,14 @@ def run_reproduction(
         hint = f"did you mean {near[0]}? " if near else ""
         raise ValueError(f"there is no sweep {what!r}; {hint}choose from {', '.join(CHOICES)}")
     console = Console()
-    count = workers if workers is not None else os.cpu_count() or 1
-    whole(workers=count)
     source = rossmann.find(train_csv)
     real = None if source is None else rossmann.read(source)
     if what != "report":
         _say_source(console, real)
         names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
         wanted = plan(names, runs=runs, quick=quick, real=real is not None)
-        _run_missing(console, wanted, out, real, count, "quick" if quick else "full")
+        with started(backend, workers) as running:
+            _run_missing(console, wanted, out, real, running, "quick" if quick else "full")
     with Results(out / RESULTS, read_only=True) as results:
         rows, md5 = results.runs(), results.fact("rossmann md5")
         quickly = results.fact("extent") == "quick"
@@ -77,10 +82,10 @@ def run_reproduction(
 
 
 def _run_missing(
-    console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int, extent: str
+    console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, backend: Backend, extent: str
 ) -> None:
-    with Results(out / RESULTS) as results, _Bars(console) as bars:
-        results.note("workers", str(workers))
+    with Results(out / RESULTS) as results, results.alone(), _Bars(console) as bars:
+        results.note("workers", str(backend.workers))
         if results.fact("extent") != "full":
             results.note("extent", extent)
         before, began = float(results.fact("seconds") or 0), time.monotonic()
@@ -90,7 +95,7 @@ def _run_missing(
             bars.finished(run)
 
         try:
-            carry_out(wanted, results, real=real, workers=workers, started=bars.started, finished=finished)
+            carry_out(wanted, results, real=real, backend=backend, started=bars.started, finished=finished)
         except KeyboardInterrupt:
             raise ValueError(
                 f"stopped; every finished run is kept in {out / RESULTS}: run the same command again to go on"

@@ -10,9 +10,39 @@ from typing import Protocol
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray
-from poolrl.data.trajectories import Trajectories
-from poolrl.problems.problem import OutcomeProblem
+from poolrl.arrays import BoolArray, FloatArray, IntArray
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+# Cells in ascending order, and how many rows fall into each; cells without a row are left out.
+Tally = tuple[IntArray, IntArray]
+
+
+class Log(Protocol):
+    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`): what the door asks of it."""
+
+    has_units: bool
+    max_per_unit: int
+
+    @property
+    def units(self) -> int:
+        """How many units it holds: public, because neighbours replace one."""
+
+    @property
+    def slots(self) -> int:
+        """Places that it can fill, units × max_per_unit."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether public facts promise a possible row in every slot and step."""
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a log that does not fit the problem's public facts."""
+
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
+        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
+
+    def visit_tallies(self, partition: Partition) -> list[Tally]:
+        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
 
 
 @dataclass(frozen=True)
@@ -30,27 +60,49 @@ class OutcomeCounts:
 
 @dataclass(frozen=True)
 class VisitCounts:
-    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) row by row, for the whole table rarely fits in memory.
-
-    `nodes` and `targets` (H, n) say where each row of the log was and where it led; node −1 is unobserved.
-    """
+    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) row by row, as the whole table rarely fits in memory."""
 
     pairs: IntArray
-    nodes: IntArray
-    targets: IntArray
+    tallies: tuple[Tally, ...]  # H
     state_count: int
 
     def transitions(self, step: int, rows: IntArray) -> IntArray:
-        """n(b, s′) for the nodes b in `rows` (ascending), (rows, S)."""
-        place = np.searchsorted(rows, self.nodes[step])
-        place = np.where(place < len(rows), place, 0)
-        asked = rows[place] == self.nodes[step] if len(rows) else np.zeros(len(place), dtype=bool)
-        cells = place[asked] * self.state_count + self.targets[step][asked]
-        return np.bincount(cells, minlength=len(rows) * self.state_count).reshape(len(rows), self.state_count)
+        """n(b, s′) for the nodes b in `rows`, (rows, S)."""
+        cells, times = self.tallies[step]
+        first = np.searchsorted(cells, rows * self.state_count)
+        found = np.searchsorted(cells, (rows + 1) * self.state_count) - first
+        row = np.repeat(np.arange(len(rows)), found)
+        source = np.arange(len(row)) + np.repeat(first - (np.cumsum(found) - found), found)
+        counts = np.zeros((len(rows), self.state_count), dtype=np.int64)
+        counts[row, cells[source] % self.state_count] = times[source]
+        return counts
+
+
+class Nodes(Protocol):
+    """The nodes of one space; a cell is one node, or several that its `directions` tell apart."""
+
+    @property
+    def directions(self) -> FloatArray | None:
+        """(cells, J, dimensions), or None."""
+
+    def cell(self, unit: FloatArray) -> IntArray:
+        """The cell of each point."""
 
 
 class Partition(Protocol):
     """Numbers the nodes of a value representation; made of public facts alone."""
+
+    @property
+    def problem(self) -> Problem:
+        """What it is laid over."""
+
+    @property
+    def pairs(self) -> tuple[Nodes, ...]:
+        """The nodes of (state, action) pairs at each step."""
+
+    @property
+    def states(self) -> Nodes:
+        """The nodes of states."""
 
     @property
     def pair_count(self) -> int:
@@ -66,21 +118,25 @@ class Partition(Protocol):
     def state_index(self, state: FloatArray) -> IntArray:
         """The node that each state belongs to."""
 
+    def nearest(self, directions: FloatArray, unit: FloatArray) -> IntArray:
+        """Which of a cell's nodes a point belongs to."""
 
-def count_outcomes(log: Trajectories, problem: OutcomeProblem, *, bins: int) -> OutcomeCounts:
+
+def outcome_cells(
+    problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray, *, bins: int
+) -> tuple[IntArray, BoolArray]:
+    """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it tells anything."""
+    seen, cut = problem.observe(step, state, action, next_state)
+    unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
+    leaf = np.clip(np.floor(problem.boundary.orient(unit) * bins), 0, bins - 1).astype(np.int64)
+    cell = leaf + np.where(cut, bins, 0) if problem.censored else leaf
+    return cell, problem.seen_coordinates(step, state, action)
+
+
+def count_outcomes(log: Log, problem: OutcomeProblem, *, bins: int) -> OutcomeCounts:
     """Count what every row says of its outcome: seen in a bin, cut off in a bin, or nothing."""
-    horizon, coordinates, kinds = log.horizon, problem.outcome_dim, 2 if problem.censored else 1
-    leaves = np.zeros((horizon, coordinates, kinds, bins), dtype=np.int64)
-    coordinate = np.arange(coordinates)
-    for step in range(horizon):
-        state, action = log.states[:, step], log.actions[:, step]
-        seen, cut = problem.observe(step, state, action, log.next_states[:, step])
-        unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
-        leaf = np.clip(np.floor(problem.boundary.orient(unit) * bins), 0, bins - 1).astype(np.int64)
-        kind = cut.astype(np.int64) if problem.censored else np.zeros_like(leaf)
-        cell = (coordinate * kinds + kind) * bins + leaf
-        inside = problem.seen_coordinates(step, state, action)
-        leaves[step] = np.bincount(cell[inside], minlength=leaves[step].size).reshape(leaves[step].shape)
+    kinds = 2 if problem.censored else 1
+    leaves = log.outcome_leaves(problem, bins=bins).reshape(problem.horizon, problem.outcome_dim, kinds, bins)
     levels = [leaves]
     while levels[0].shape[-1] > 1:
         levels.insert(0, levels[0][..., 0::2] + levels[0][..., 1::2])
@@ -88,10 +144,9 @@ def count_outcomes(log: Trajectories, problem: OutcomeProblem, *, bins: int) -> 
     return OutcomeCounts(tuple(levels), unobserved, log.slots)
 
 
-def count_visits(log: Trajectories, partition: Partition) -> VisitCounts:
+def count_visits(log: Log, partition: Partition) -> VisitCounts:
     """Count how often each node was visited, and where each visit led."""
-    steps = range(log.horizon)
-    nodes = np.stack([partition.pair_index(h, log.states[:, h], log.actions[:, h]) for h in steps])
-    targets = np.stack([partition.state_index(log.next_states[:, h]) for h in steps])
-    pairs = np.stack([np.bincount(node[node >= 0], minlength=partition.pair_count) for node in nodes])
-    return VisitCounts(pairs, nodes, targets, partition.state_count)
+    states, nodes = partition.state_count, partition.pair_count
+    tallies = log.visit_tallies(partition)
+    pairs = np.stack([np.bincount(cells // states, times, minlength=nodes) for cells, times in tallies])
+    return VisitCounts(pairs.astype(np.int64), tuple(tallies), states)

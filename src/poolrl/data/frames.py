@@ -5,7 +5,7 @@ Column names are public; what stands in them is not, so messages name columns an
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from os import PathLike
@@ -82,10 +82,7 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     """Sort the rows into (trajectory, step) arrays, or say which rule the table breaks."""
     for name in columns.names():
         if table.column_names.count(name) != 1:
-            # The table's own names are not listed: without a header line they are its first row.
-            near = get_close_matches(name, table.column_names, n=1, cutoff=0.8)
-            hint = f"did you mean {near[0]!r}?" if near else "is there a header line, with commas between names?"
-            raise ValueError(f"the table must have one column {name!r} ({hint})")
+            raise ValueError(missing_column(name, table.column_names))
         if table[name].null_count:
             raise ValueError(f"column {name!r} must not have missing values")
     if table.num_rows == 0:
@@ -121,6 +118,13 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
             raise ValueError(f"each trajectory must belong to one {columns.unit!r}, but some name several")
         arrays["unit"] = unit
     return arrays
+
+
+def missing_column(name: str, names: Sequence[str]) -> str:
+    """The complaint about a column; the table's own names are not listed, for they may be its first row."""
+    near = get_close_matches(name, names, n=1, cutoff=0.8)
+    hint = f"did you mean {near[0]!r}?" if near else "is there a header line, with commas between names?"
+    return f"the table must have one column {name!r} ({hint})"
 
 
 def to_arrow(

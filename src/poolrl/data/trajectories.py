@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.arrays import FloatArray, finite_array, whole
+from poolrl.arrays import FloatArray, IntArray, finite_array, whole
+from poolrl.data.counts import Partition, Tally, outcome_cells
+from poolrl.data.rows import Row, moved_inside
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem
 
 if TYPE_CHECKING:
@@ -113,18 +115,35 @@ class Trajectories:
     def clipped(self, problem: Problem) -> Self:
         """The same log with every value moved into the problem's public bounds, row by row."""
         self._check_shape(problem)
-        parts = {name: np.clip(values, low, high) for name, values, low, high in self._bounded(problem)}
+        parts = {name: np.empty_like(values) for name, values, _, _ in self._bounded(problem)}
         for step in range(self.horizon):
-            low, high = problem.feasible(step, parts["states"][:, step])
-            parts["actions"][:, step] = np.clip(parts["actions"][:, step], low, high)
-            if isinstance(problem, OutcomeProblem):
-                row = parts["states"][:, step], parts["actions"][:, step]
-                seen, _ = problem.observe(step, *row, parts["next_states"][:, step])
-                inside = np.clip(seen, problem.outcome_low, problem.outcome_high)
-                moved = problem.next_state(step, *row, inside)
-                out = (seen != inside).any(axis=-1)
-                parts["next_states"][out, step] = moved[out]
+            for part, moved in zip(parts.values(), moved_inside(problem, step, self._rows(step)), strict=True):
+                part[:, step] = moved
         return type(self)(**parts, unit=self.owner if self.has_units else None, max_per_unit=self.max_per_unit)
+
+    @property
+    def is_full(self) -> bool:
+        """Every trajectory has every step, and `check` refuses impossible rows; a unit may own fewer than c."""
+        return self.max_per_unit == 1
+
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
+        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
+        cells = bins * (2 if problem.censored else 1)
+        leaves = np.empty((self.horizon, problem.outcome_dim * cells), dtype=np.int64)
+        for step in range(self.horizon):
+            cell, tells = outcome_cells(problem, step, *self._rows(step), bins=bins)
+            cell += np.arange(problem.outcome_dim) * cells
+            leaves[step] = np.bincount(cell[tells], minlength=leaves.shape[1])
+        return leaves.reshape(self.horizon, problem.outcome_dim, cells)
+
+    def visit_tallies(self, partition: Partition) -> list[Tally]:
+        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+        tallies = []
+        for step in range(self.horizon):
+            state, action, next_state = self._rows(step)
+            node, target = partition.pair_index(step, state, action), partition.state_index(next_state)
+            tallies.append(np.unique((node * partition.state_count + target)[node >= 0], return_counts=True))
+        return tallies
 
     @classmethod
     def from_table(
@@ -201,6 +220,9 @@ class Trajectories:
         if not {"states", "actions", "next_states", "max_per_unit"} <= parts.keys() <= {*_PARTS}:
             raise ValueError(f"{path} is not a log written by Trajectories.save")
         return cls(**parts)
+
+    def _rows(self, step: int) -> Row:
+        return self.states[:, step], self.actions[:, step], self.next_states[:, step]
 
     def _check_shape(self, problem: Problem) -> None:
         wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}

@@ -48,15 +48,19 @@ class Lattice:
         mesh = np.meshgrid(*[axis * r for r in self.reach], indexing="ij")
         return np.stack([part.ravel() for part in mesh], axis=-1)
 
-    def index(self, unit: FloatArray) -> IntArray:
+    @property
+    def directions(self) -> None:
+        """A cell is one node."""
+        return None
+
+    def cell(self, unit: FloatArray) -> IntArray:
         """The cell that holds each point."""
-        cell = np.clip(np.floor(unit * self.bins / self.reach), 0, self.bins - 1).astype(np.int64)
-        return self._number(cell)
+        return self._number(np.clip(np.floor(unit * self.bins / self.reach), 0, self.bins - 1).astype(np.int64))
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """The cell itself, or the 2^D centres around the point."""
         if not self.linear:
-            return self.index(unit)[:, None], np.ones((len(unit), 1))
+            return self.cell(unit)[:, None], np.ones((len(unit), 1))
         position = np.clip(unit * self.bins / self.reach - 0.5, 0.0, self.bins - 1.0)
         base = np.minimum(np.floor(position), max(self.bins - 2, 0)).astype(np.int64)
         part = position - base
@@ -75,5 +79,7 @@ class Lattice:
         }
 
     def _number(self, cell: IntArray) -> IntArray:
-        places = self.bins ** np.arange(len(self.reach) - 1, -1, -1)
-        return np.asarray(cell @ places)
+        number = cell[..., 0]
+        for axis in range(1, len(self.reach)):
+            number = number * self.bins + cell[..., axis]
+        return number

@@ -33,8 +33,12 @@ class Nodes(Protocol):
     def points(self) -> FloatArray:
         """Where the nodes lie, (N, dimensions)."""
 
-    def index(self, unit: FloatArray) -> IntArray:
-        """The node at which a point is counted, (m,)."""
+    @property
+    def directions(self) -> FloatArray | None:
+        """Vectors (cells, J, dimensions) that tell the J nodes of a cell apart; None where a cell is one node."""
+
+    def cell(self, unit: FloatArray) -> IntArray:
+        """The cell of each point, (m,), by arithmetic that runs on arrays and on columns of a table alike."""
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Nodes (m, j) and convex weights (m, j) from which a function is read at each point."""
@@ -79,11 +83,32 @@ class Partition:
         """Where each pair is counted, −1 beyond the boundary."""
         unit = self.problem.unit_pair(state, action)
         inside = self.problem.within(step, unit).all(axis=-1)
-        return np.where(inside, self.pairs[step].index(unit), -1)
+        return np.where(inside, self._index(self.pairs[step], unit), -1)
 
     def state_index(self, state: FloatArray) -> IntArray:
         """Where each state is counted."""
-        return self.states.index(self.problem.unit_state(state))
+        return self._index(self.states, self.problem.unit_state(state))
+
+    def _index(self, nodes: Nodes, unit: FloatArray) -> IntArray:
+        cell, directions = nodes.cell(unit), nodes.directions
+        if directions is None:
+            return cell
+        return cell * directions.shape[1] + self.nearest(directions[cell], unit)
+
+    @staticmethod
+    def nearest(directions: FloatArray, unit: FloatArray) -> IntArray:
+        """Which of J directions (..., J, dimensions) makes the smallest angle with each point; the first of equals.
+
+        Products are added from left to right, for the same bits everywhere.
+        """
+        best = chosen = None
+        for j in range(directions.shape[-2]):
+            cosine = directions[..., j, 0] * unit[..., 0]
+            for i in range(1, unit.shape[-1]):
+                cosine = cosine + directions[..., j, i] * unit[..., i]
+            chosen = np.where(cosine > best, j, chosen) if j else np.zeros_like(cosine, dtype=np.int64)
+            best = np.maximum(best, cosine) if j else cosine
+        return chosen
 
     def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:
         """Q̲_h(s, a): a convex combination of nodes within λ, the boundary's value beyond it."""

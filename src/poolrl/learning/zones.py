@@ -79,7 +79,8 @@ class Rings:
         return np.asarray(np.linalg.inv(self.corners), dtype=np.float64)
 
     @cached_property
-    def _directions(self) -> FloatArray:
+    def directions(self) -> FloatArray:
+        """Where the points of each ring lie, as vectors of length one."""
         return np.asarray(self.corners / np.linalg.norm(self.corners, axis=-1, keepdims=True), dtype=np.float64)
 
     @classmethod
@@ -99,15 +100,17 @@ class Rings:
         """All points, (M D, D)."""
         return self.corners.reshape(-1, self.corners.shape[-1])
 
-    def index(self, unit: FloatArray) -> IntArray:
-        """The point of the ring that is nearest in angle."""
-        zone = self._zone(unit)
-        cosine = np.einsum("mjd,md->mj", self._directions[zone], unit)
-        return np.asarray(zone * self.corners.shape[1] + cosine.argmax(axis=1))
+    def cell(self, unit: FloatArray) -> IntArray:
+        """The ring of each point, by its norm: added from left to right, so that every engine finds the same bits."""
+        square = unit[..., 0] * unit[..., 0]
+        for i in range(1, unit.shape[-1]):
+            square = square + unit[..., i] * unit[..., i]
+        rings = len(self.corners)
+        return np.clip(np.floor(np.sqrt(square) * rings / self.radius), 0, rings - 1).astype(np.int64)
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Non-negative coefficients on the ring's points, made to sum to one; equal where none is positive."""
-        zone, size = self._zone(unit), self.corners.shape[1]
+        zone, size = self.cell(unit), self.corners.shape[1]
         raw = np.maximum(self._coefficients(zone, unit), 0.0)
         total = (raw @ np.ones(size))[:, None]  # NumPy is slow at sums along a short axis
         convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
@@ -126,11 +129,6 @@ class Rings:
     def arrays(self) -> dict[str, FloatArray]:
         """Corners and radius."""
         return {"corners": self.corners, "radius": np.array(self.radius)}
-
-    def _zone(self, unit: FloatArray) -> IntArray:
-        zones = len(self.corners)
-        norm = np.sqrt(np.einsum("md,md->m", unit, unit))
-        return np.clip(np.floor(norm * zones / self.radius), 0, zones - 1).astype(np.int64)
 
 
 def _made_feasible(problem: Problem, step: int, unit: FloatArray) -> FloatArray:

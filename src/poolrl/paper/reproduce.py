@@ -7,16 +7,16 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from poolrl.arrays import whole
+from poolrl.paper.backends import Backend
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.statistics import FEWEST_SEEDS
 from poolrl.paper.sweeps import RUNS, SWEEPS, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run
 from poolrl.paper.tuning import resolved, tuning
-from poolrl.paper.workers import finished_runs
+from poolrl.paper.workers import Task, finished_runs
 
 QUICK_RUNS = FEWEST_SEEDS
-Task = tuple[Setting, int]
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ def carry_out(
     results: Results,
     *,
     real: Rossmann | None,
-    workers: int,
+    backend: Backend,
     started: Callable[[str, int], None],
     finished: Callable[[Run], None],
 ) -> None:
-    """Do every missing run and store each as it finishes; tell `started` how many come, `finished` each of them."""
+    """Do every missing run; tell `started` how many come, and `finished` of each that is stored."""
     if real is not None:
         results.same_source(real.md5)
     done = {(run.setting, run.seed): run for run in results.runs()}
@@ -69,9 +69,9 @@ def carry_out(
         started(stage, len(tasks))
         if not tasks:
             continue
-        with closing(finished_runs(tasks, real=real, workers=workers)) as stream:
+        with closing(finished_runs(tasks, results.path, real=real, backend=backend)) as stream:
             for run in stream:
-                results.add(run)
+                results.add(run)  # there already, if its worker could write it
                 done[run.setting, run.seed] = run
                 finished(run)
 

@@ -1,28 +1,39 @@
-"""The results file: one row per finished run, on disk before the next begins (DuckDB)."""
+"""The results file: one row per finished run, on disk before the next begins (SQLite).
+
+In WAL mode the processes of one machine write side by side, and others read meanwhile, so every worker stores its own
+runs. WAL works through shared memory and not across machines: runs made elsewhere travel back and are stored by the
+command that asked for them (`backends`). The file belongs on a local disk.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import math
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-
-import duckdb
 
 from poolrl import __version__
 from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import MEASURES, Run
 
 # A new version may learn better or worse: its rows must not mix with old ones.
-FORMAT = f"poolrl {__version__}, results 1"
+FORMAT = f"poolrl {__version__}, results 2"
+PATIENCE = 60.0  # seconds to wait for other processes that are writing
 
-_SQL = {"str": "VARCHAR", "float": "DOUBLE", "int": "BIGINT"}
-_KEYS = {field.name: _SQL[str(field.type)] for field in fields(Setting)} | {"seed": "BIGINT"}
-_COLUMNS = _KEYS | dict.fromkeys(MEASURES, "DOUBLE")
+_SQL = {"str": "TEXT", "float": "REAL", "int": "INTEGER"}
+_KEYS = {field.name: f"{_SQL[str(field.type)]} NOT NULL" for field in fields(Setting)} | {"seed": "INTEGER NOT NULL"}
+# Measures have no type, for a column of type REAL forgets the sign of −0.0. NaN is NULL: SQLite knows no NaN.
+_COLUMNS = _KEYS | dict.fromkeys(MEASURES, "")
 
 
 class Results:
-    """A file of runs, opened for one process at a time; a context manager.
+    """A file of runs, for any number of processes on one machine; a context manager.
 
     A row is durable when `add` returns, so a killed process loses the runs in flight and no others.
     """
@@ -32,15 +43,12 @@ class Results:
         if read_only and not path.exists():
             raise ValueError(f"there are no results at {path}: run `poolrl reproduce` first")
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Readers open it for writing too: only so can the last of them tidy up the log that others left.
+        address = f"{path.resolve().as_uri()}?mode={'rw' if read_only else 'rwc'}"
         try:
-            self._db = duckdb.connect(str(path), read_only=read_only)
-        except duckdb.Error as error:
-            if "lock" in str(error).lower():
-                raise ValueError(f"{path} is in use: another `poolrl reproduce` writes to it") from None
-            raise ValueError(
-                f"{path} is not a results file that this version of DuckDB reads, or is damaged; "
-                "move it away, or choose another folder with --out"
-            ) from None
+            self._db = sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
         try:
             self._prepare(read_only)
         except BaseException:
@@ -56,10 +64,13 @@ class Results:
         self._db.close()
 
     def add(self, run: Run) -> None:
-        """Append one finished run, durably."""
+        """Store one finished run, durably; one that is there already stays as it is."""
         row = run.row()
-        marks = ", ".join("?" * len(_COLUMNS))
-        self._write(f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({marks})", [row[name] for name in _COLUMNS])
+        names, marks, keys = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS)), ", ".join(_KEYS)
+        self._write(
+            f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING",
+            [row[name] for name in _COLUMNS],
+        )
 
     def runs(self) -> list[Run]:
         """Every run, in the order of its setting and seed: the same however many processes made them."""
@@ -67,7 +78,8 @@ class Results:
         found = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}").fetchall()
         rows = [dict(zip(_COLUMNS, values, strict=True)) for values in found]
         return [
-            Run(Setting(**{n: row[n] for n in names}), row["seed"], **{n: row[n] for n in MEASURES}) for row in rows
+            Run(Setting(**{n: row[n] for n in names}), row["seed"], **{n: _measure(row[n]) for n in MEASURES})
+            for row in rows
         ]
 
     def fact(self, name: str) -> str | None:
@@ -88,33 +100,68 @@ class Results:
             )
         self.note("rossmann md5", md5)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a second command, which would do the same runs again; a killed one lets go by itself."""
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(folder)
+            raise ValueError(f"{self.path} is in use: another `poolrl reproduce` writes to it") from None
+        except OSError:
+            pass  # some folders cannot be locked; a second command then wastes its time, and harms nothing
+        try:
+            yield
+        finally:
+            os.close(folder)
+
     def _prepare(self, read_only: bool) -> None:
-        tables = {name for (name,) in self._db.execute("SELECT table_name FROM information_schema.tables").fetchall()}
+        try:
+            tables = self._tables()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
         if not tables and not read_only:
-            columns = ", ".join(f"{name} {kind} NOT NULL" for name, kind in _COLUMNS.items())
-            self._write("BEGIN")  # all or nothing: a file killed half-made must not look like somebody else's
-            self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
-            self._write("CREATE TABLE facts (name VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)")
-            self.note("format", FORMAT)
-            self._write("COMMIT")
-            return
+            tables = self._make()
         held = self.fact("format") if "facts" in tables else None
         if held != FORMAT or "runs" not in tables:
             raise ValueError(
                 f"{self.path} was written by another version ({held or 'no poolrl results'}; this is {FORMAT}): "
                 "move it away, or choose another folder with --out"
             )
+        if not read_only:
+            self._write("PRAGMA synchronous = FULL")  # a stored run outlives a power cut
+
+    def _make(self) -> set[str]:
+        """The tables of a new file, all or none: one killed half-made must not look like somebody else's."""
+        self._write("PRAGMA journal_mode = WAL")  # of the file, whoever opens it
+        self._write("BEGIN IMMEDIATE")
+        if not self._tables():  # otherwise another process was quicker
+            columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+            self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
+            self._write("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+            self.note("format", FORMAT)
+        self._write("COMMIT")
+        return self._tables()
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _unreadable(self, error: sqlite3.Error) -> ValueError:
+        return ValueError(
+            f"{self.path} is not a results file, or is damaged ({error}); "
+            "move it away, or choose another folder with --out"
+        )
 
     def _write(self, statement: str, values: list[Any] | None = None) -> None:
         try:
             self._db.execute(statement, values or [])
-        except RuntimeError as error:
-            if "interrupted" in str(error).lower():  # how DuckDB passes on Ctrl-C
-                raise KeyboardInterrupt from None
-            raise
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
+        except sqlite3.Error as error:
             raise OSError(
-                f"could not write to {self.path} ({reason}); every run before this one is kept: "
+                f"could not write to {self.path} ({error}); every run before this one is kept: "
                 "make room and run the same command again"
             ) from None
+
+
+def _measure(stored: float | None) -> float:
+    return math.nan if stored is None else stored

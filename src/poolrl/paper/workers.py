@@ -1,80 +1,129 @@
-"""Runs spread over processes. A run depends on its setting and seed alone, so rows are the same for any number."""
+"""Runs spread over workers. A run depends on its setting and seed alone, so rows are the same wherever it is made."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+import time
+import traceback
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby, islice
+from pathlib import Path
 
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from poolrl.paper.backends import Backend
+from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import Run, run
 
-# One thread per process: sums would otherwise be split differently on machines with more cores.
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_real: Rossmann | None = None
+Task = tuple[Setting, int]
+# Runs of one world that a worker is given at once: enough to build the world once, few enough to see progress.
+AT_ONCE = 16
 
 
-def finished_runs(todo: Sequence[tuple[Setting, int]], *, real: Rossmann | None, workers: int) -> Generator[Run]:
-    """Yield every run as it finishes, in any order; after Ctrl-C those in flight, then the interrupt goes on."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(real,))
-    waiting, pending = iter(todo), set[Future[Run]]()
+@dataclass(frozen=True)
+class Part:
+    """What a worker made of its tasks, up to the first that failed."""
+
+    runs: list[Run]
+    failure: Exception | None
+
+
+def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, backend: Backend) -> Generator[Run]:
+    """Yield runs in any order, some at a time. Where workers can write, each is in the file as soon as it is finished.
+
+    Ctrl-C ends the workers at once: what they had finished they have stored.
+    """
+    home = (file.resolve(), os.getpid()) if backend.writes else None
+    parts = (delayed(_work)(tasks, real if _is_real(tasks) else None, home) for tasks in together(todo))
+    parallel = Parallel(backend.workers, backend.joblib, return_as="generator_unordered", batch_size=1)
+    stream: Generator[Part] | None = None
     try:
-        while True:
-            # Never far ahead of the workers, so that stopping is quick.
-            while len(pending) < workers + 1 and (task := next(waiting, None)) is not None:
-                with _as_workers_inherit():  # processes start when the first tasks come
-                    pending.add(pool.submit(_run, *task))
-            if not pending:
-                return
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
-    except KeyboardInterrupt:
-        for future in [future for future in pending if not future.cancel()]:
-            yield future.result()
-        raise
-    except BrokenProcessPool:
+        with _ctrl_c_is_ours():
+            stream = parallel(parts)  # workers start here
+        for part in stream:
+            yield from part.runs
+            if part.failure is not None:
+                raise part.failure
+    except backend.lost as error:
+        elsewhere = (
+            "" if backend.writes else f", or its machine has no poolrl ({type(error).__name__} of {backend.name})"
+        )
         raise OSError(
-            "a worker process was killed, probably for want of memory; the runs before it are kept: run the same "
-            "command again, with --workers 1 if memory is short"
+            f"a worker process was killed, probably for want of memory{elsewhere}; the runs before it are kept: run "
+            "the same command again, with --workers 1 if memory is short"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # joblib would say that what it drops had not been used
+            if stream is not None:
+                stream.close()
 
 
-def _run(setting: Setting, seed: int) -> Run:
+def together(todo: Iterable[Task]) -> Iterator[list[Task]]:
+    """Neighbouring tasks of one world and seed, a few at a time."""
+    for _, tasks in groupby(todo, key=lambda task: (task[0].world, task[1])):
+        while some := list(islice(tasks, AT_ONCE)):
+            yield some
+
+
+def _is_real(tasks: list[Task]) -> bool:
+    return tasks[0][0].data == "rossmann"
+
+
+def _work(tasks: list[Task], real: Rossmann | None, home: tuple[Path, int] | None) -> Part:
+    """On a worker: do the tasks, and store each run when it is finished if `home` says where.
+
+    A failure is returned, not raised: the runs before it come along, and Spark would wrap it in pages of Java.
+    """
+    done: list[Run] = []
     try:
-        return run(setting, seed, _real)
+        if home is not None:
+            _end_with(home[1])
+        # One thread: sums would otherwise be split differently on machines with more cores.
+        with Results(home[0]) if home is not None else nullcontext() as results, threadpool_limits(1):
+            for setting, seed in tasks:
+                finished = _run(setting, seed, real)
+                if results is not None:
+                    results.add(finished)
+                done.append(finished)
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # a traceback does not travel between processes
+        return Part(done, error)
+    return Part(done, None)
+
+
+def _run(setting: Setting, seed: int, real: Rossmann | None) -> Run:
+    try:
+        return run(setting, seed, real)
     except Exception as error:
         raise RuntimeError(f"the run {setting} with seed {seed} failed: {error}") from error
 
 
-def _begin(real: Rossmann | None) -> None:
-    global _real
-    _real = real
-    # A worker whose parent was killed would wait for work for ever.
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+@cache
+def _end_with(command: int) -> None:
+    """From now on end this worker when the command that started it is gone: loky's would wait minutes for work."""
 
-
-def _end_with_the_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
+    def watch() -> None:
+        while os.getppid() == command:
+            time.sleep(0.5)
         os._exit(1)
+
+    if os.getpid() != command:  # a single worker is the command itself
+        threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
-def _as_workers_inherit() -> Iterator[None]:
-    """One thread each, and deaf to Ctrl-C, which is the parent's to handle, once the worker has started whole."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+def _ctrl_c_is_ours() -> Iterator[None]:
+    """Processes started meanwhile are deaf to Ctrl-C; here it waits until they have all been started whole."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
     # Blocked here, the signal may still reach another thread, and Python would interrupt this one all the same.
     late: list[int] = []
@@ -86,10 +135,5 @@ def _as_workers_inherit() -> Iterator[None]:
         if main:
             signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
         if late:
             raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray
-from poolrl.data.counts import Partition, VisitCounts, count_outcomes, count_visits
+from poolrl.data.counts import Log, Partition, VisitCounts, count_outcomes, count_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
@@ -21,7 +21,7 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 
 def release_outcomes(
-    log: Trajectories, problem: OutcomeProblem, *, bins: int, rho: zcdp.Budget, noise: NoiseSource
+    log: Log, problem: OutcomeProblem, *, bins: int, rho: zcdp.Budget, noise: NoiseSource
 ) -> PrivateOutcomes:
     """Release dyadic trees of censored outcome counts.
 
@@ -33,10 +33,10 @@ def release_outcomes(
     log.check(problem)
     counts = count_outcomes(log, problem, bins=bins)
     # Public facts alone decide whether a row can be unobserved and whether the root needs noise.
-    complete = problem.boundary.everywhere and log.max_per_unit == 1
+    complete = problem.boundary.everywhere and log.is_full
     root_is_public = complete and not problem.censored
     levels = len(counts.levels) - root_is_public
-    sensitivity_squared = Fraction(2 * log.horizon * problem.outcome_dim * levels * log.max_per_unit**2)
+    sensitivity_squared = Fraction(2 * problem.horizon * problem.outcome_dim * levels * log.max_per_unit**2)
     variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
 
     sampler = noise.begin()
@@ -51,12 +51,12 @@ def release_outcomes(
         unobserved=unobserved,
         total=log.slots,
         variance=float(variance),
-        guarantee=_guarantee(log, noise, mechanism),
+        guarantee=_guarantee(log, problem, noise, mechanism),
     )
 
 
 def release_visits(
-    log: Trajectories, problem: Problem, partition: Partition, *, rho: zcdp.Budget, noise: NoiseSource
+    log: Log, problem: Problem, partition: Partition, *, rho: zcdp.Budget, noise: NoiseSource
 ) -> PrivateVisits:
     """Release the paper's visit counts, ρ/2 for each of the two tables.
 
@@ -65,7 +65,7 @@ def release_visits(
     """
     log.check(problem)
     counts = count_visits(log, partition)
-    sensitivity_squared = Fraction(2 * log.horizon * log.max_per_unit**2)
+    sensitivity_squared = Fraction(2 * problem.horizon * log.max_per_unit**2)
     variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=zcdp.budget(rho) / 2)
 
     sampler = noise.begin()
@@ -76,7 +76,7 @@ def release_visits(
         Mechanism("transitions between nodes", cells, sensitivity_squared, variance),
     )
     rows = _Transitions(counts, sampler, variance)
-    return PrivateVisits(pairs, rows, cells, float(variance), _guarantee(log, noise, *mechanisms))
+    return PrivateVisits(pairs, rows, cells, float(variance), _guarantee(log, problem, noise, *mechanisms))
 
 
 class _Transitions:
@@ -128,7 +128,7 @@ def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise
     return PrivateRows(
         _from_lattice(noisy[:, :, : problem.action_dim], problem.action_low, problem.action_high),
         _from_lattice(noisy[:, :, problem.action_dim :], problem.state_low, problem.state_high),
-        _guarantee(log, noise, mechanism),
+        _guarantee(log, problem, noise, mechanism),
     )
 
 
@@ -146,7 +146,7 @@ def release_levels(
     noisy = noise.begin().add(exact, variance)
     mechanism = Mechanism("decision table", noisy.size, sensitivity_squared, variance)
     return PrivateLevels(
-        _from_lattice(noisy, problem.action_low, problem.action_high), _guarantee(log, noise, mechanism)
+        _from_lattice(noisy, problem.action_low, problem.action_high), _guarantee(log, problem, noise, mechanism)
     )
 
 
@@ -159,11 +159,11 @@ def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> Float
     return np.asarray(low + numbers / LATTICE * (high - low))
 
 
-def _guarantee(log: Trajectories, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
+def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
     return Guarantee(
         mechanisms=mechanisms,
         secure=type(noise) is SecureNoise,  # nobody else's word is taken for it
-        steps=log.horizon,
+        steps=problem.horizon,
         trajectories_per_unit=log.max_per_unit,
         unit="unit" if log.has_units else "trajectory",
     )

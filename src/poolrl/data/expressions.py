@@ -1,0 +1,136 @@
+"""Pieces of the expressions by which a table is counted; each gives the same bits on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+
+from poolrl.arrays import FloatArray
+from poolrl.data.rows import Row, bounds, moved_inside, possible, within
+from poolrl.data.vectors import ColumnVector
+from poolrl.problems.problem import Problem, SeparableProblem
+
+PARTS = ("state", "action", "next_state")
+# What a row (state, action, next state) of a step says, and where it may be used.
+Formulas = Callable[[int, Row, ColumnVector], list[ir.Value]]
+# Beyond it a number is as good as infinite, and squaring it would overflow.
+LARGEST = 1e150
+
+
+def finite(number: ir.NumericColumn | ColumnVector) -> ir.BooleanColumn | ColumnVector:
+    """Whether a number is neither NULL, NaN nor infinite; such a rule is NULL or false.
+
+    By x − x = 0, because DuckDB believes Parquet's statistics, which pass over NaN: x ≤ 100 is true for a NaN in a
+    column whose largest number is 100, and "not isnan(x)" for every row.
+    """
+    return number - number == 0.0
+
+
+def says_something(column: ir.Column) -> list[ir.BooleanColumn]:
+    """An id that is NULL, NaN or blank is nobody's: one unit of everybody without a name would protect nobody."""
+    kind = column.type()
+    if kind.is_floating():
+        return [finite(column)]
+    if kind.is_string():
+        return [column.notnull(), column.strip() != ""]
+    return [column.notnull()]
+
+
+def binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
+    """How many of the lowest bits are one; not every engine has a name for it."""
+    return reduce(add, [(number >> place) & 1 for place in range(bits)])
+
+
+def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool) -> dict[str, ir.Column]:
+    """The numbers of a row as doubles with which every formula can be computed, and whether they are meant.
+
+    What is missing or outside stands at its lower bound, so that nothing overflows and every cast fits; the columns
+    `fine_0`, ... say which coordinates are as they were.
+    """
+    columns: dict[str, ir.Column] = {}
+    fine = []
+    for name, raw, (low, high) in zip(PARTS, parts, bounds(problem), strict=True):
+        numbers = ColumnVector([column.cast("float64") for column in raw])
+        held = finite(numbers) & ((numbers >= -LARGEST) & (numbers <= LARGEST) if clip else within(numbers, low, high))
+        safe = np.where(held, numbers, low)
+        columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
+        fine.append(held if isinstance(problem, SeparableProblem) else held.all(axis=-1, keepdims=True))
+    together = (fine[0] & fine[1] & fine[2]).columns()
+    return columns | {f"fine_{i}": column.fill_null(False) for i, column in enumerate(together)}
+
+
+def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip: bool) -> list[ir.Value]:
+    """The expressions of `formulas(step, row, usable)` on `harmless` rows, told apart by step only where they differ.
+
+    `usable` is (k,) coordinate by coordinate, or (1,). A column that the rows do not have is of another coordinate
+    and stands at its lower bound.
+    """
+
+    def vector(name: str, otherwise: Sequence[float]) -> ColumnVector:
+        names = [f"{name}_{i}" for i in range(len(otherwise))]
+        return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)])
+
+    values = tuple(vector(name, low.tolist()) for name, (low, _) in zip(PARTS, bounds(problem), strict=True))
+    coordinates = problem.outcome_dim if isinstance(problem, SeparableProblem) else 1
+    fine = vector("fine", [False] * coordinates)
+    by_step = []
+    for step in range(problem.horizon):
+        row = moved_inside(problem, step, values) if clip else values
+        by_step.append(formulas(step, row, fine & possible(problem, step, row)))
+    return [_told_apart(rows.step, choices) for choices in zip(*by_step, strict=True)]
+
+
+def _told_apart(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
+    """choices[h] at step h; one expression where all are the same."""
+    distinct: list[tuple[ir.Value, list[int]]] = []
+    for number, choice in enumerate(choices):
+        for known, steps in distinct:
+            if choice.equals(known):
+                steps.append(number)
+                break
+        else:
+            distinct.append((choice, [number]))
+    if len(distinct) == 1:
+        return choices[0]
+    return ibis.cases(*((step.isin(steps), choice) for choice, steps in distinct))
+
+
+def at_nearest(
+    rows: ir.Table,
+    cell: str,
+    directions: Sequence[FloatArray | None],
+    point: Sequence[str],
+    nearest: Callable[[ColumnVector, ColumnVector], ColumnVector],
+) -> ir.Table:
+    """Replace a cell's number by that of the node inside it whose direction is nearest to the point.
+
+    `directions` (cells, J, D) of each step, or of all steps alike, are joined as a small table; where there are none
+    the cell is the node.
+    """
+    if directions[0] is None:
+        return rows
+    known = np.stack([part for part in directions if part is not None])  # (steps, cells, J, D)
+    steps, cells, count, dimensions = known.shape
+    names = [f"{cell}_direction_{j}_{i}" for j in range(count) for i in range(dimensions)]
+    lookup = {f"{cell}_cell": np.tile(np.arange(cells), steps), f"{cell}_step": np.repeat(np.arange(steps), cells)}
+    lookup |= dict(zip(names, known.reshape(steps * cells, -1).T, strict=True))
+    table = ibis.memtable(lookup, schema=_schema(lookup))
+    on = [rows[cell] == table[f"{cell}_cell"]]
+    if steps > 1:
+        on.append(rows.step.cast("int64") == table[f"{cell}_step"])
+    joined = rows.join(table, on)
+    corners = np.empty((count, dimensions), dtype=object)
+    for place, name in zip(np.ndindex(corners.shape), names, strict=True):
+        corners[place] = joined[name]
+    (chosen,) = nearest(ColumnVector(corners), ColumnVector([joined[name] for name in point])).columns()
+    kept = [name for name in rows.columns if name != cell]
+    return joined.select(*kept, **{cell: joined[cell] * count + chosen})
+
+
+def _schema(lookup: dict[str, FloatArray]) -> ibis.Schema:
+    return ibis.schema({name: "int64" if values.dtype.kind == "i" else "float64" for name, values in lookup.items()})

@@ -1,0 +1,159 @@
+"""Rows of a table as NumPy would see them: a formula on numbers becomes one expression per column.
+
+A problem says in NumPy what a row tells. The same code, given a `ColumnVector`, builds expressions that any engine
+evaluates, in the same order of floating-point operations, so that no second transcription can drift from the first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, Self
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import NDArray
+
+# What engines compute to the last bit like NumPy (IEEE 754); sines and powers they do not.
+_UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.true_divide: operator.truediv,
+    np.negative: operator.neg,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+    np.bitwise_and: operator.and_,
+    np.logical_and: operator.and_,
+    np.bitwise_or: operator.or_,
+    np.logical_or: operator.or_,
+    np.invert: operator.invert,
+    np.logical_not: operator.invert,
+    np.maximum: ibis.greatest,
+    np.minimum: ibis.least,
+    np.absolute: operator.methodcaller("abs"),
+    np.sqrt: operator.methodcaller("sqrt"),
+    np.floor: operator.methodcaller("floor"),
+}
+_TYPES = {np.dtype(np.int64): "int64", np.dtype(np.float64): "float64"}
+
+
+class ColumnVector(NDArrayOperatorsMixin):
+    """A vector (k,), or a number (), whose entries are columns of a table or constants."""
+
+    def __init__(self, entries: Sequence[Any] | NDArray[Any]) -> None:
+        if isinstance(entries, np.ndarray):
+            self.entries = entries
+        else:
+            self.entries = np.empty(len(entries), dtype=object)
+            for i, entry in enumerate(entries):  # one by one: NumPy would look for arrays inside a column
+                self.entries[i] = entry
+
+    def __repr__(self) -> str:
+        return f"ColumnVector(shape={self.shape})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row: a batch of rows has no axis here."""
+        return self.entries.shape
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, place: Any) -> Self:
+        return self._wrapped(self.entries[place])
+
+    def astype(self, kind: Any) -> Self:
+        """A cast; what is cast must fit, for engines differ in what they do otherwise."""
+        plain = np.dtype(kind)
+        return self._mapped(lambda entry: entry.cast(_TYPES[plain]), self, constant=plain.type)
+
+    def all(self, axis: int = -1, keepdims: bool = False) -> Self:
+        """Whether every entry holds."""
+        return self._reduced(operator.and_, axis, keepdims)
+
+    def any(self, axis: int = -1, keepdims: bool = False) -> Self:
+        """Whether some entry holds."""
+        return self._reduced(operator.or_, axis, keepdims)
+
+    def columns(self) -> list[ir.Value]:
+        """Every entry as an expression."""
+        return [entry if isinstance(entry, ir.Value) else ibis.literal(entry) for entry in self.entries.ravel()]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options or ufunc not in _UFUNCS:
+            return NotImplemented
+        return self._mapped(_UFUNCS[ufunc], *inputs, constant=ufunc)
+
+    def __array_function__(self, function: Any, types: Iterable[type], args: Any, options: Any) -> Any:
+        if function not in _FUNCTIONS:
+            return NotImplemented
+        return _FUNCTIONS[function](*args, **options)
+
+    @classmethod
+    def _wrapped(cls, entries: Any) -> Self:
+        if isinstance(entries, np.ndarray):
+            return cls(entries)
+        alone = np.empty((), dtype=object)
+        alone[()] = entries
+        return cls(alone)
+
+    @classmethod
+    def _mapped(cls, rule: Callable[..., Any], *inputs: Any, constant: Callable[..., Any] | None = None) -> Self:
+        """Apply a rule entry by entry, with NumPy's broadcasting; constants among themselves stay constants."""
+
+        def one(*entries: Any) -> Any:
+            plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
+            if constant is not None and not any(isinstance(entry, ir.Value) for entry in plain):
+                return constant(*plain)
+            return rule(*plain)
+
+        parts = [part.entries if isinstance(part, ColumnVector) else np.asarray(part) for part in inputs]
+        return cls._wrapped(np.frompyfunc(one, len(parts), 1)(*parts))
+
+    def _reduced(self, rule: Callable[[Any, Any], Any], axis: int, keepdims: bool) -> Self:
+        if axis not in (-1, len(self.shape) - 1):
+            raise TypeError("columns are counted along the last axis alone")
+        found = reduce(rule, self.entries)
+        return type(self)([found]) if keepdims else self._wrapped(found)
+
+
+def _clip(values: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(values, low), high)
+
+
+def _where(condition: Any, chosen: Any, other: Any) -> ColumnVector:
+    def choose(held: Any, one: Any, two: Any) -> Any:
+        return ibis.ifelse(held, one, two) if isinstance(held, ir.Value) else one if held else two
+
+    return ColumnVector._mapped(choose, condition, chosen, other)
+
+
+def _concatenate(parts: Sequence[Any], axis: int = 0) -> ColumnVector:
+    return ColumnVector(np.concatenate([p.entries if isinstance(p, ColumnVector) else p for p in parts], axis=axis))
+
+
+def _broadcast_to(values: ColumnVector, shape: tuple[int, ...]) -> ColumnVector:
+    return ColumnVector(np.broadcast_to(values.entries, shape))
+
+
+def _zeros_like(values: ColumnVector, dtype: Any = np.float64) -> NDArray[Any]:
+    return np.zeros(values.shape, dtype=dtype)
+
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.clip: _clip,
+    np.where: _where,
+    np.concatenate: _concatenate,
+    np.broadcast_to: _broadcast_to,
+    np.zeros_like: _zeros_like,
+    np.all: ColumnVector.all,
+    np.any: ColumnVector.any,
+}

@@ -1,0 +1,106 @@
+"""Where runs are made: processes of this machine (loky), a Ray cluster or a Spark cluster, all of them through joblib.
+
+Workers on this machine write to the results file themselves. Those of Ray and Spark may sit on other machines, where
+the file cannot be written (`results`), so they hand their runs back and the command stores each part as it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import joblib
+from joblib.parallel import ParallelBackendBase, ThreadingBackend
+
+from poolrl.arrays import whole
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Something that `joblib.Parallel` can hand runs to."""
+
+    name: str
+    workers: int  # runs at a time
+    joblib: str | ParallelBackendBase
+    lost: type[Exception]  # how it says that a worker is gone
+    writes: bool = False  # whether its workers reach the results file
+
+
+@contextmanager
+def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]:
+    """The named backend with so many workers, or with all that it has."""
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
+    if workers is not None:
+        whole(workers=workers)
+    with BACKENDS[name](workers) as backend:
+        yield backend
+
+
+@contextmanager
+def _loky(workers: int | None) -> Iterator[Backend]:
+    yield Backend("loky", workers or joblib.cpu_count(), "loky", BrokenProcessPool, writes=True)
+
+
+@contextmanager
+def _ray(workers: int | None) -> Iterator[Backend]:
+    """The cluster that RAY_ADDRESS names, or else a Ray of our own on this machine."""
+    try:
+        import ray
+        from ray.util.joblib.ray_backend import RayBackend
+    except ImportError:
+        raise _missing("ray") from None
+    ours = not ray.is_initialized()
+    if ours:
+        elsewhere = bool(os.environ.get("RAY_ADDRESS"))
+        size = {} if elsewhere else {"address": "local", "num_cpus": workers, "include_dashboard": False}
+        ray.init(logging_level=logging.ERROR, log_to_driver=False, **size)
+    logging.getLogger("ray.util.multiprocessing").setLevel(logging.ERROR)
+    backend = RayBackend()
+    # Inherited from multiprocessing's pools, which may hang when a generator is dropped. Ray's do not.
+    backend.supports_return_generator = True
+    try:
+        yield Backend("ray", workers or int(ray.cluster_resources()["CPU"]), backend, ray.exceptions.RayError)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+@contextmanager
+def _spark(workers: int | None) -> Iterator[Backend]:
+    """The cluster of Spark's own configuration; this machine where that names none."""
+    try:
+        from joblibspark.backend import SparkDistributedBackend
+        from py4j.protocol import Py4JError
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise _missing("spark") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise any python3 that a worker finds
+    ours = SparkSession.getActiveSession() is None
+    session = SparkSession.builder.appName("poolrl").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    try:
+        backend = SparkDistributedBackend()
+        # Its tasks wait in threads, so joblib can take each result as it comes, as from a pool of threads.
+        backend.supports_retrieve_callback = True
+        backend.retrieve_result_callback = ThreadingBackend().retrieve_result_callback
+        backend.submit = backend.apply_async
+        yield Backend("spark", workers or backend.effective_n_jobs(-1), backend, Py4JError)
+    finally:
+        if ours:
+            session.stop()
+
+
+def _missing(extra: str) -> ValueError:
+    return ValueError(f"--backend {extra} needs more packages: pip install 'poolrl[{extra}]'")
+
+
+BACKENDS: dict[str, Callable[[int | None], AbstractContextManager[Backend]]] = {
+    "loky": _loky,
+    "ray": _ray,
+    "spark": _spark,
+}
