@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -27,6 +26,7 @@ from poolrl.paper.sections import Section, number
 from tests.test_claims import as_the_paper_says, made_up, superlinear_grid
 from tests.test_reproduce import SMALL, do, small_plan
 from tests.test_rossmann import write
+from tests.test_workers import stored, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "| Rossmann | not used" in text
     assert "1 at a time |" in text
     assert "A *quick* look" not in text
-    assert {path.name for path in tmp_path.iterdir()} >= {"results.duckdb", "report.html", "results.md", "figures"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"results.sqlite", "report.html", "results.md", "figures"}
 
 
 def test_claims_are_printed_with_their_statistics(parts: list[Section], capsys) -> None:
@@ -171,12 +171,7 @@ def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    wal = tmp_path / "results.duckdb.wal"
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and not (
-        wal.exists() and wal.stat().st_size > (0 if moment == "at once" else 4000)
-    ):
-        time.sleep(0.02)
+    wait_until(lambda: stored(tmp_path / "results.sqlite") >= (0 if moment == "at once" else 3))
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=90)
     assert "Traceback" not in complaint
@@ -184,14 +179,14 @@ def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
         return
     assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
     assert process.returncode == 1
-    with Results(tmp_path / "results.duckdb", read_only=True) as results:
+    with Results(tmp_path / "results.sqlite", read_only=True) as results:
         assert len(results.runs()) >= (0 if moment == "at once" else 3)
 
 
 def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
-    do(replace(small_plan(), runs=1), tmp_path / "results.duckdb")
-    with Results(tmp_path / "results.duckdb") as results:
+    do(replace(small_plan(), runs=1), tmp_path / "results.sqlite")
+    with Results(tmp_path / "results.sqlite") as results:
         results.same_source("a" * 32)
     other = write(tmp_path / "train.csv")
     with pytest.raises(ValueError, match="holds runs on another train"):
@@ -204,9 +199,10 @@ def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: p
         (["rq11"], "there is no sweep 'rq11'; did you mean rq1? choose from all, rq1, rq2, rq3"),
         (
             ["report", "--out", "nowhere"],
-            "there are no results at nowhere/results.duckdb: run `poolrl reproduce` first",
+            "there are no results at nowhere/results.sqlite: run `poolrl reproduce` first",
         ),
         (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
+        (["rq1", "--backend", "dask"], "backend must be one of loky, ray, spark, got 'dask'"),
         (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
         (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
     ],

@@ -248,7 +248,7 @@ def test_odd_tables(tmp_path: Path, facts: Facts) -> None:
     found = seen(tmp_path, facts, source="odd.parquet")
     assert (found.units, found.counts().sum()) == (900, 3 * 2)
     (tmp_path / "odd.csv").write_bytes("trajectory,stép\n1,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="is not a readable CSV file: UTF-8|must have one column") as caught:
+    with pytest.raises(ValueError, match=r"is not a readable CSV file: UTF-8|must have one column") as caught:
         seen(tmp_path, facts, source="odd.csv")
     assert "0xe9" not in str(caught.value)
     with pytest.raises(ValueError, match=r"one column 'stat_0' \(did you mean 'state_0'\?\)"):

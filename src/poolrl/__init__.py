@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poolrl.data.simulation import simulate_log
+    from poolrl.data.tables import Table
     from poolrl.data.trajectories import Trajectories
     from poolrl.evaluation import cost_difference, data_free, relative_gap, rollout_cost, saa
     from poolrl.learning.grid import Grid
@@ -40,6 +41,7 @@ _HOME = {
     "SeededNoise": "privacy.noise",
     "Separable": "learning.separable",
     "SeparableProblem": "problems.problem",
+    "Table": "data.tables",
     "Trajectories": "data.trajectories",
     "Visits": "learning.kernel",
     "Zones": "learning.zones",
@@ -66,6 +68,7 @@ __all__ = [
     "SeededNoise",
     "Separable",
     "SeparableProblem",
+    "Table",
     "Trajectories",
     "Visits",
     "Zones",

@@ -18,7 +18,7 @@ from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
-    from poolrl.data.trajectories import Trajectories
+    from poolrl.data.counts import Log
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Pool:
         """
         return cls(rho, Visits(failure), Zones(zones), Bernstein(scale, failure))
 
-    def fit(self, problem: Problem, log: Trajectories, *, noise: NoiseSource | None = None) -> Policy:
-        """Spend ρ on the log, once, and learn a policy. Fitting again spends again.
+    def fit(self, problem: Problem, log: Log, *, noise: NoiseSource | None = None) -> Policy:
+        """Spend ρ on the log (`Trajectories` or `Table`), once, and learn a policy. Fitting again spends again.
 
         Without `noise` the noise is exact and unpredictable; `SeededNoise` makes a reproducible dry run that is
         not private.

@@ -8,7 +8,6 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
-
 _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 
 
@@ -41,6 +40,8 @@ def refused(engine: str, kind: str, detail: str = "") -> str:
 
 
 def kind_of(error: BaseException) -> str:
-    """The class of an error, and the state that SQL's standard has for it."""
+    """The class of the first error of a chain, and the state that SQL's standard has for it."""
+    while error.__context__ is not None:
+        error = error.__context__
     state = getattr(error, "sqlstate", None)
     return type(error).__name__ + (f" SQLSTATE {state}" if state else "")

@@ -79,9 +79,15 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
     coordinates = problem.outcome_dim if isinstance(problem, SeparableProblem) else 1
     fine = vector("fine", [False] * coordinates)
     by_step = []
-    for step in range(problem.horizon):
-        row = moved_inside(problem, step, values) if clip else values
-        by_step.append(formulas(step, row, fine & possible(problem, step, row)))
+    try:
+        for step in range(problem.horizon):
+            row = moved_inside(problem, step, values) if clip else values
+            by_step.append(formulas(step, row, fine & possible(problem, step, row)))
+    except (TypeError, AttributeError) as error:  # about the formulas: no row has been looked at
+        raise ValueError(
+            f"{type(problem).__name__} says what a row tells in a way that no engine can be given ({error}); use "
+            "NumPy's arithmetic, comparisons, where, clip, minimum and maximum, or give the log as Trajectories"
+        ) from None
     return [_told_apart(rows.step, choices) for choices in zip(*by_step, strict=True)]
 
 

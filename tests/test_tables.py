@@ -1,0 +1,199 @@
+"""Counts inside an engine are those of the arrays, bit for bit; what cannot be used tells nothing and never fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones, simulate_log
+from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.problems.inventory import Inventory
+from tests.own_problems import OrderQuantity, PostedPrice, Wear
+
+Make = Callable[[pa.Table], Any]
+
+
+def columns(dimensions: int, **more: Any) -> dict[str, Any]:
+    names = {f"{part}s": [f"{part}_{i}" for i in range(dimensions)] for part in ("state", "action", "next_state")}
+    return {"trajectory": "trajectory", "step": "step"} | names | more
+
+
+def a_shop(kind: type[Inventory], *, gridded: bool, trajectories: int = 500) -> tuple[Inventory, Trajectories]:
+    """Two products with different bounds, a boundary that changes from step to step; numbers at random or on a grid."""
+    rng = np.random.default_rng(11)
+    boundary = [[1.0, 0.7], [0.5, 0.9], [0.6, 1.0]] if kind is LostSales else 1.0
+    problem = kind(horizon=3, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 7.0], boundary=boundary)
+    log = problem.simulate_log(rng.uniform(0, 1, (trajectories, 3, 2)) * problem.demand_max, rng=rng)
+    if gridded:  # multiples of 0.05 lie on the edges of bins, rings and cells, where the last bit decides
+        parts = {n: np.round(getattr(log, n) / 0.05) * 0.05 for n in ("states", "actions", "next_states")}
+        log = Trajectories(**parts).clipped(problem)
+    return problem, log
+
+
+def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> None:
+    """The table that `make` makes of an Arrow table is counted like the arrays: outcomes, rings and cells."""
+    problem, log = a_shop(kind, gridded=gridded)
+    table = Table(make(log.to_arrow()), **columns(2))
+    assert table.units == log.units
+    for expected, found in zip(
+        count_outcomes(log, problem, bins=64).levels, count_outcomes(table, problem, bins=64).levels, strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    for values in (Zones(20), Grid(5)):
+        partition = values.partition(problem)
+        by_array, by_engine = count_visits(log, partition), count_visits(table, partition)
+        np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
+        for mine, theirs in zip(by_engine.tallies, by_array.tallies, strict=True):
+            np.testing.assert_array_equal(np.stack(mine), np.stack(theirs))
+
+
+@pytest.mark.parametrize("gridded", [False, True], ids=["random", "gridded"])
+@pytest.mark.parametrize("kind", [LostSales, Backlog])
+def test_duckdb_counts_like_arrays(kind: type[Inventory], gridded: bool) -> None:
+    assert_same_counts(lambda table: table, kind, gridded=gridded)
+
+
+@pytest.mark.parametrize("problem", [PostedPrice(3, lowest_price=10.0), OrderQuantity(3, 2, 0.2, 0.4, cap=60.0)])
+def test_a_problem_of_ones_own_is_counted_by_its_own_formulas(problem: Any) -> None:
+    """Feedback on the higher side, and a separable problem where the state matters, as a user writes them."""
+    rng = np.random.default_rng(0)
+    outcomes = rng.uniform(problem.outcome_low, problem.outcome_high, (400, 3, problem.outcome_dim))
+    log = simulate_log(problem, outcomes, rng=rng)
+    table = Table(log.to_arrow(), **columns(problem.state_dim))
+    for clip in (False, True):
+        table.clip = clip
+        for expected, found in zip(
+            count_outcomes(log, problem, bins=32).levels, count_outcomes(table, problem, bins=32).levels, strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_problem_without_outcomes_is_counted_by_visits() -> None:
+    problem, rng = Wear(2), np.random.default_rng(0)
+    state, action = rng.uniform(0, 10, (300, 2, 1)), rng.uniform(0, 10, (300, 2, 1))
+    log = Trajectories(states=state, actions=action, next_states=problem.arrive(state, action, rng))
+    partition = Grid(8).partition(problem)
+    by_array, by_engine = (count_visits(each, partition) for each in (log, Table(log.to_arrow(), **columns(1))))
+    np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
+
+
+def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
+    class Odd(PostedPrice):
+        def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return np.cbrt(action) ** 3, next_state <= 0
+
+    log = Trajectories(states=np.ones((2, 1, 1)), actions=np.ones((2, 1, 1)), next_states=np.ones((2, 1, 1)))
+    with pytest.raises(ValueError, match=r"Odd .*cbrt.* give the log as Trajectories"):
+        count_outcomes(Table(log.to_arrow(), **columns(1)), Odd(1), bins=4)
+
+
+def a_mess(rng: np.random.Generator, rows: int = 1_500) -> pa.Table:
+    """Ids and steps that are missing or repeated, numbers that are none: one product, H = 3, demand up to 10."""
+    odd = np.array([np.nan, np.inf, -np.inf, -3.0, 11.0, 1e300, -1e300])
+
+    def numbers(values: Any) -> Any:
+        spoilt = rng.random(rows) < 0.05
+        values = np.where(spoilt, rng.choice(odd, rows), np.round(values, 1))
+        return pa.array([None if rng.random() < 0.03 else float(v) for v in values], pa.float64())
+
+    order = rng.uniform(0, 10, rows)
+    stock, left = order * rng.random(rows), order * np.maximum(rng.uniform(-0.5, 1, rows), 0)
+    table = {
+        "trajectory": pa.array([None if i == 0 else f"t{i:03}" for i in rng.integers(0, 300, rows)]),
+        "unit": pa.array([" " if i == 0 else f"u{i}" for i in rng.integers(0, 60, rows)]),
+        "step": pa.array([None if s == 5 else float(s) / 2 for s in rng.integers(-2, 9, rows)]),
+    }
+    names = ("state_0", "action_0", "next_state_0")
+    return pa.table(table | {n: numbers(v) for n, v in zip(names, (stock, order, left), strict=True)})
+
+
+def by_hand(table: pa.Table, *, bins: int, max_per_unit: int | None) -> tuple[int, Any]:
+    """The rules of data/tables.py, one row after the other."""
+    rows = [r for r in table.to_pylist() if r["trajectory"] is not None and (max_per_unit is None or r["unit"].strip())]
+    units = {r["unit" if max_per_unit else "trajectory"] for r in rows}
+    rows = [r for r in rows if r["step"] in (0.0, 1.0, 2.0)]
+    lives: dict[Any, list[Any]] = {}
+    for row in rows:
+        lives.setdefault((row["unit"] if max_per_unit else None, row["trajectory"]), []).append(row)
+    if max_per_unit:
+        for unit in units:
+            for key in sorted(key for key in lives if key[0] == unit)[max_per_unit:]:
+                del lives[key]
+    leaves = np.zeros((3, 1, 2 * bins), dtype=np.int64)
+    for life in lives.values():
+        if len({row["step"] for row in life}) < len(life):
+            continue
+        for row in life:
+            s, a, n = (row[name] for name in ("state_0", "action_0", "next_state_0"))
+            if any(v is None or not 0 <= v <= 10 for v in (s, a, n)) or a < s or n > a:
+                continue
+            leaf = min(int(np.floor((a - n) / 10.0 * bins)), bins - 1)
+            leaves[int(row["step"]), 0, leaf + (bins if n <= 1e-8 else 0)] += 1
+    return len(units), leaves
+
+
+@pytest.mark.parametrize("max_per_unit", [None, 1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_cannot_be_used_tells_nothing(tmp_path: Path, seed: int, max_per_unit: int | None) -> None:
+    """From Parquet, whose statistics pass over NaN, and from memory, against a count row by row."""
+    problem = LostSales(horizon=3, holding=0.2, shortage=0.4, demand_max=10.0)
+    mess = a_mess(np.random.default_rng(seed))
+    pq.write_table(mess, tmp_path / "mess.parquet")
+    named = columns(1) | ({"unit": "unit", "max_per_unit": max_per_unit} if max_per_unit else {})
+    units, leaves = by_hand(mess, bins=16, max_per_unit=max_per_unit)
+    assert leaves.sum() > 30
+    for source in (mess, ibis.read_parquet(tmp_path / "mess.parquet")):
+        table = Table(source, **named)
+        assert table.units == units
+        np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), leaves)
+        counts = count_outcomes(table, problem, bins=16)
+        total = counts.levels[0].sum(axis=(2, 3)) + counts.unobserved
+        assert (total == table.slots).all()
+
+
+def test_a_step_named_twice_is_found_among_many_steps() -> None:
+    """Bits are counted thirty steps at a time."""
+    horizon = 75
+    problem = LostSales(horizon=horizon, holding=0.2, shortage=0.4, demand_max=10.0)
+    log = problem.simulate_log(np.full((6, horizon, 1), 4.0), rng=np.random.default_rng(0)).to_arrow()
+    steps = np.asarray(log["step"]).copy().reshape(6, horizon)
+    steps[1, 74], steps[2, 31], steps[3, :] = 73, 30, 7  # one twice, one twice, one seventy-five times
+    log = log.set_column(1, "step", pa.array(steps.ravel()))
+    found = Table(log, **columns(1)).outcome_leaves(problem, bins=2)
+    np.testing.assert_array_equal(found.sum(axis=(1, 2)), np.full(horizon, 3))
+
+
+def test_a_fit_takes_a_table_like_trajectories() -> None:
+    """Without noise the same policy; with noise the slots that tell nothing are released too."""
+    problem, log = a_shop(LostSales, gridded=True, trajectories=1_000)
+    table = Table(log.to_arrow(), **columns(2))
+    for pool in (Pool(np.inf), Pool.published(np.inf, 20, scale=0.0)):
+        mine, theirs = pool.fit(problem, table), pool.fit(problem, log)
+        np.testing.assert_array_equal(mine.rule.arrays().popitem()[1], theirs.rule.arrays().popitem()[1])
+    policy = Pool(1.0).fit(problem, table, noise=SeededNoise(1))
+    assert policy.guarantee.rho == 1
+    assert not policy.guarantee.private
+    assert policy.problem is problem
+
+
+def test_columns_are_checked_by_name_and_kind_alone() -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=5)
+    table = log.to_arrow()
+    with pytest.raises(ValueError, match=r"one column 'stat_0' \(did you mean 'state_0'"):
+        Table(table, **columns(2) | {"states": ["stat_0", "state_1"]})
+    with pytest.raises(ValueError, match="column 'action_1' must hold numbers"):
+        Table(table.set_column(5, "action_1", pa.array(["1"] * 15)), **columns(2))
+    with pytest.raises(ValueError, match="states must name 2 columns, got 1"):
+        Table(table, **columns(1)).check(problem)
+    with pytest.raises(ValueError, match="max_per_unit needs unit"):
+        Table(table, **columns(2, max_per_unit=2))
+    with pytest.raises(ValueError, match="the table must not be empty"):
+        _ = Table(table.slice(0, 0), **columns(2)).slots
+    assert repr(Table(table, **columns(2))) == "Table(sensitive)"
