@@ -59,8 +59,9 @@ def test_a_linear_grid_reproduces_linear_functions_between_centres() -> None:
 
 @pytest.mark.parametrize("values", [Zones(6), Grid(4)])
 def test_nodes_are_counted_at_themselves(values: Zones | Grid) -> None:
-    nodes = values.partition(shop(2)).pairs[0]
-    assert (nodes.index(nodes.points) == np.arange(nodes.count)).all()
+    partition = values.partition(shop(2))
+    points = partition.problem.natural_pair(partition.pairs[0].points)
+    assert (partition.pair_index(0, *points) == np.arange(partition.pair_count)).all()
 
 
 @pytest.mark.parametrize("values", [Zones(6), Grid(4), Grid(4, linear=True)])

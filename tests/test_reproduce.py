@@ -158,7 +158,7 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
         Results(tmp_path / "none.sqlite", read_only=True)
     text = tmp_path / "text.sqlite"
     text.write_text("hello" * 1000)
-    with pytest.raises(ValueError, match=r"text\.sqlite is not a results file .* choose another folder with --out"):
+    with pytest.raises(ValueError, match=r"text\.sqlite is not a results file, .* choose another folder with --out"):
         Results(text)
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as database:

@@ -177,9 +177,10 @@ def _worker() -> int:
 def test_a_run_that_fails_is_named_and_those_before_it_are_kept(count: int, tmp_path: Path) -> None:
     path, found = tmp_path / "results.sqlite", []
     wrong = [(SMALL, 7), (replace(SMALL, method="magic"), 7), (replace(SMALL, rho=3.0), 7)]
-    with started("loky", count) as backend, pytest.raises(RuntimeError, match="'magic'.* with seed 7 failed: method"):
-        for each in finished_runs(wrong, path, real=None, backend=backend):
-            found.append(each)
+    with started("loky", count) as backend:
+        stream = finished_runs(wrong, path, real=None, backend=backend)
+        with pytest.raises(RuntimeError, match=r"'magic'.* with seed 7 failed: method must be one of"):
+            found.extend(stream)
     with Results(path, read_only=True) as results:
         assert bits(results.runs()) == bits(found) == bits([run(SMALL, 7)])
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from poolrl.arrays import FloatArray
-from poolrl.learning.kernel import Stages
+from poolrl.learning.kernel import Stage, Stages
 from poolrl.learning.pessimism import Bernstein, fell_back
 
 
@@ -18,6 +18,10 @@ class Values(Protocol):
     @property
     def q_shape(self) -> tuple[int, ...]:
         """The shape of Q_h, nodes last."""
+
+    @property
+    def v_shape(self) -> tuple[int, ...]:
+        """The shape of V_h, state nodes last."""
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """V_h at the state nodes, the best that Q_h offers there."""
@@ -58,21 +62,22 @@ def backward_induction(
     found: list[FloatArray] = []
     untrusted: list[float] = []
     cut: list[float] = []
-    value: FloatArray | None = None
+    value = np.zeros(values.v_shape)
     for step in reversed(range(horizon)):
         q = np.zeros(values.q_shape)
         trusted = kept = 0
         for stage in stages(step):
-            if value is None:
-                value = np.zeros(stage.kernel.shape[:-2] + stage.kernel.shape[-1:])
-            expected = (stage.kernel @ value[..., None])[..., 0]
             if pessimism is None:
-                q[..., stage.rows] = stage.reward + expected
-            else:
-                reward = (stage.reward - ranges[step][0]) / scale
-                penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.shape[-1])
-                q[..., stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
-                kept += int(np.sum(reward + expected - penalty >= 0))
+                q[..., stage.rows] = stage.backup(value)
+                trusted += np.size(q[..., stage.rows]) if not isinstance(stage, Stage) else int(np.sum(~fell_back(stage)))
+                continue
+            if not isinstance(stage, Stage):
+                raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")
+            expected = stage.kernel @ value
+            reward = (stage.reward - ranges[step][0]) / scale
+            penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.shape[-1])
+            q[..., stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
+            kept += int(np.sum(reward + expected - penalty >= 0))
             trusted += int(np.sum(~fell_back(stage)))
         untrusted.append(1 - trusted / q.size)
         cut.append(1 - kept / q.size)

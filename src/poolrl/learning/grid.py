@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray, whole
-from poolrl.learning.partition import Partition
+from poolrl.learning.partition import Partition, Search
 from poolrl.problems.problem import Problem
 
 
@@ -69,6 +69,14 @@ class Lattice:
             nodes.append(self._number(np.minimum(base + np.array(corner), self.bins - 1)))
             weights.append(np.where(np.array(corner) == 1, part, 1.0 - part).prod(axis=1))
         return np.stack(nodes, axis=1), np.stack(weights, axis=1)
+
+    def search(self, q: FloatArray) -> Search | None:
+        """The best candidate of each state, for Q that is constant on cells."""
+        if self.linear:
+            return None
+        from poolrl.learning.compiled import best_in_cells
+
+        return lambda *tried: best_in_cells(*tried[:-2], self.bins, q, *tried[-2:])
 
     def arrays(self) -> dict[str, FloatArray]:
         """Extent, resolution and kind."""

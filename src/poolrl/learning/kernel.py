@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from scipy.stats import qmc
@@ -26,19 +27,34 @@ class Visits:
         fraction(failure=self.failure)
 
 
+class Backup(Protocol):
+    """Some nodes of one step of the estimated world: what the next step's values mean for them."""
+
+    @property
+    def rows(self) -> IntArray | slice:
+        """Which nodes."""
+
+    def backup(self, value: FloatArray) -> FloatArray:
+        """r + P̃ V at these nodes, (..., rows)."""
+
+
 @dataclass(frozen=True)
 class Stage:
-    """Some nodes of one step of the estimated world. Leading axes, if any, run over coordinates."""
+    """Nodes with their expected rewards and kernel in full."""
 
-    reward: FloatArray  # (..., rows) expected reward at each node
-    kernel: FloatArray  # (..., rows, S) rows sum to one
+    reward: FloatArray  # (rows,) expected reward at each node
+    kernel: FloatArray  # (rows, S) rows sum to one
     visits: FloatArray | None = None  # (rows,) private visit counts ñ, where there are any
     noise_bound: float = 0.0  # E_ρ
     rows: IntArray | slice = field(default_factory=lambda: slice(None))  # which nodes; by default all
 
+    def backup(self, value: FloatArray) -> FloatArray:
+        """r + P̃ V."""
+        return self.reward + self.kernel @ value
+
 
 # A step comes in blocks of rows, because a whole kernel (N, S) rarely fits in memory.
-Stages = Callable[[int], Iterable[Stage]]
+Stages = Callable[[int], Iterable[Backup]]
 BLOCK_CELLS = 2_000_000
 
 
@@ -90,15 +106,14 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
     In closed form: too small a sum is raised evenly, too large a one is lowered evenly down to zero.
     """
+    from poolrl.learning.compiled import in_blocks, lower_to
+
     joint, total = np.maximum(joint, 0.0), np.maximum(total, 0.0)
     low, high = np.maximum(total - slack, 0.0), total + slack
-    size, sums = joint.shape[1], joint.sum(axis=1)
-    raised = joint + np.maximum(low - sums, 0.0)[:, None] / size
-    # Lower by t with Σ (n′_s − t)⁺ = high: the largest t_j = (Σ_{i≤j} n′_(i) − high) / j over sorted counts.
-    descending = -np.sort(-joint, axis=1)
-    t = ((np.cumsum(descending, axis=1) - high[:, None]) / np.arange(1, size + 1)).max(axis=1)
-    lowered = np.maximum(joint - np.maximum(t, 0.0)[:, None], 0.0)
-    return np.where((sums > high)[:, None], lowered, raised)
+    lacking = np.maximum(low - joint.sum(axis=1), 0.0)
+    joint += (lacking / joint.shape[1])[:, None]
+    in_blocks(lambda rows: lower_to(joint[rows], high[rows]), len(joint))
+    return joint
 
 
 def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256) -> Stages:

@@ -6,9 +6,10 @@ geometry is public and lives in oriented unit coordinates, where the observable 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.stats import qmc
@@ -20,6 +21,10 @@ from poolrl.problems.problem import Problem
 BLOCK = 200_000
 # Numbers beyond which a table held whole is no longer sensible (8 bytes each).
 LARGEST_TABLE = 200_000_000
+
+
+# (states, box, candidates, origin, span, mirrored, reach, chosen, values): see `compiled.best_in_rings`.
+Search = Callable[..., Any]
 
 
 class Nodes(Protocol):
@@ -42,6 +47,9 @@ class Nodes(Protocol):
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Nodes (m, j) and convex weights (m, j) from which a function is read at each point."""
+
+    def search(self, q: FloatArray) -> Search | None:
+        """A compiled search for the best candidate action; None where Q is read at each of them instead."""
 
     def arrays(self) -> dict[str, FloatArray]:
         """What rebuilds the nodes from a file."""
@@ -68,6 +76,11 @@ class Partition:
     def q_shape(self) -> tuple[int, ...]:
         """(N,)."""
         return (self.pair_count,)
+
+    @property
+    def v_shape(self) -> tuple[int, ...]:
+        """(S,)."""
+        return (self.state_count,)
 
     @property
     def pair_count(self) -> int:
@@ -122,7 +135,10 @@ class Partition:
     def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The best allowed action in each state (m, d) and its value (m,); ties go to the first candidate."""
         low, high = self.problem.allowed(step, state)
-        candidates = self.candidates
+        candidates, search = self.candidates, self.pairs[step].search(q)
+        if search is not None:
+            best, values = self._searched(step, q, state, (low, high), search)
+            return low + candidates[best] * (high - low), values
         actions, values = np.empty_like(low), np.empty(len(state))
         block = max(1, BLOCK // len(candidates))
         for start in range(0, len(state), block):
@@ -135,6 +151,31 @@ class Partition:
             actions[rows] = tried[np.arange(len(best)), best]
             values[rows] = scores[np.arange(len(best)), best]
         return actions, values
+
+    def _searched(
+        self, step: int, q: FloatArray, state: FloatArray, box: tuple[FloatArray, FloatArray], search: Search
+    ) -> tuple[IntArray, FloatArray]:
+        """Which candidate is best in each state (m,), and its value (m,)."""
+        chosen, values = np.zeros(len(state), dtype=np.int64), np.zeros(len(state))
+        if not q.any():  # nothing is known, and the first candidate is as good as any
+            return chosen, values
+        from poolrl.learning.compiled import in_blocks
+
+        problem = self.problem
+        unit, (low, high) = np.ascontiguousarray(problem.unit_state(state)), map(np.ascontiguousarray, box)
+        public = (
+            self.candidates,
+            problem.action_low,
+            problem.action_high - problem.action_low,
+            problem.boundary.side == "higher",
+            problem.boundary.reach[step],
+        )
+
+        def some(rows: slice) -> None:
+            search(unit[rows], low[rows], high[rows], *public, chosen[rows], values[rows])
+
+        in_blocks(some, len(state))
+        return chosen, values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """Ṽ_h at the state nodes, (S,)."""

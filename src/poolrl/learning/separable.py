@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray, whole
-from poolrl.learning.kernel import Stage, Stages
+from poolrl.learning.kernel import Stages
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.partition import BLOCK, LARGEST_TABLE
+from poolrl.learning.partition import LARGEST_TABLE
 from poolrl.problems.problem import SeparableProblem
 
 # Points of the second look between two points of the axis; odd, so that the axis' own point is among them.
 FINER = 33
+CACHED_NUMBERS = 2**15
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Axes:
         """(k, N)."""
         return self.problem.state_dim, self.points if self.problem.action_sets_state else self.points**2
 
+    @property
+    def v_shape(self) -> tuple[int, ...]:
+        """(k, P)."""
+        return self.problem.state_dim, self.points
+
     def state_axis(self) -> FloatArray:
         """(P, k)."""
         return np.linspace(self.problem.state_low, self.problem.state_high, self.points)
@@ -103,40 +109,85 @@ class Axes:
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """V_h on the state axis, (k, P)."""
-        return self.greedy(step, q, self.state_axis())[1].T
+        state = self.state_axis()
+        if not self.problem.action_sets_state:
+            return np.ascontiguousarray(self.greedy(step, q, state)[1].T)
+        # Q is a curve over the action alone, and V its maximum over the allowed interval: what `greedy` finds among
+        # the axis' points clipped into it, without trying every point in every state.
+        axis, (low, high) = self.action_axis(step), self.problem.allowed(step, state)
+        curve = self.read(step, q, state, axis)
+        best = np.where(axis[0] <= low, self.read(step, q, state, low), -np.inf)
+        best = np.maximum(best, np.where(axis[-1] >= high, self.read(step, q, state, high), -np.inf))
+        for i in range(axis.shape[1]):
+            first = np.searchsorted(axis[:, i], low[:, i], side="left")
+            end = np.searchsorted(axis[:, i], high[:, i], side="right")
+            best[:, i] = np.maximum(best[:, i], _range_maxima(curve[:, i], first, end))
+        return np.ascontiguousarray(best.T)
+
+
+def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatArray:
+    """max(values[first : end]) for many ranges at once, −∞ for empty ones: each is two overlapping powers of two."""
+    tables = [values]
+    while 2 * (half := 2 ** (len(tables) - 1)) <= len(values):
+        tables.append(np.maximum(tables[-1][:-half], tables[-1][half:]))
+    maxima = np.full(first.shape, -np.inf)
+    length = end - first
+    power = np.frexp(np.maximum(length, 1))[1] - 1
+    for exponent, table in enumerate(tables):
+        here = (length > 0) & (power == exponent)
+        maxima[here] = np.maximum(table[first[here]], table[end[here] - 2**exponent])
+    return maxima
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """One step's nodes against the outcomes' marginals, exact for piecewise-linear values."""
+
+    axes: Axes
+    outcomes: OutcomeDistribution
+    step: int
+
+    @property
+    def rows(self) -> slice:
+        """All of them."""
+        return slice(None)
+
+    def backup(self, value: FloatArray) -> FloatArray:
+        """Σ w (r + V) over every coordinate's outcomes, (k, N)."""
+        from poolrl.learning.compiled import expected_sums, in_blocks
+
+        problem, step, axis = self.axes.problem, self.step, self.axes.state_axis()
+        state, action = self.axes.nodes(step)
+        drawn, weights = self.outcomes.points.T, self.outcomes.weights[step]  # (B, k), (k, B)
+        sums = np.empty(action.shape)
+        # So few rows at a time that what the problem makes of them stays in the processor's cache.
+        block = max(1, CACHED_NUMBERS // drawn.size)
+
+        def some(rows: slice) -> None:
+            for start in range(rows.start, rows.stop, block):
+                part = slice(start, min(start + block, rows.stop))
+                here, chosen = state[part, None], action[part, None]
+                arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
+                reward = problem.coordinate_reward(step, here, chosen, arrived)
+                expected_sums(
+                    np.ascontiguousarray(arrived),
+                    np.ascontiguousarray(reward),
+                    weights,
+                    axis[0],
+                    axis[-1],
+                    value,
+                    sums[part],
+                )
+
+        in_blocks(some, len(action))
+        return sums.T
 
 
 def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
-    """Expected reward and next-state weights of every coordinate, exact for piecewise-linear values."""
-    problem, points = axes.problem, axes.points
-    drawn = outcomes.points.T  # (B, k)
-
-    def stages(step: int) -> list[Stage]:
-        state, action = axes.nodes(step)
-        count, coordinates = action.shape
-        reward = np.empty((coordinates, count))
-        kernel = np.empty((coordinates, count, points))
-        block = max(1, 10 * BLOCK // len(drawn))
-        for start in range(0, count, block):
-            rows = slice(start, min(start + block, count))
-            here, chosen = state[rows, None], action[rows, None]
-            arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
-            rewards = problem.coordinate_reward(step, here, chosen, arrived)
-            lower, part = _position(arrived, axes.state_axis())
-            size = len(lower)
-            cell = np.arange(size)[:, None] * points
-            for i in range(coordinates):
-                weight = outcomes.weights[step, i]
-                reward[i, rows] = rewards[..., i] @ weight
-                left = (cell + lower[..., i]).ravel()
-                up = (part[..., i] * weight).ravel()
-                down = np.broadcast_to(weight, (size, len(weight))).ravel() - up
-                flat = np.bincount(left, down, minlength=size * points)
-                flat += np.bincount(left + 1, up, minlength=size * points)
-                kernel[i, rows] = flat.reshape(size, points)
-        return [Stage(reward, kernel)]
-
-    return stages
+    """Expected reward and value of every coordinate."""
+    weights = np.ascontiguousarray(outcomes.weights)
+    given = replace(outcomes, weights=weights)
+    return lambda step: [Marginals(axes, given, step)]
 
 
 def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray) -> FloatArray:
@@ -148,7 +199,7 @@ def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray)
     problem, horizon = axes.problem, len(q)
     drawn, column = outcomes.points.T, np.arange(problem.state_dim)
     levels = np.empty((horizon, problem.state_dim))
-    value = np.zeros((problem.state_dim, axes.points))
+    value = np.zeros(axes.v_shape)
     for step in reversed(range(horizon)):
         axis, best = axes.action_axis(step), q[step].argmax(axis=1)
         low = axis[np.maximum(best - 1, 0), column]

@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from scipy.linalg import qr
 
 from poolrl.arrays import BoolArray, FloatArray, IntArray, whole
-from poolrl.learning.partition import Partition
+from poolrl.learning.partition import Partition, Search
 from poolrl.problems.problem import Problem
 
-# Points drawn for a ring, of which pivoted QR keeps the best conditioned.
+# Points drawn for a ring, of which pivoted Gram-Schmidt keeps the best conditioned.
 DRAWS = 64
 
 
@@ -48,10 +47,11 @@ class Zones:
         start = np.minimum(_made_feasible(problem, step, drawn), reach)
         points = _at_norm(start, norms, reach)
         chosen = np.empty((self.zones, DRAWS, len(reach)))
+        feasible = _is_feasible(problem, step, points)
         for zone, ring in enumerate(points):
-            feasible = ring[_is_feasible(problem, step, ring)]
+            held = ring[feasible[zone]]
             # A node that nobody can visit does no harm; a ring without its w + d nodes could not be read.
-            chosen[zone] = np.resize(feasible if len(feasible) >= 2 * len(reach) else ring, ring.shape)
+            chosen[zone] = np.resize(held if len(held) >= 2 * len(reach) else ring, ring.shape)
         return Rings.among(chosen, float(np.linalg.norm(reach)))
 
     def _state_rings(self, problem: Problem, rng: np.random.Generator) -> Rings:
@@ -86,9 +86,11 @@ class Rings:
     @classmethod
     def among(cls, candidates: FloatArray, radius: float) -> Self:
         """Keep D of each ring's candidates (M, many, D), the best conditioned by pivoted Gram-Schmidt."""
-        pivots = [qr(points.T, mode="economic", pivoting=True)[2] for points in candidates]
-        corners = [points[pivot[: points.shape[1]]] for points, pivot in zip(candidates, pivots, strict=True)]
-        return cls(np.stack(corners), radius)
+        from poolrl.learning.compiled import in_blocks, independent_points
+
+        chosen = np.empty((len(candidates), candidates.shape[2]), dtype=np.int64)
+        in_blocks(lambda rings: independent_points(candidates[rings], chosen[rings]), len(candidates))
+        return cls(np.take_along_axis(candidates, chosen[:, :, None], axis=1), radius)
 
     @property
     def count(self) -> int:
@@ -116,6 +118,12 @@ class Rings:
         convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
         return zone[:, None] * size + np.arange(size), convex
 
+    def search(self, q: FloatArray) -> Search:
+        """The best candidate of each state, found without storing what is read."""
+        from poolrl.learning.compiled import best_in_rings
+
+        return lambda *tried: best_in_rings(*tried[:-2], self._inverse, self.radius, q, *tried[-2:])
+
     def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
         """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""
         # Ring by ring: gathering an inverse for every point would move D² numbers per point.
@@ -138,7 +146,7 @@ def _made_feasible(problem: Problem, step: int, unit: FloatArray) -> FloatArray:
 
 
 def _is_feasible(problem: Problem, step: int, unit: FloatArray) -> BoolArray:
-    return np.asarray(np.isclose(_made_feasible(problem, step, unit), unit, atol=1e-9).all(axis=1))
+    return np.asarray(np.isclose(_made_feasible(problem, step, unit), unit, atol=1e-9).all(axis=-1))
 
 
 def _at_norm(points: FloatArray, norm: FloatArray, reach: FloatArray) -> FloatArray:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import joblib
-from joblib.parallel import ParallelBackendBase, ThreadingBackend
+from joblib.parallel import ThreadingBackend
 
 from poolrl.arrays import whole
 
@@ -26,7 +29,7 @@ class Backend:
 
     name: str
     workers: int  # runs at a time
-    joblib: str | ParallelBackendBase
+    options: dict[str, Any]  # of `joblib.Parallel`
     lost: type[Exception]  # how it says that a worker is gone
     writes: bool = False  # whether its workers reach the results file
 
@@ -44,7 +47,19 @@ def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]
 
 @contextmanager
 def _loky(workers: int | None) -> Iterator[Backend]:
-    yield Backend("loky", workers or joblib.cpu_count(), "loky", BrokenProcessPool, writes=True)
+    options = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
+    yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool, writes=True)
+
+
+def _end_with(command: int) -> None:
+    """In a worker: end when the command that started it is gone. loky's own would wait minutes for work."""
+
+    def watch() -> None:
+        while os.getppid() == command:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
@@ -65,7 +80,9 @@ def _ray(workers: int | None) -> Iterator[Backend]:
     # Inherited from multiprocessing's pools, which may hang when a generator is dropped. Ray's do not.
     backend.supports_return_generator = True
     try:
-        yield Backend("ray", workers or int(ray.cluster_resources()["CPU"]), backend, ray.exceptions.RayError)
+        yield Backend(
+            "ray", workers or int(ray.cluster_resources()["CPU"]), {"backend": backend}, ray.exceptions.RayError
+        )
     finally:
         if ours:
             ray.shutdown()
@@ -89,7 +106,7 @@ def _spark(workers: int | None) -> Iterator[Backend]:
         backend.supports_retrieve_callback = True
         backend.retrieve_result_callback = ThreadingBackend().retrieve_result_callback
         backend.submit = backend.apply_async
-        yield Backend("spark", workers or backend.effective_n_jobs(-1), backend, Py4JError)
+        yield Backend("spark", workers or backend.effective_n_jobs(-1), {"backend": backend}, Py4JError)
     finally:
         if ours:
             session.stop()

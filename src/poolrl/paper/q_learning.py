@@ -70,6 +70,7 @@ class _QLearning:
         whole(points=points, at_least=2)
         self.problem = problem
         self.points = points
+        self.column = np.arange(problem.products)
         self.levels = np.linspace(problem.action_low, problem.action_high, points)  # (P, k)
         self.width = (problem.action_high - problem.action_low) / (points - 1)
         horizon, products = problem.horizon, problem.products
@@ -115,7 +116,7 @@ class _QLearning:
                 known = (self.levels <= action) | ~np.bool_(self.problem.censored)
                 told[h] += known
                 step_size = (horizon + 1) / (horizon + np.maximum(told[h], 1))
-                future = np.take_along_axis(value[h + 1], self._grid_above(arrived), axis=0)
+                future = value[h + 1][self._grid_above(arrived), self.column]
                 target = (reward - self.floor[h]) / self.span + future
                 self.q[h] = np.where(known, (1 - step_size) * self.q[h] + step_size * target, self.q[h])
                 value[h] = _best_told_above(self.q[h], told[h] > 0)
@@ -160,7 +161,7 @@ class _QLearning:
             index = self._grid_above(arrived)
             last = self._last_active(t + 1) if t + 1 < problem.horizon else np.full(problem.products, self.points - 1)
             free = waiting & (index <= last)
-            result = np.where(free, earned + np.take_along_axis(value[t + 1], np.minimum(index, last), axis=0), result)
+            result = np.where(free, earned + value[t + 1][np.minimum(index, last), self.column], result)
             waiting = waiting & ~free
             if not waiting.any():
                 break

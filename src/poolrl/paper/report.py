@@ -153,7 +153,7 @@ def theory_sections(table: Table) -> list[Section]:
 
 def settings_section(origin: Origin) -> Section:
     """How this was made."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "duckdb", "opendp", "matplotlib"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "opendp", "matplotlib"))
     md5 = origin.md5
     file = "not used" if md5 is None else f"train.csv, MD5 {md5}" + ("" if md5 == MD5 else f" (Kaggle's has {MD5})")
     rows = (

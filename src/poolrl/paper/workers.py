@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -42,9 +39,9 @@ def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, ba
 
     Ctrl-C ends the workers at once: what they had finished they have stored.
     """
-    home = (file.resolve(), os.getpid()) if backend.writes else None
+    home = file.resolve() if backend.writes else None
     parts = (delayed(_work)(tasks, real if _is_real(tasks) else None, home) for tasks in together(todo))
-    parallel = Parallel(backend.workers, backend.joblib, return_as="generator_unordered", batch_size=1)
+    parallel = Parallel(backend.workers, return_as="generator_unordered", batch_size=1, **backend.options)
     stream: Generator[Part] | None = None
     try:
         with _ctrl_c_is_ours():
@@ -79,17 +76,15 @@ def _is_real(tasks: list[Task]) -> bool:
     return tasks[0][0].data == "rossmann"
 
 
-def _work(tasks: list[Task], real: Rossmann | None, home: tuple[Path, int] | None) -> Part:
+def _work(tasks: list[Task], real: Rossmann | None, home: Path | None) -> Part:
     """On a worker: do the tasks, and store each run when it is finished if `home` says where.
 
     A failure is returned, not raised: the runs before it come along, and Spark would wrap it in pages of Java.
     """
     done: list[Run] = []
     try:
-        if home is not None:
-            _end_with(home[1])
         # One thread: sums would otherwise be split differently on machines with more cores.
-        with Results(home[0]) if home is not None else nullcontext() as results, threadpool_limits(1):
+        with Results(home) if home is not None else nullcontext() as results, threadpool_limits(1):
             for setting, seed in tasks:
                 finished = _run(setting, seed, real)
                 if results is not None:
@@ -106,19 +101,6 @@ def _run(setting: Setting, seed: int, real: Rossmann | None) -> Run:
         return run(setting, seed, real)
     except Exception as error:
         raise RuntimeError(f"the run {setting} with seed {seed} failed: {error}") from error
-
-
-@cache
-def _end_with(command: int) -> None:
-    """From now on end this worker when the command that started it is gone: loky's would wait minutes for work."""
-
-    def watch() -> None:
-        while os.getppid() == command:
-            time.sleep(0.5)
-        os._exit(1)
-
-    if os.getpid() != command:  # a single worker is the command itself
-        threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

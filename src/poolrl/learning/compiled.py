@@ -1,0 +1,235 @@
+"""Inner loops, compiled: what NumPy would do in many passes over large arrays is done here in one, row by row.
+
+Every function writes rows independently of each other and lets go of the interpreter's lock, so `in_blocks` may give
+blocks of rows to threads; results do not depend on how many there are.
+
+Numba takes half a second to import, so this module is imported where it is needed and not before: who only asks a
+policy for decisions need not wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.problems.problem import ROUNDING
+
+# Threads in a pool rather than Numba's own, which do not survive a fork. The variable is Numba's; joblib sets it.
+THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
+# Rows below which a second thread costs more than it saves.
+FEWEST_ROWS = 32
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="poolrl")
+
+
+def in_blocks(work: Callable[[slice], None], rows: int) -> None:
+    """Call `work` on slices that together are all rows, on as many threads as there are cores."""
+    if THREADS == 1 or rows < 2 * FEWEST_ROWS:
+        work(slice(0, rows))
+        return
+    size = max(FEWEST_ROWS, -(-rows // (4 * THREADS)))
+    list(_threads().map(work, [slice(start, min(start + size, rows)) for start in range(0, rows, size)]))
+
+
+@njit(nogil=True, cache=True)
+def lower_to(counts: FloatArray, high: FloatArray) -> None:
+    """Lower each row of non-negative counts evenly, down to zero, until its sum is at most `high`, in place.
+
+    Σ (n_s − t)⁺ = high is solved by Newton's method from t = 0: the function is convex and piecewise linear, so t
+    grows towards the solution and reaches it after as many steps as there are pieces on the way, mostly three or four.
+    """
+    for row in range(counts.shape[0]):
+        t = 0.0
+        while True:
+            total, active = 0.0, 0
+            for count in counts[row]:
+                if count > t:
+                    total += count
+                    active += 1
+            if active == 0:
+                break
+            further = (total - high[row]) / active
+            if further <= t:
+                break
+            t = further
+        if t > 0.0:
+            for s in range(counts.shape[1]):
+                counts[row, s] = max(counts[row, s] - t, 0.0)
+
+
+@njit(nogil=True, cache=True)
+def expected_sums(
+    arrived: FloatArray,
+    reward: FloatArray,
+    weights: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    value: FloatArray,
+    sums: FloatArray,
+) -> None:
+    """Σ_b w_b (r + V(s′)) of each row and coordinate, V piecewise linear between evenly spaced points.
+
+    `arrived` and `reward` (rows, B, k), `weights` (k, B), `value` (k, P) from `low` to `high` (k,), `sums` (rows, k).
+    """
+    rows, outcomes, coordinates = arrived.shape
+    points = value.shape[1]
+    for i in range(coordinates):
+        scale = (points - 1) / (high[i] - low[i])
+        for row in range(rows):
+            total = 0.0
+            for b in range(outcomes):
+                position = min(max((arrived[row, b, i] - low[i]) * scale, 0.0), points - 1.0)
+                lower = min(int(position), points - 2)
+                part = position - lower
+                future = (1.0 - part) * value[i, lower] + part * value[i, lower + 1]
+                total += weights[i, b] * (reward[row, b, i] + future)
+            sums[row, i] = total
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})  # multiply and add at once, as matrix products do
+def _coefficient(unit: FloatArray, inverse: FloatArray, ring: int, j: int) -> float:
+    total = 0.0
+    for i in range(unit.shape[0]):
+        total += unit[i] * inverse[ring, i, j]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _place(
+    row: int,
+    c: int,
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    candidates: FloatArray,
+    origin: FloatArray,
+    span: FloatArray,
+    mirrored: bool,
+    reach: FloatArray,
+    unit: FloatArray,
+) -> None:
+    """The pair of a state and a candidate in oriented unit coordinates, at `reach` if it lies beyond, into `unit`."""
+    states, inside = state.shape[1], True
+    for i in range(len(unit)):
+        if i < states:
+            unit[i] = state[row, i]
+        else:
+            a = i - states
+            action = low[row, a] + candidates[c, a] * (high[row, a] - low[row, a])
+            unit[i] = (action - origin[a]) / span[a]
+            if mirrored:
+                unit[i] = 1.0 - unit[i]
+        inside = inside and unit[i] <= reach[i] + ROUNDING
+    if not inside:
+        unit[:] = reach
+
+
+@njit(nogil=True, cache=True)
+def best_in_rings(
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    candidates: FloatArray,
+    origin: FloatArray,
+    span: FloatArray,
+    mirrored: bool,
+    reach: FloatArray,
+    inverse: FloatArray,
+    radius: float,
+    q: FloatArray,
+    chosen: IntArray,
+    values: FloatArray,
+) -> None:
+    """The best of the candidate actions in each state and its value; the first of equals.
+
+    States (m, w) are in oriented unit coordinates, the allowed box `low` .. `high` (m, d) is in the user's, candidates
+    (c, d) are shares of it. How a ring is read, `Rings.weights` says; no ring gives more than the best of its points,
+    so most need not be read at all.
+    """
+    rings, size = inverse.shape[0], inverse.shape[1]
+    unit, raw, most = np.empty(size), np.empty(size), np.empty(rings)
+    for ring in range(rings):
+        most[ring] = q[ring * size : (ring + 1) * size].max()
+    for row in range(state.shape[0]):
+        best, where = -np.inf, 0
+        for c in range(candidates.shape[0]):
+            _place(row, c, state, low, high, candidates, origin, span, mirrored, reach, unit)
+            square = unit[0] * unit[0]
+            for i in range(1, size):
+                square = square + unit[i] * unit[i]
+            ring = min(max(int(np.floor(np.sqrt(square) * rings / radius)), 0), rings - 1)
+            if most[ring] + ROUNDING * abs(most[ring]) < best:
+                continue
+            total = 0.0
+            for j in range(size):
+                raw[j] = max(_coefficient(unit, inverse, ring, j), 0.0)
+                total += raw[j]
+            found = 0.0
+            for j in range(size):
+                found += q[ring * size + j] * (raw[j] / total if total > 0.0 else 1.0 / size)
+            if found > best:
+                best, where = found, c
+        chosen[row], values[row] = where, best
+
+
+@njit(nogil=True, cache=True)
+def best_in_cells(
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    candidates: FloatArray,
+    origin: FloatArray,
+    span: FloatArray,
+    mirrored: bool,
+    reach: FloatArray,
+    bins: int,
+    q: FloatArray,
+    chosen: IntArray,
+    values: FloatArray,
+) -> None:
+    """The same where Q is constant on the cells of a lattice."""
+    unit = np.empty(len(reach))
+    for row in range(state.shape[0]):
+        best, where = -np.inf, 0
+        for c in range(candidates.shape[0]):
+            _place(row, c, state, low, high, candidates, origin, span, mirrored, reach, unit)
+            cell = 0
+            for i in range(len(unit)):
+                cell = cell * bins + min(max(int(np.floor(unit[i] * bins / reach[i])), 0), bins - 1)
+            if q[cell] > best:
+                best, where = q[cell], c
+        chosen[row], values[row] = where, best
+
+
+@njit(nogil=True, cache=True)
+def independent_points(candidates: FloatArray, chosen: IntArray) -> None:
+    """Of each ring's candidates (M, many, D) the D that pivoted Gram-Schmidt takes, by number, into `chosen` (M, D)."""
+    rings, many, size = candidates.shape
+    for ring in range(rings):
+        rest = candidates[ring].copy()
+        for j in range(size):
+            longest, at = -1.0, 0
+            for c in range(many):
+                square = 0.0
+                for i in range(size):
+                    square += rest[c, i] * rest[c, i]
+                if square > longest:
+                    longest, at = square, c
+            chosen[ring, j] = at
+            direction = rest[at] / np.sqrt(longest) if longest > 0.0 else np.zeros(size)
+            for c in range(many):
+                along = 0.0
+                for i in range(size):
+                    along += rest[c, i] * direction[i]
+                for i in range(size):
+                    rest[c, i] -= along * direction[i]
+            rest[at] = 0.0
