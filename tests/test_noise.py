@@ -91,3 +91,21 @@ def test_the_scale_is_never_rounded_down() -> None:
 def test_a_seed_is_a_whole_number(seed: int) -> None:
     with pytest.raises(ValueError, match="seed must be a whole number"):
         SeededNoise(seed)
+
+
+def test_seeded_noise_is_the_same_however_it_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stream: the same numbers as drawn in one go by one thread, and none twice."""
+    counts, variance = np.arange(1000).reshape(20, 50), Fraction(9, 2)
+
+    def two_tables() -> list[int]:
+        sampler = SeededNoise(3).begin()
+        return [*(sampler.add(counts, variance) - counts).ravel(), *(sampler.add(counts, variance) - counts).ravel()]
+
+    found = []
+    for block in (2**17, 333, 1):
+        monkeypatch.setattr("poolrl.privacy.noise.SEEDED_BLOCK", block)
+        found.append(two_tables())
+    assert found[0] == found[1] == found[2]
+    uniform = np.random.default_rng([3, 0x9E3779B9]).random(2000)
+    support, weights = discrete_gaussian(scale_above(variance))
+    assert found[0] == list(support[np.searchsorted(np.cumsum(weights)[:-1], uniform, side="right")])

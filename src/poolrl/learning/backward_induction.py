@@ -69,10 +69,9 @@ def backward_induction(
         for stage in stages(step):
             if pessimism is None:
                 q[..., stage.rows] = stage.backup(value)
-                trusted += np.size(q[..., stage.rows]) if not isinstance(stage, Stage) else int(np.sum(~fell_back(stage)))
+                trusted += int(np.sum(~fell_back(stage))) if isinstance(stage, Stage) else q.size
                 continue
-            if not isinstance(stage, Stage):
-                raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")
+            assert isinstance(stage, Stage)  # pessimism goes with visit counts
             expected = stage.kernel @ value
             reward = (stage.reward - ranges[step][0]) / scale
             penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.shape[-1])

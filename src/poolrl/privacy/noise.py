@@ -7,12 +7,19 @@ Guarantee: N_ℤ(0, σ²) added to integer counts of ℓ₂-sensitivity Δ₂ is
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray, whole
+
+
+# Cells drawn by one thread at a time: enough that starting it does not matter.
+SECURE_BLOCK, SEEDED_BLOCK = 2**12, 2**17
 
 
 class NoiseSource(Protocol):
@@ -46,8 +53,14 @@ class SecureNoise:
         cells = dp.vector_domain(dp.atom_domain(T="i64"))
         dp.enable_features("contrib")
         measurement = dp.m.make_gaussian(cells, dp.l2_distance(T="f64"), scale=scale_above(variance))
-        noisy = measurement(counts.ravel().tolist())
-        return np.asarray(noisy, dtype=np.int64).reshape(counts.shape)
+        flat = counts.ravel()
+        noisy = np.empty_like(flat)
+
+        def some(part: slice) -> None:
+            noisy[part] = measurement(flat[part].tolist())
+
+        _in_blocks(some, flat.size, SECURE_BLOCK)  # cells are independent, and OpenDP lets other threads run
+        return noisy.reshape(counts.shape)
 
 
 class SeededNoise:
@@ -65,7 +78,7 @@ class SeededNoise:
 
     def begin(self) -> Sampler:
         """A fresh stream from the seed."""
-        return _SeededSampler(np.random.default_rng([self.seed, 0x9E3779B9]))
+        return _SeededSampler(np.random.Generator(np.random.PCG64([self.seed, 0x9E3779B9])))
 
 
 class _SeededSampler:
@@ -79,8 +92,31 @@ class _SeededSampler:
         if scale > 200:  # the grid of integers is then far finer than the noise
             return counts + np.rint(self._rng.normal(0.0, scale, counts.shape)).astype(np.int64)
         support, weights = discrete_gaussian(scale)
-        draws = np.searchsorted(np.cumsum(weights)[:-1], self._rng.random(counts.shape), side="right")
-        return counts + support[draws]
+        edges = np.cumsum(weights)[:-1]
+        flat, stream = counts.ravel(), self._rng.bit_generator
+        noisy, here = np.empty_like(flat), stream.state
+
+        def some(part: slice) -> None:
+            # One cell takes one number of the stream, so a block begins where as many numbers were taken.
+            own = np.random.PCG64()
+            own.state = here
+            own.advance(part.start)
+            uniform = np.random.Generator(own).random(flat[part].shape)
+            noisy[part] = flat[part] + support[np.searchsorted(edges, uniform, side="right")]
+
+        _in_blocks(some, flat.size, SEEDED_BLOCK)
+        stream.advance(flat.size)  # type: ignore[attr-defined]
+        return noisy.reshape(counts.shape)
+
+
+def _in_blocks(work: Callable[[slice], None], size: int, block: int) -> None:
+    """Call `work` on slices that together are all cells, on a thread for every core."""
+    parts = [slice(start, min(start + block, size)) for start in range(0, size, block)]
+    if len(parts) < 2:
+        list(map(work, parts))
+        return
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        list(threads.map(work, parts))
 
 
 def discrete_gaussian(scale: float) -> tuple[IntArray, FloatArray]:

@@ -1,0 +1,158 @@
+"""Compiled loops against the plain formulas they stand for, and the same on any number of threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from scipy.linalg import qr
+
+from poolrl import Backlog, Grid, LostSales, Zones
+from poolrl.learning import compiled
+from poolrl.learning.kernel import consistent_counts
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.partition import Partition
+from poolrl.learning.separable import Axes, _range_maxima, stages_from_marginals
+from poolrl.problems.problem import Problem
+from tests.own_problems import OrderQuantity, PostedPrice
+
+
+def by_sorting(joint: Any, total: Any, slack: float) -> Any:
+    """The projection in closed form: the largest t_j = (Σ_{i≤j} n_(i) − high) / j over sorted counts."""
+    joint, total = np.maximum(joint, 0.0), np.maximum(total, 0.0)
+    low, high = np.maximum(total - slack, 0.0), total + slack
+    size, sums = joint.shape[1], joint.sum(axis=1)
+    raised = joint + np.maximum(low - sums, 0.0)[:, None] / size
+    t = ((np.cumsum(-np.sort(-joint, axis=1), axis=1) - high[:, None]) / np.arange(1, size + 1)).max(axis=1)
+    return np.where((sums > high)[:, None], np.maximum(joint - np.maximum(t, 0.0)[:, None], 0.0), raised)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(
+    npst.arrays(np.int64, (6, 9), elements=st.integers(-40, 400)),
+    npst.arrays(np.int64, 6, elements=st.integers(-30, 900)),
+    st.floats(0.0, 60.0),
+)
+def test_newton_finds_what_sorting_finds(joint: Any, total: Any, slack: float) -> None:
+    found = consistent_counts(joint, total, slack=slack)
+    np.testing.assert_allclose(found, by_sorting(joint, total, slack), rtol=0, atol=1e-9)
+
+
+@given(npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(-5, 5)), st.data())
+def test_range_maxima(values: Any, data: Any) -> None:
+    ends = st.integers(0, len(values))
+    ranges = data.draw(st.lists(st.tuples(ends, ends), min_size=1, max_size=20))
+    first, end = (np.array(side) for side in zip(*ranges, strict=True))
+    expected = [values[a:b].max() if a < b else -np.inf for a, b in ranges]
+    np.testing.assert_array_equal(_range_maxima(values, first, end), expected)
+
+
+def test_points_of_a_ring_are_those_of_pivoted_qr() -> None:
+    candidates = np.random.default_rng(2).uniform(size=(40, 64, 6))
+    chosen = np.empty((40, 6), dtype=np.int64)
+    compiled.independent_points(candidates, chosen)
+    for points, mine in zip(candidates, chosen, strict=True):
+        np.testing.assert_array_equal(mine, qr(points.T, mode="economic", pivoting=True)[2][:6])
+
+
+def by_reading(partition: Partition, step: int, q: Any, state: Any) -> tuple[Any, Any]:
+    """Q read at every candidate of every state."""
+    low, high = partition.problem.allowed(step, state)
+    tried = low[:, None] + partition.candidates * (high - low)[:, None]
+    states = np.broadcast_to(state[:, None], (*tried.shape[:2], state.shape[1]))
+    flat = partition.read(step, q, states.reshape(-1, states.shape[2]), tried.reshape(-1, tried.shape[2]))
+    scores = flat.reshape(tried.shape[:2])
+    best = scores.argmax(axis=1)
+    return tried[np.arange(len(best)), best], scores.max(axis=1)
+
+
+@pytest.mark.parametrize("values", [Zones(30), Grid(4)])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LostSales(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 30.0], boundary=[[0.7], [0.9]]),
+        Backlog(horizon=2, products=1, holding=0.2, shortage=0.4, demand_max=10.0),
+        PostedPrice(2, lowest_price=10.0),  # mirrored
+    ],
+    ids=["lost sales", "backlog", "posted price"],
+)
+def test_the_best_action_is_the_one_that_reading_everything_finds(values: Any, problem: Problem) -> None:
+    rng = np.random.default_rng(0)
+    partition = values.partition(problem)
+    # Few different values, so that there are ties, and many zeros, as pessimism leaves them.
+    q = rng.choice([0.0, 0.0, 0.5, 1.25], partition.pair_count)
+    state = rng.uniform(problem.state_low, problem.state_high, (150, problem.state_dim))
+    for table in (q, np.zeros_like(q), -q):
+        actions, scores = partition.greedy(1, table, state)
+        expected_actions, expected_scores = by_reading(partition, 1, table, state)
+        np.testing.assert_allclose(scores, expected_scores, rtol=0, atol=1e-12)
+        same = (actions == expected_actions).all(axis=1)
+        assert same.mean() > 0.9  # where a value is one value's convex combination, rounding decides between equals
+        read = partition.read(1, table, state, actions)
+        np.testing.assert_allclose(read, expected_scores, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "problem", [LostSales(horizon=1, products=2, holding=0.2, shortage=0.4, demand_max=[9.0, 4.0])]
+)
+def test_a_backup_is_the_expectation_outcome_by_outcome(problem: LostSales) -> None:
+    rng = np.random.default_rng(1)
+    points = np.linspace(0, problem.demand_max, 7).T
+    outcomes = OutcomeDistribution(points, rng.dirichlet(np.ones(7), size=(1, 2)))
+    axes = Axes(problem, 12)
+    value = rng.normal(size=(2, 12))
+    (stage,) = stages_from_marginals(outcomes, axes)(0)
+    found = stage.backup(value)
+    for i, action in [(i, a) for i in range(2) for a in range(12)]:
+        level, expected = axes.action_axis(0)[action, i], 0.0
+        for demand, weight in zip(points[i], outcomes.weights[0, i], strict=True):
+            left = max(level - demand, 0.0)
+            reward = 0.4 * (level - left) - 0.2 * left
+            expected += weight * (reward + np.interp(left, axes.state_axis()[:, i], value[i]))
+        assert found[i, action] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LostSales(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 30.0], boundary=[[0.6], [1.0]]),
+        Backlog(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 30.0], boundary=0.8),
+        OrderQuantity(2, 2, 0.2, 0.4, cap=60.0),
+    ],
+    ids=["lost sales", "backlog", "state matters"],
+)
+@pytest.mark.parametrize("beyond", [False, True])
+def test_values_of_states_are_the_best_of_greedy(problem: Any, beyond: bool) -> None:
+    axes = Axes(problem, 21, beyond)
+    q = np.random.default_rng(3).normal(size=axes.q_shape)
+    for step in range(2):
+        np.testing.assert_array_equal(axes.state_values(step, q), axes.greedy(step, q, axes.state_axis())[1].T)
+
+
+FIT = """
+import hashlib, sys, numpy as np
+from poolrl import LostSales, Pool, SeededNoise
+rng = np.random.default_rng(0)
+problem = LostSales(horizon=3, products=2, holding=0.2, shortage=0.4, demand_max=10.0)
+log = problem.simulate_log(rng.uniform(0, 10, (4000, 3, 2)), rng=rng)
+for pool in (Pool(1.0), Pool.published(20.0, 60, scale=1e-4)):
+    rule = pool.fit(problem, log, noise=SeededNoise(1)).rule
+    print([hashlib.sha256(array.tobytes()).hexdigest() for array in rule.arrays().values()])
+"""
+
+
+def test_a_fit_does_not_depend_on_the_number_of_threads() -> None:
+    found = set()
+    for threads in ("1", "2", "3"):
+        environment = {"NUMBA_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+        program = subprocess.run(
+            [sys.executable, "-c", FIT], capture_output=True, text=True, env=environment, check=True
+        )
+        found.add(program.stdout)
+    assert len(found) == 1
