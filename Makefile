@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: install demo test check results quality speed decisions departures shrinkage clean
+.PHONY: install demo test check results quality benchmarks decisions departures shrinkage clean
 
 install: $(READY)
 
@@ -29,8 +29,15 @@ results: $(READY)
 quality: $(READY)
 	$(BIN)/python -m benchmarks.quality
 
-speed: $(READY)
-	$(BIN)/python -m benchmarks.speed
+# Every table of docs/benchmarks.md; logs of up to 1e8 rows are made on the fly and need 3 GB of disk.
+benchmarks: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[benchmarks]'
+	$(BIN)/python -m benchmarks.counting --rows 1e8 --write
+	$(BIN)/python -m benchmarks.growth --write
+	$(BIN)/python -m benchmarks.fitting --write
+	$(BIN)/python -m benchmarks.peers --write
+	$(BIN)/python -m benchmarks.noise --write
+	$(BIN)/python -m benchmarks.decisions --write
 
 decisions: $(READY)
 	$(BIN)/python -m benchmarks.decisions

@@ -8,29 +8,18 @@ which checks nothing.
 
 from __future__ import annotations
 
+import argparse
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.fitting import best
+from benchmarks.report import Report, run
 from poolrl import LostSales, Pool, SeededNoise
 from poolrl.app.decide import decide_csv
 
 SHOPS, LINES, SINGLE, REPEATS = 1_000_000, 50_000, 20_000, 5
-
-
-def best_time(ask: Callable[[], object]) -> float:
-    """Seconds of the fastest of some runs."""
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        ask()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def speeds(products: int) -> dict[str, float]:
@@ -52,28 +41,27 @@ def speeds(products: int) -> dict[str, float]:
             comments="",
         )
         policy.save(file)
-        csv = best_time(lambda: decide_csv(file, table, Path(folder) / "orders.csv", whole=False))
-    one_by_one = best_time(lambda: [policy.act(3, stocks[0]) for _ in range(SINGLE)])
+        csv = best(lambda: decide_csv(file, table, Path(folder) / "orders.csv", whole=False), REPEATS)
+    one_by_one = best(lambda: [policy.act(3, stocks[0]) for _ in range(SINGLE)], REPEATS)
     return {
-        "NumPy, unchecked": stocks.size / best_time(lambda: np.maximum(stocks, policy.levels[3])),
-        "Policy.act, batch": stocks.size / best_time(lambda: policy.act(3, stocks)),
+        "NumPy, unchecked": stocks.size / best(lambda: np.maximum(stocks, policy.levels[3]), REPEATS),
+        "Policy.act, batch": stocks.size / best(lambda: policy.act(3, stocks), REPEATS),
         "Policy.act, one stock at a time": SINGLE * products / one_by_one,
         f"poolrl decide --csv, {LINES:,} lines": LINES * products / csv,
     }
 
 
-def main() -> None:
-    """Print a table."""
-    table = Table(title=f"Decisions per second, {SHOPS:,} stocks a batch", title_justify="left", title_style="bold")
-    for name in ("products", "how", "decisions / s", "of bare NumPy"):
-        table.add_column(name, justify="left" if name == "how" else "right")
+def work(report: Report, _: argparse.Namespace) -> None:
+    """One product and eight."""
+    rows = []
     for products in (1, 8):
         found = speeds(products)
         bare = next(iter(found.values()))
         for how, speed in found.items():
-            table.add_row(str(products), how, f"{speed:,.0f}", f"{speed / bare:.4f}")
-    Console().print(table)
+            rows.append([how, str(products), f"{speed:,.0f}", f"{speed / bare:.4f}"])
+    report.table(("how", "products", "decisions / s", "of bare NumPy"), rows)
+    report.text(f"A batch has {SHOPS:,} stocks; best of {REPEATS}.")
 
 
 if __name__ == "__main__":
-    main()
+    run(Report("decisions", "Decisions per second"), work)

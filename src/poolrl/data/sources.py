@@ -33,6 +33,7 @@ DUCKDB_SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "memory_limit": "1GB",  # beyond it DuckDB works on disk
+    "enable_progress_bar": "false",
 }
 
 

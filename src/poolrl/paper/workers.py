@@ -10,9 +10,11 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby, islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 from joblib import Parallel, delayed
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from threadpoolctl import threadpool_limits
 
 from poolrl.paper.backends import Backend
@@ -106,6 +108,8 @@ def _run(setting: Setting, seed: int, real: Rossmann | None) -> Run:
 @contextmanager
 def _ctrl_c_is_ours() -> Iterator[None]:
     """Processes started meanwhile are deaf to Ctrl-C; here it waits until they have all been started whole."""
+    for tracker in (resource_tracker, loky_tracker):
+        tracker.ensure_running()  # it would unblock the signal when the first process asks for it
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
     # Blocked here, the signal may still reach another thread, and Python would interrupt this one all the same.
     late: list[int] = []

@@ -1,0 +1,185 @@
+"""Counting a log's outcomes: our expression against DuckDB's SQL by hand, Polars and NumPy, for the same counts.
+
+    python -m benchmarks.counting            # up to 1e7 rows
+    python -m benchmarks.counting --rows 1e8 # needs 2 GB of disk for the largest log
+
+Logs are made on the fly: 4 products, 10 steps, numbers that are multiples of 0.05. Every contender runs in a process of
+its own, reads the same Parquet file, drops what `data/tables.py` says tells nothing, and must find the same counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from benchmarks.report import Report, apart, run
+from poolrl import LostSales, Table
+from poolrl.data.frames import Columns
+from poolrl.data.sources import open_table
+
+PRODUCTS, STEPS, BINS, BOUND = 4, 10, 512, 100.0
+MEMORY = "1GB"  # what DuckDB may use before it works on disk, as in our own connection
+NUMPY_ROWS = 10**7  # beyond it the columns alone take more memory than many machines have
+
+
+def make_log(path: Path, rows: int) -> None:
+    """A log in which one trajectory in a thousand names a step twice and one number in a thousand is missing."""
+    orders = ", ".join(f"floor(random() * 2001) * 0.05 AS a{i}" for i in range(PRODUCTS))
+    others = ", ".join(
+        f"CASE WHEN random() < 0.001 THEN NULL ELSE greatest(a{i} - floor(random() * 2001) * 0.05, 0) END AS n{i}, "
+        f"a{i} / 2 AS s{i}"
+        for i in range(PRODUCTS)
+    )
+    step = f"CASE WHEN i % {1000 * STEPS} = 3 THEN 2 ELSE i % {STEPS} END"
+    with duckdb.connect() as database:
+        database.execute("SELECT setseed(0.5)")
+        database.execute(
+            f"COPY (SELECT *, {others} FROM (SELECT i // {STEPS} AS trajectory, {step} AS step, {orders} "
+            f"FROM range({rows}) AS r(i))) TO '{path}' (FORMAT parquet)"
+        )
+
+
+def ours(path: str) -> Any:
+    """The expression of `Table`, as `poolrl fit` runs it."""
+    parts = [tuple(f"{part}{i}" for i in range(PRODUCTS)) for part in "san"]
+    columns = Columns("trajectory", "step", *parts)
+    problem = LostSales(horizon=STEPS, products=PRODUCTS, holding=0.2, shortage=0.4, demand_max=BOUND)
+    with open_table(path, columns) as rows:
+        names = {"states": parts[0], "actions": parts[1], "next_states": parts[2]}
+        return Table(rows, trajectory="trajectory", step="step", **names).outcome_leaves(problem, bins=BINS)
+
+
+def sql(path: str) -> Any:
+    """What somebody who knows DuckDB would write for these very columns."""
+
+    def tally(i: int) -> str:
+        s, a, n = f"s{i}", f"a{i}", f"n{i}"
+        fine = " AND ".join(f"{x} - {x} = 0 AND {x} BETWEEN -1e-7 AND 100.0000001" for x in (s, a, n))
+        cell = f"least(greatest(floor(({a} - {n}) / 100.0 * {BINS}), 0), {BINS - 1})::INT + ({n} <= 1e-7)::INT * {BINS}"
+        possible = f"{fine} AND {a} >= {s} - 1e-7 AND {a} - {n} BETWEEN -1e-7 AND 100.0000001"
+        return (
+            f"SELECT {i} AS i, step, CASE WHEN {possible} THEN {cell} ELSE -1 END AS cell, count(*) AS rows "
+            f"FROM '{path}' ANTI JOIN dropped USING (trajectory) "
+            f"WHERE trajectory IS NOT NULL AND step BETWEEN 0 AND {STEPS - 1} GROUP BY ALL"
+        )
+
+    dropped = (
+        f"SELECT trajectory FROM '{path}' WHERE trajectory IS NOT NULL AND step BETWEEN 0 AND {STEPS - 1} "
+        "GROUP BY trajectory HAVING sum(1 << step) <> bit_or(1 << step)"
+    )
+    with tempfile.TemporaryDirectory() as spill, duckdb.connect() as database:
+        database.execute(f"SET memory_limit = '{MEMORY}'")
+        database.execute(f"SET temp_directory = '{spill}'")
+        union = " UNION ALL ".join(tally(i) for i in range(PRODUCTS))
+        found = database.execute(f"WITH dropped AS MATERIALIZED ({dropped}) {union}").fetchnumpy()
+    return _scattered(found["step"], found["i"], found["cell"], found["rows"])
+
+
+def polars(path: str) -> Any:
+    """The same in Polars' streaming engine."""
+    import polars as pl
+
+    log = pl.scan_parquet(path).filter(pl.col("trajectory").is_not_null(), pl.col("step").is_between(0, STEPS - 1))
+    lives = log.group_by("trajectory").agg(pl.len().alias("rows"), pl.col("step").n_unique().alias("steps"))
+    kept = log.join(lives.filter(pl.col("rows") != pl.col("steps")), on="trajectory", how="anti")
+    tallies = []
+    for i in range(PRODUCTS):
+        s, a, n = (pl.col(f"{part}{i}") for part in "san")
+        fine = pl.all_horizontal([x.is_between(-1e-7, BOUND + 1e-7).fill_null(False) for x in (s, a, n)])
+        possible = fine & (a >= s - 1e-7) & (a - n).is_between(-1e-7, BOUND + 1e-7)
+        leaf = ((a - n) / BOUND * BINS).floor().clip(0, BINS - 1).cast(pl.Int32)
+        cell = pl.when(possible).then(leaf + (n <= 1e-7).cast(pl.Int32) * BINS).otherwise(-1)
+        counted = kept.select("step", cell.alias("cell")).group_by("step", "cell").len("rows")
+        tallies.append(counted.with_columns(pl.lit(i).alias("i")))
+    found = pl.concat(tallies).collect(engine="streaming")
+    return _scattered(*(found[name].to_numpy() for name in ("step", "i", "cell", "rows")))
+
+
+def numpy(path: str) -> Any:
+    """The columns as arrays, two passes for each product."""
+    import pyarrow.parquet as pq
+
+    def column(name: str) -> Any:
+        return pq.read_table(path, columns=[name])[name].to_numpy()  # NULL becomes NaN
+
+    trajectory, step = column("trajectory"), column("step")
+    place = trajectory * STEPS + step
+    repeated = np.bincount(place) > 1
+    spoilt = np.zeros(trajectory.max() + 1, dtype=bool)
+    spoilt[np.flatnonzero(repeated) // STEPS] = True
+    kept = ~spoilt[trajectory] & (step >= 0) & (step < STEPS)
+    leaves = np.zeros((STEPS, PRODUCTS, 2 * BINS), dtype=np.int64)
+    for i in range(PRODUCTS):
+        s, a, n = (column(f"{part}{i}") for part in "san")
+        usable = kept & (a >= s - 1e-7) & (a - n >= -1e-7) & (a - n <= BOUND + 1e-7)
+        for x in (s, a, n):
+            usable &= (x >= -1e-7) & (x <= BOUND + 1e-7)
+        with np.errstate(invalid="ignore"):
+            leaf = np.clip(np.floor((a - n) / BOUND * BINS), 0, BINS - 1)
+        cell = (step * 2 + (n <= 1e-7)) * BINS + np.where(usable, leaf, 0).astype(np.int64)
+        leaves[:, i] = np.bincount(cell[usable], minlength=STEPS * 2 * BINS).reshape(STEPS, -1)
+    return leaves
+
+
+def _scattered(step: Any, product: Any, cell: Any, rows: Any) -> Any:
+    leaves = np.zeros((STEPS, PRODUCTS, 2 * BINS), dtype=np.int64)
+    told = cell >= 0
+    leaves[step[told], product[told], cell[told]] = rows[told]
+    return leaves
+
+
+CONTENDERS: dict[str, Callable[[str], Any]] = {
+    "poolrl Table (Ibis, DuckDB)": ours,
+    "DuckDB SQL by hand": sql,
+    "Polars streaming": polars,
+    "NumPy": numpy,
+}
+
+
+def timed(name: str, path: str, times: int) -> tuple[float, str]:
+    """The best of some calls, and a digest of what was found."""
+    best, found = np.inf, b""
+    for _ in range(times):
+        start = time.perf_counter()
+        found = np.ascontiguousarray(CONTENDERS[name](path)).tobytes()
+        best = min(best, time.perf_counter() - start)
+    return best, hashlib.sha256(found).hexdigest()
+
+
+def work(report: Report, arguments: argparse.Namespace) -> None:
+    """Every size up to the one asked for."""
+    rows = []
+    for size in (10**6, 10**7, 10**8):
+        if size > arguments.rows:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "log.parquet"
+            make_log(path, size)
+            measured = {}
+            for name in CONTENDERS:
+                if name == "NumPy" and size > NUMPY_ROWS:
+                    rows.append([name, f"{size:.0e}", "not run", "", f"> {size * 14 * 8 / 2**20:,.0f}"])
+                    continue
+                (seconds, digest), memory = apart(timed, name, str(path), 3 if size <= 10**7 else 1)
+                measured[name] = (seconds, digest)
+                ratio = seconds / measured["poolrl Table (Ibis, DuckDB)"][0]
+                rows.append([name, f"{size:.0e}", f"{seconds:.2f}", f"{ratio:.2f}", f"{memory:,.0f}"])
+            if len({digest for _, digest in measured.values()}) > 1:
+                raise SystemExit(f"the contenders disagree on {size:,} rows: {measured}")
+    report.table(("contender", "rows", "seconds", "time / ours", "peak MiB"), rows)
+    report.text(
+        f"{PRODUCTS} products, {STEPS} steps, {BINS} bins; best of three (of one at 1e8); all found the same counts. "
+        f"DuckDB may use {MEMORY} in both of its rows."
+    )
+
+
+if __name__ == "__main__":
+    run(Report("counting", "Counting a log's outcomes"), work, rows=(1e7, "largest log"))

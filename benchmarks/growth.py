@@ -1,0 +1,115 @@
+"""The default fit of a log in Parquet, from file to policy: where its time goes, and how it grows.
+
+    python -m benchmarks.growth
+
+Sizes are large, so that what does not grow (starting an engine, tracing the expression) does not hide what does. Every
+fit runs in a process of its own; times are the best of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.fitting import TimedNoise, a_shop, exponent
+from benchmarks.report import Report, apart, run
+from poolrl import Pool, SeededNoise, Table
+from poolrl.arrays import IntArray
+from poolrl.data.frames import Columns
+from poolrl.data.sources import open_table
+from poolrl.privacy.noise import SecureNoise
+
+BASE = {"trajectories": 1_000_000, "horizon": 10, "products": 4}
+GROWTH: dict[str, tuple[int, ...]] = {
+    "trajectories": (1_000_000, 2_000_000, 4_000_000),
+    "horizon": (10, 20, 40),
+    "products": (2, 4, 8),
+}
+PART = 100_000  # trajectories written at a time
+
+
+class TimedTable(Table):
+    """A table that remembers how long its engine took to count."""
+
+    seconds = 0.0
+
+    def outcome_leaves(self, problem: Any, *, bins: int) -> IntArray:
+        """Reading and counting; the number of units is asked for first, and counted in."""
+        began = time.perf_counter()
+        leaves = super().outcome_leaves(problem, bins=bins)
+        self.seconds += time.perf_counter() - began
+        return leaves
+
+
+def write_log(path: Path, *, trajectories: int, horizon: int, products: int) -> None:
+    """A simulated log; its parts repeat, under new ids."""
+    _, log = a_shop(products, horizon, PART)
+    table = log.to_arrow()
+    ids = np.asarray(table["trajectory"])
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for start in range(0, trajectories, PART):
+            writer.write_table(table.set_column(0, "trajectory", pa.array(ids + start)))
+
+
+def fit(path: str, horizon: int, products: int, secure: bool, times: int) -> tuple[float, float, float]:
+    """The fastest of some default fits: seconds in all, of the engine, and of noise."""
+    problem, _ = a_shop(products, horizon, 1)
+    parts = [tuple(f"{part}_{i}" for i in range(products)) for part in ("state", "action", "next_state")]
+    names: dict[str, Any] = dict(zip(("states", "actions", "next_states"), parts, strict=True))
+    found = []
+    for _ in range(times):
+        noise = TimedNoise(SecureNoise() if secure else SeededNoise(0))
+        began = time.perf_counter()
+        with open_table(path, Columns("trajectory", "step", *parts)) as rows:
+            log = TimedTable(rows, trajectory="trajectory", step="step", **names)
+            asked = time.perf_counter()
+            log.slots  # noqa: B018 - counted once, by the engine
+            log.seconds = time.perf_counter() - asked
+            Pool(1.0).fit(problem, log, noise=noise)
+            found.append((time.perf_counter() - began, log.seconds, noise.seconds))
+    return min(found)
+
+
+def work(report: Report, arguments: argparse.Namespace) -> None:
+    """Shares of one fit, then exponents one dimension at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.parquet"
+        write_log(path, **BASE)
+        rows = []
+        for secure in (False, True):
+            (whole, engine, noise), memory = apart(fit, str(path), BASE["horizon"], BASE["products"], secure, 3)
+            kind = "exact, unseeded (private)" if secure else "seeded (not private)"
+            shares = [f"{part / whole:.0%}" for part in (engine, noise, whole - engine - noise)]
+            rows.append([kind, f"{whole:.2f}", *shares, f"{memory:.0f}"])
+        header = ("noise", "fit s", "reading and counting", "noise", "the rest", "peak MiB")
+        report.table(
+            header, rows, title="`Pool(1.0).fit` of 10 million rows (1,000,000 trajectories, H = 10, 4 products)"
+        )
+        rows = []
+        for name, sizes in GROWTH.items():
+            seconds, peaks = [], []
+            for size in sizes:
+                job = BASE | {name: size}
+                write_log(path, **job)
+                (whole, _, _), memory = apart(fit, str(path), job["horizon"], job["products"], False, 3)
+                seconds.append(whole)
+                peaks.append(memory)
+            listed = [
+                ", ".join(f"{number:{kind}}" for number in many) for many, kind in ((seconds, ".2f"), (peaks, ".0f"))
+            ]
+            rows.append(
+                [name, ", ".join(f"{size:,}" for size in sizes), listed[0], exponent(sizes, seconds), listed[1]]
+            )
+        header = ("grows", "sizes", "seconds", "exponent", "peak MiB")
+        report.table(header, rows, title="How the default fit grows around that size, seeded noise")
+
+
+if __name__ == "__main__":
+    run(Report("growth", "The default fit"), work)

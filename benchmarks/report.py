@@ -1,0 +1,81 @@
+"""Tables of measurements: on the screen always, and into docs/benchmarks.md with --write."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+@dataclass
+class Report:
+    """One benchmark's section of the page."""
+
+    name: str  # of the module, which is how it is run again
+    title: str
+    parts: list[str] = field(default_factory=list)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+        """Print a table, and keep it for the page."""
+        shown = Table(title=title or None, title_justify="left")
+        for number, name in enumerate(header):
+            shown.add_column(name, justify="right" if number else "left")
+        for row in rows:
+            shown.add_row(*row)
+        Console(width=150).print(shown)
+        lines = [f"| {' | '.join(cells)} |" for cells in (header, ["---"] + ["---:"] * (len(header) - 1), *rows)]
+        self.parts.append("\n".join(([f"**{title}**", ""] if title else []) + lines))
+
+    def text(self, words: str) -> None:
+        """Print a paragraph, and keep it."""
+        Console(width=150).print(words + "\n", highlight=False, markup=False)
+        self.parts.append(words)
+
+    def write(self) -> None:
+        """Put the section where it stood on the page, or at its end."""
+        page = PAGE.read_text() if PAGE.exists() else "# Benchmarks\n"
+        begin, end = f"<!-- {self.name} -->", f"<!-- end of {self.name} -->"
+        machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
+        body = [f"## {self.title}", f"`python -m benchmarks.{self.name} --write`, {machine}.", *self.parts]
+        section = "\n\n".join([begin, *body, end])
+        found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", page, re.DOTALL)
+        page = page.replace(found.group(), section) if found else f"{page.rstrip()}\n\n{section}\n"
+        PAGE.write_text(page)
+
+
+def run(report: Report, work: Callable[[Report, argparse.Namespace], None], **options: Any) -> None:
+    """The command line of a benchmark: `--write`, and options of its own as (default, help)."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{report.name}", description=report.title)
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
+    for name, (default, text) in options.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{text} (default: {default})")
+    arguments = parser.parse_args()
+    work(report, arguments)
+    if arguments.write:
+        report.write()
+
+
+def apart(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """Call a function in a process of its own; what it returns, and the peak memory of that process in MiB."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_measured, work, arguments).result()
+
+
+def _measured(work: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, float]:
+    found = work(*arguments)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return found, peak / (1024 if sys.platform != "darwin" else 1024**2)
