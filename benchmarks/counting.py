@@ -50,10 +50,10 @@ def make_log(path: Path, rows: int) -> None:
 def ours(path: str) -> Any:
     """The expression of `Table`, as `poolrl fit` runs it."""
     parts = [tuple(f"{part}{i}" for i in range(PRODUCTS)) for part in "san"]
-    columns = Columns("trajectory", "step", *parts)
+    columns = Columns("trajectory", "step", parts[0], parts[1], parts[2])
     problem = LostSales(horizon=STEPS, products=PRODUCTS, holding=0.2, shortage=0.4, demand_max=BOUND)
     with open_table(path, columns) as rows:
-        names = {"states": parts[0], "actions": parts[1], "next_states": parts[2]}
+        names: dict[str, Any] = {"states": parts[0], "actions": parts[1], "next_states": parts[2]}
         return Table(rows, trajectory="trajectory", step="step", **names).outcome_leaves(problem, bins=BINS)
 
 

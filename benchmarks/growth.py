@@ -67,7 +67,7 @@ def fit(path: str, horizon: int, products: int, secure: bool, times: int) -> tup
     for _ in range(times):
         noise = TimedNoise(SecureNoise() if secure else SeededNoise(0))
         began = time.perf_counter()
-        with open_table(path, Columns("trajectory", "step", *parts)) as rows:
+        with open_table(path, Columns("trajectory", "step", parts[0], parts[1], parts[2])) as rows:
             log = TimedTable(rows, trajectory="trajectory", step="step", **names)
             asked = time.perf_counter()
             log.slots  # noqa: B018 - counted once, by the engine
@@ -88,9 +88,9 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
             kind = "exact, unseeded (private)" if secure else "seeded (not private)"
             shares = [f"{part / whole:.0%}" for part in (engine, noise, whole - engine - noise)]
             rows.append([kind, f"{whole:.2f}", *shares, f"{memory:.0f}"])
-        header = ("noise", "fit s", "reading and counting", "noise", "the rest", "peak MiB")
+        parts = ("noise", "fit s", "reading and counting", "noise", "the rest", "peak MiB")
         report.table(
-            header, rows, title="`Pool(1.0).fit` of 10 million rows (1,000,000 trajectories, H = 10, 4 products)"
+            parts, rows, title="`Pool(1.0).fit` of 10 million rows (1,000,000 trajectories, H = 10, 4 products)"
         )
         rows = []
         for name, sizes in GROWTH.items():

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from poolrl.arrays import BoolArray, FloatArray, IntArray
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.data.rows import Numbers
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Cells in ascending order, and how many rows fall into each; cells without a row are left out.
@@ -20,8 +21,13 @@ Tally = tuple[IntArray, IntArray]
 class Log(Protocol):
     """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`): what the door asks of it."""
 
-    has_units: bool
-    max_per_unit: int
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit may own several trajectories."""
+
+    @property
+    def max_per_unit(self) -> int:
+        """c, how many of a unit's trajectories count."""
 
     @property
     def units(self) -> int:
@@ -85,8 +91,8 @@ class Nodes(Protocol):
     def directions(self) -> FloatArray | None:
         """(cells, J, dimensions), or None."""
 
-    def cell(self, unit: FloatArray) -> IntArray:
-        """The cell of each point."""
+    def cell(self, unit: Numbers) -> Numbers:
+        """The cell of each point, of an array or of a table's columns."""
 
 
 class Partition(Protocol):
@@ -118,13 +124,13 @@ class Partition(Protocol):
     def state_index(self, state: FloatArray) -> IntArray:
         """The node that each state belongs to."""
 
-    def nearest(self, directions: FloatArray, unit: FloatArray) -> IntArray:
+    def nearest(self, directions: Numbers, unit: Numbers) -> Numbers:
         """Which of a cell's nodes a point belongs to."""
 
 
 def outcome_cells(
-    problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray, *, bins: int
-) -> tuple[IntArray, BoolArray]:
+    problem: OutcomeProblem, step: int, state: Numbers, action: Numbers, next_state: Numbers, *, bins: int
+) -> tuple[Numbers, Numbers]:
     """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it tells anything."""
     seen, cut = problem.observe(step, state, action, next_state)
     unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
+from typing import Any
 
 import ibis
 import ibis.expr.types as ir
 import numpy as np
 
 from poolrl.arrays import FloatArray
-from poolrl.data.rows import Row, bounds, moved_inside, possible, within
+from poolrl.data.rows import Numbers, Row, bounds, moved_inside, possible, within
 from poolrl.data.vectors import ColumnVector
 from poolrl.problems.problem import Problem, SeparableProblem
 
 PARTS = ("state", "action", "next_state")
 # What a row (state, action, next state) of a step says, and where it may be used.
-Formulas = Callable[[int, Row, ColumnVector], list[ir.Value]]
+Formulas = Callable[[int, Row, Numbers], list[ir.Value]]
 # Beyond it a number is as good as infinite, and squaring it would overflow.
 LARGEST = 1e150
 
 
-def finite(number: ir.NumericColumn | ColumnVector) -> ir.BooleanColumn | ColumnVector:
+def finite(number: Numbers) -> Numbers:
     """Whether a number is neither NULL, NaN nor infinite; such a rule is NULL or false.
 
     By x − x = 0, because DuckDB believes Parquet's statistics, which pass over NaN: x ≤ 100 is true for a NaN in a
@@ -55,9 +56,9 @@ def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bo
     columns: dict[str, ir.Column] = {}
     fine = []
     for name, raw, (low, high) in zip(PARTS, parts, bounds(problem), strict=True):
-        numbers = ColumnVector([column.cast("float64") for column in raw])
+        numbers: Numbers = ColumnVector([column.cast("float64") for column in raw])
         held = finite(numbers) & ((numbers >= -LARGEST) & (numbers <= LARGEST) if clip else within(numbers, low, high))
-        safe = np.where(held, numbers, low)
+        safe: Numbers = np.where(held, numbers, low)
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
         fine.append(held if isinstance(problem, SeparableProblem) else held.all(axis=-1, keepdims=True))
     together = (fine[0] & fine[1] & fine[2]).columns()
@@ -75,7 +76,8 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
         names = [f"{name}_{i}" for i in range(len(otherwise))]
         return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)])
 
-    values = tuple(vector(name, low.tolist()) for name, (low, _) in zip(PARTS, bounds(problem), strict=True))
+    state, action, next_state = (vector(n, low.tolist()) for n, (low, _) in zip(PARTS, bounds(problem), strict=True))
+    values: Row = (state, action, next_state)
     coordinates = problem.outcome_dim if isinstance(problem, SeparableProblem) else 1
     fine = vector("fine", [False] * coordinates)
     by_step = []
@@ -111,7 +113,7 @@ def at_nearest(
     cell: str,
     directions: Sequence[FloatArray | None],
     point: Sequence[str],
-    nearest: Callable[[ColumnVector, ColumnVector], ColumnVector],
+    nearest: Callable[[Numbers, Numbers], Numbers],
 ) -> ir.Table:
     """Replace a cell's number by that of the node inside it whose direction is nearest to the point.
 
@@ -123,7 +125,10 @@ def at_nearest(
     known = np.stack([part for part in directions if part is not None])  # (steps, cells, J, D)
     steps, cells, count, dimensions = known.shape
     names = [f"{cell}_direction_{j}_{i}" for j in range(count) for i in range(dimensions)]
-    lookup = {f"{cell}_cell": np.tile(np.arange(cells), steps), f"{cell}_step": np.repeat(np.arange(steps), cells)}
+    lookup: dict[str, Any] = {
+        f"{cell}_cell": np.tile(np.arange(cells), steps),
+        f"{cell}_step": np.repeat(np.arange(steps), cells),
+    }
     lookup |= dict(zip(names, known.reshape(steps * cells, -1).T, strict=True))
     table = ibis.memtable(lookup, schema=_schema(lookup))
     on = [rows[cell] == table[f"{cell}_cell"]]
@@ -138,5 +143,5 @@ def at_nearest(
     return joined.select(*kept, **{cell: joined[cell] * count + chosen})
 
 
-def _schema(lookup: dict[str, FloatArray]) -> ibis.Schema:
+def _schema(lookup: dict[str, Any]) -> ibis.Schema:
     return ibis.schema({name: "int64" if values.dtype.kind == "i" else "float64" for name, values in lookup.items()})

@@ -5,12 +5,16 @@ States (..., w), actions (..., d) and next states (..., w) are arrays, or vector
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from poolrl.arrays import BoolArray, FloatArray
+from poolrl.arrays import FloatArray
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
-Row = tuple[FloatArray, FloatArray, FloatArray]
+# A FloatArray, or a ColumnVector, which behaves like one.
+Numbers = Any
+Row = tuple[Numbers, Numbers, Numbers]
 
 
 def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
@@ -19,7 +23,7 @@ def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
     return states, (problem.action_low, problem.action_high), states
 
 
-def possible(problem: Problem, step: int, row: Row) -> BoolArray:
+def possible(problem: Problem, step: int, row: Row) -> Numbers:
     """Whether values within their bounds fit each other: (..., k) coordinate by coordinate, else (..., 1)."""
     state, action, _ = row
     low, high = problem.feasible(step, state)
@@ -52,7 +56,7 @@ def moved_inside(problem: Problem, step: int, row: Row) -> Row:
     return state, action, np.where(out, problem.next_state(step, state, action, inside), next_state)
 
 
-def within(values: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
+def within(values: Numbers, low: FloatArray, high: FloatArray) -> Numbers:
     """Whether values lie between public bounds; a rounding error outside is inside."""
     slack = ROUNDING * (high - low)
     return (values >= low - slack) & (values <= high + slack)

@@ -25,8 +25,7 @@ from poolrl.data.counts import Partition, Tally, outcome_cells
 from poolrl.data.engines import answer
 from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, says_something
 from poolrl.data.frames import Columns, missing_column
-from poolrl.data.rows import Row
-from poolrl.data.vectors import ColumnVector
+from poolrl.data.rows import Numbers, Row
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Steps are remembered as the bits of one 64-bit number, so many at a time.
@@ -63,14 +62,23 @@ class Table:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         self.columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
         self.rows: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(rows)
-        self.has_units = unit is not None
-        self.max_per_unit = int(max_per_unit)
+        self._max_per_unit = int(max_per_unit)
         self.first_step = int(first_step)
         self.clip = clip
         self._check_columns()
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit may own several trajectories."""
+        return self.columns.unit is not None
+
+    @property
+    def max_per_unit(self) -> int:
+        """c. Read-only: what is counted and the noise both go by it."""
+        return self._max_per_unit
 
     @cached_property
     def units(self) -> int:
@@ -121,9 +129,10 @@ class Table:
     def outcome_expression(self, problem: OutcomeProblem, *, bins: int) -> ir.Table:
         """The counts of `outcome_leaves` that are not zero: columns step, coordinate, cell, rows."""
 
-        def formulas(step: int, row: Row, usable: ColumnVector) -> list[ir.Value]:
+        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
             cell, tells = outcome_cells(problem, step, *row, bins=bins)
-            return np.where(tells & usable, cell, NOWHERE).columns()
+            told: Numbers = np.where(tells & usable, cell, NOWHERE)
+            return told.columns()
 
         separable = isinstance(problem, SeparableProblem)
         counts = []
@@ -139,11 +148,12 @@ class Table:
         """The counts of `visit_tallies`: columns step, node, target, rows."""
         problem = partition.problem
 
-        def formulas(step: int, row: Row, usable: ColumnVector) -> list[ir.Value]:
+        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
             state, action, next_state = row
-            unit, arrived = problem.unit_pair(state, action), problem.unit_state(next_state)
+            unit: Numbers = problem.unit_pair(state, action)
+            arrived: Numbers = problem.unit_state(next_state)
             inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
-            node = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
+            node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
             return [part for v in (node, partition.states.cell(arrived), unit, arrived) for part in v.columns()]
 
         rows = self.kept_rows(problem)

@@ -76,7 +76,8 @@ class Lattice:
             return None
         from poolrl.learning.compiled import best_in_cells
 
-        return lambda *tried: best_in_cells(*tried[:-2], self.bins, q, *tried[-2:])
+        search: Search = best_in_cells
+        return lambda *tried: search(*tried[:-2], self.bins, q, *tried[-2:])
 
     def arrays(self) -> dict[str, FloatArray]:
         """Extent, resolution and kind."""

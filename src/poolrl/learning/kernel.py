@@ -108,12 +108,12 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
     """
     from poolrl.learning.compiled import in_blocks, lower_to
 
-    joint, total = np.maximum(joint, 0.0), np.maximum(total, 0.0)
-    low, high = np.maximum(total - slack, 0.0), total + slack
-    lacking = np.maximum(low - joint.sum(axis=1), 0.0)
-    joint += (lacking / joint.shape[1])[:, None]
-    in_blocks(lambda rows: lower_to(joint[rows], high[rows]), len(joint))
-    return joint
+    moved = np.maximum(joint, 0.0).astype(np.float64, copy=False)
+    expected = np.maximum(total, 0.0).astype(np.float64, copy=False)
+    low, high = np.maximum(expected - slack, 0.0), expected + slack
+    moved += (np.maximum(low - moved.sum(axis=1), 0.0) / moved.shape[1])[:, None]
+    in_blocks(lambda rows: lower_to(moved[rows], high[rows]), len(moved))
+    return moved
 
 
 def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256) -> Stages:

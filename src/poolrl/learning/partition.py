@@ -114,13 +114,16 @@ class Partition:
 
         Products are added from left to right, for the same bits everywhere.
         """
-        best = chosen = None
+        cosines = []
         for j in range(directions.shape[-2]):
             cosine = directions[..., j, 0] * unit[..., 0]
             for i in range(1, unit.shape[-1]):
                 cosine = cosine + directions[..., j, i] * unit[..., i]
-            chosen = np.where(cosine > best, j, chosen) if j else np.zeros_like(cosine, dtype=np.int64)
-            best = np.maximum(best, cosine) if j else cosine
+            cosines.append(cosine)
+        best, chosen = cosines[0], np.zeros_like(cosines[0], dtype=np.int64)
+        for j, cosine in enumerate(cosines[1:], start=1):
+            chosen = np.where(cosine > best, j, chosen)
+            best = np.maximum(best, cosine)
         return chosen
 
     def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:

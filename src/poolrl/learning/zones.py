@@ -122,7 +122,8 @@ class Rings:
         """The best candidate of each state, found without storing what is read."""
         from poolrl.learning.compiled import best_in_rings
 
-        return lambda *tried: best_in_rings(*tried[:-2], self._inverse, self.radius, q, *tried[-2:])
+        search: Search = best_in_rings
+        return lambda *tried: search(*tried[:-2], self._inverse, self.radius, q, *tried[-2:])
 
     def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
         """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""

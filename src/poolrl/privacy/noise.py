@@ -17,7 +17,6 @@ import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray, whole
 
-
 # Cells drawn by one thread at a time: enough that starting it does not matter.
 SECURE_BLOCK, SEEDED_BLOCK = 2**12, 2**17
 
@@ -99,7 +98,7 @@ class _SeededSampler:
         def some(part: slice) -> None:
             # One cell takes one number of the stream, so a block begins where as many numbers were taken.
             own = np.random.PCG64()
-            own.state = here
+            own.state = here  # type: ignore[assignment]
             own.advance(part.start)
             uniform = np.random.Generator(own).random(flat[part].shape)
             noisy[part] = flat[part] + support[np.searchsorted(edges, uniform, side="right")]
