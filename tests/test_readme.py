@@ -25,9 +25,10 @@ def test_the_readmes_examples() -> None:
     assert results.failed == 0
 
 
-def test_the_guides_examples() -> None:
-    results = doctest.testfile(str(ROOT / "docs" / "workflow.md"), module_relative=False)
-    assert results.attempted == 3
+@pytest.mark.parametrize(("guide", "examples"), [("workflow.md", 3), ("scale.md", 7)])
+def test_the_guides_examples(guide: str, examples: int) -> None:
+    results = doctest.testfile(str(ROOT / "docs" / guide), module_relative=False)
+    assert results.attempted == examples
     assert results.failed == 0
 
 

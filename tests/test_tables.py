@@ -183,6 +183,21 @@ def test_a_fit_takes_a_table_like_trajectories() -> None:
     assert policy.problem is problem
 
 
+@pytest.mark.parametrize("engine", ["bigquery", "snowflake", "databricks", "trino"])
+def test_the_expressions_are_translated_for_engines_that_are_not_here(engine: str) -> None:
+    """Translated, which finds a function that an engine lacks; not executed."""
+    problem, _ = a_shop(LostSales, gridded=False, trajectories=2)
+    numbers = {f"{part}_{i}": "float64" for part in ("state", "action", "next_state") for i in range(2)}
+    log = ibis.table({"trajectory": "string", "unit": "string", "step": "int64"} | numbers, name="log")
+    table = Table(log, **columns(2, unit="unit", max_per_unit=3))
+    for expression in (
+        table.outcome_expression(problem, bins=16),
+        table.visit_expression(Zones(4).partition(problem)),
+        table.visit_expression(Grid(4).partition(problem)),
+    ):
+        assert "GROUP BY" in ibis.to_sql(expression, dialect=engine)
+
+
 def test_columns_are_checked_by_name_and_kind_alone() -> None:
     problem, log = a_shop(LostSales, gridded=False, trajectories=5)
     table = log.to_arrow()

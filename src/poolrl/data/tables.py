@@ -24,7 +24,7 @@ from poolrl.arrays import IntArray, whole
 from poolrl.data.counts import Partition, Tally, outcome_cells
 from poolrl.data.engines import answer
 from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, says_something
-from poolrl.data.frames import Columns, missing_column
+from poolrl.data.frames import Columns, as_arrow, missing_column
 from poolrl.data.rows import Numbers, Row
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
@@ -61,7 +61,7 @@ class Table:
         if unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         self.columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
-        self.rows: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(rows)
+        self.rows: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, self.columns))
         self._max_per_unit = int(max_per_unit)
         self.first_step = int(first_step)
         self.clip = clip
