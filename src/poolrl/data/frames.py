@@ -41,7 +41,7 @@ def as_arrow(table: Any, columns: Columns) -> pa.Table:
     if isinstance(table, pa.Table):
         return table
     if not hasattr(table, "__arrow_c_stream__"):
-        raise ValueError(f"table must be an Arrow, pandas or polars table (or, for Table, an Ibis one), got {type(table).__name__}")
+        raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
     if hasattr(table, "columns"):  # a column that is not asked for need not be convertible
         table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
     try:
