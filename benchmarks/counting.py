@@ -30,15 +30,13 @@ MEMORY = "1GB"  # what DuckDB may use before it works on disk, as in our own con
 NUMPY_ROWS = 10**7  # beyond it the columns alone take more memory than many machines have
 
 
-def make_log(path: Path, rows: int) -> None:
-    """A log in which one trajectory in a thousand names a step twice and one number in a thousand is missing."""
+def make_log(path: Path, rows: int, *, messy: bool) -> None:
+    """A log; in a messy one a trajectory in a thousand names a step twice and one number in a thousand is missing."""
+    missing = "CASE WHEN random() < 0.001 THEN NULL ELSE {} END" if messy else "{}"
     orders = ", ".join(f"floor(random() * 2001) * 0.05 AS a{i}" for i in range(PRODUCTS))
-    others = ", ".join(
-        f"CASE WHEN random() < 0.001 THEN NULL ELSE greatest(a{i} - floor(random() * 2001) * 0.05, 0) END AS n{i}, "
-        f"a{i} / 2 AS s{i}"
-        for i in range(PRODUCTS)
-    )
-    step = f"CASE WHEN i % {1000 * STEPS} = 3 THEN 2 ELSE i % {STEPS} END"
+    left = [missing.format(f"greatest(a{i} - floor(random() * 2001) * 0.05, 0)") for i in range(PRODUCTS)]
+    others = ", ".join(f"{left[i]} AS n{i}, a{i} / 2 AS s{i}" for i in range(PRODUCTS))
+    step = f"CASE WHEN i % {1000 * STEPS} = 3 THEN 2 ELSE i % {STEPS} END" if messy else f"i % {STEPS}"
     with duckdb.connect() as database:
         database.execute("SELECT setseed(0.5)")
         database.execute(
@@ -110,12 +108,12 @@ def numpy(path: str) -> Any:
     def column(name: str) -> Any:
         return pq.read_table(path, columns=[name])[name].to_numpy()  # NULL becomes NaN
 
-    trajectory, step = column("trajectory"), column("step")
-    place = trajectory * STEPS + step
-    repeated = np.bincount(place) > 1
-    spoilt = np.zeros(trajectory.max() + 1, dtype=bool)
-    spoilt[np.flatnonzero(repeated) // STEPS] = True
-    kept = ~spoilt[trajectory] & (step >= 0) & (step < STEPS)
+    step = column("step")
+    ids, trajectory = np.unique(column("trajectory"), return_inverse=True)  # ids may be any numbers
+    kept = (step >= 0) & (step < STEPS)
+    repeated = np.bincount((trajectory * STEPS + step)[kept], minlength=len(ids) * STEPS) > 1
+    spoilt: Any = repeated.reshape(len(ids), STEPS).any(axis=1)
+    kept &= ~spoilt[trajectory]
     leaves = np.zeros((STEPS, PRODUCTS, 2 * BINS), dtype=np.int64)
     for i in range(PRODUCTS):
         s, a, n = (column(f"{part}{i}") for part in "san")
@@ -136,8 +134,9 @@ def _scattered(step: Any, product: Any, cell: Any, rows: Any) -> Any:
     return leaves
 
 
+OURS, ROUNDS = "poolrl Table (Ibis, DuckDB)", 4
 CONTENDERS: dict[str, Callable[[str], Any]] = {
-    "poolrl Table (Ibis, DuckDB)": ours,
+    OURS: ours,
     "DuckDB SQL by hand": sql,
     "Polars streaming": polars,
     "NumPy": numpy,
@@ -157,26 +156,35 @@ def timed(name: str, path: str, times: int) -> tuple[float, str]:
 def work(report: Report, arguments: argparse.Namespace) -> None:
     """Every size up to the one asked for."""
     rows = []
-    for size in (10**6, 10**7, 10**8):
+    for size, messy in ((10**6, False), (10**7, False), (10**7, True), (10**8, False)):
         if size > arguments.rows:
             continue
+        shown = f"{size:.0e}" + (", messy" if messy else "")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "log.parquet"
-            make_log(path, size)
-            measured = {}
-            for name in CONTENDERS:
-                if name == "NumPy" and size > NUMPY_ROWS:
-                    rows.append([name, f"{size:.0e}", "not run", "", f"> {size * 14 * 8 / 2**20:,.0f}"])
+            make_log(path, size, messy=messy)
+            measured: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
+            found = set()
+            # Round after round, so that a slow minute of the machine meets all of them.
+            for _ in range(ROUNDS if size < 10**8 else 1):
+                for name in CONTENDERS:
+                    if name != "NumPy" or size <= NUMPY_ROWS:
+                        (seconds, digest), memory = apart(timed, name, str(path), 2 if size < 10**8 else 1)
+                        measured[name].append((seconds, memory))
+                        found.add(digest)
+            if len(found) > 1:
+                raise SystemExit(f"the contenders disagree on {size:,} rows")
+            ours_best = min(measured[OURS])[0]
+            for name, runs in measured.items():
+                if not runs:
+                    rows.append([name, shown, "not run", "", f"> {size * 14 * 8 / 2**20:,.0f}"])
                     continue
-                (seconds, digest), memory = apart(timed, name, str(path), 3 if size <= 10**7 else 1)
-                measured[name] = (seconds, digest)
-                ratio = seconds / measured["poolrl Table (Ibis, DuckDB)"][0]
-                rows.append([name, f"{size:.0e}", f"{seconds:.2f}", f"{ratio:.2f}", f"{memory:,.0f}"])
-            if len({digest for _, digest in measured.values()}) > 1:
-                raise SystemExit(f"the contenders disagree on {size:,} rows: {measured}")
+                seconds, memory = min(runs)[0], max(memory for _, memory in runs)
+                rows.append([name, shown, f"{seconds:.2f}", f"{seconds / ours_best:.2f}", f"{memory:,.0f}"])
     report.table(("contender", "rows", "seconds", "time / ours", "peak MiB"), rows)
     report.text(
-        f"{PRODUCTS} products, {STEPS} steps, {BINS} bins; best of three (of one at 1e8); all found the same counts. "
+        f"{PRODUCTS} products, {STEPS} steps, {BINS} bins; best of {2 * ROUNDS} (of one at 1e8); all found the same counts. In "
+        "a messy log one number in a thousand is missing and one trajectory in a thousand names a step twice. "
         f"DuckDB may use {MEMORY} in both of its rows."
     )
 

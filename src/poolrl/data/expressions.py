@@ -50,19 +50,27 @@ def binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
 def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool) -> dict[str, ir.Column]:
     """The numbers of a row as doubles with which every formula can be computed, and whether they are meant.
 
-    What is missing or outside stands at its lower bound, so that nothing overflows and every cast fits; the columns
-    `fine_0`, ... say which coordinates are as they were.
+    Where one is missing or outside, all of its coordinate (all of the row, if coordinates belong together) stand at
+    their lower bounds, so that nothing overflows and every cast fits; the columns `fine_0`, ... say where.
     """
-    columns: dict[str, ir.Column] = {}
-    fine = []
-    for name, raw, (low, high) in zip(PARTS, parts, bounds(problem), strict=True):
-        numbers: Numbers = ColumnVector([column.cast("float64") for column in raw])
-        held = finite(numbers) & ((numbers >= -LARGEST) & (numbers <= LARGEST) if clip else within(numbers, low, high))
-        safe: Numbers = np.where(held, numbers, low)
+    known: dict[Any, Any] = {}
+    rows: list[Numbers] = [ColumnVector([column.cast("float64") for column in part], known) for part in parts]
+    together = not isinstance(problem, SeparableProblem)
+    there: Numbers = None
+    inside: Numbers = True
+    for numbers, (low, high) in zip(rows, bounds(problem), strict=True):
+        held = (numbers >= -LARGEST) & (numbers <= LARGEST) if clip else within(numbers, low, high)
+        gap = numbers - numbers  # 0, unless the number is none
+        if together:
+            held, gap = held.all(axis=-1, keepdims=True), sum(gap[i : i + 1] for i in range(len(gap)))
+        inside = held if inside is True else inside & held
+        there = gap if there is None else there + gap
+    fine: Numbers = (there == 0.0) & inside
+    columns = {f"fine_{i}": column.fill_null(False) for i, column in enumerate(fine.columns())}
+    for name, numbers, (low, _) in zip(PARTS, rows, bounds(problem), strict=True):
+        safe: Numbers = np.where(fine, numbers, low)
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
-        fine.append(held if isinstance(problem, SeparableProblem) else held.all(axis=-1, keepdims=True))
-    together = (fine[0] & fine[1] & fine[2]).columns()
-    return columns | {f"fine_{i}": column.fill_null(False) for i, column in enumerate(together)}
+    return columns
 
 
 def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip: bool) -> list[ir.Value]:
@@ -72,9 +80,11 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
     and stands at its lower bound.
     """
 
+    known: dict[Any, Any] = {}
+
     def vector(name: str, otherwise: Sequence[float]) -> ColumnVector:
         names = [f"{name}_{i}" for i in range(len(otherwise))]
-        return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)])
+        return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)], known)
 
     state, action, next_state = (vector(n, low.tolist()) for n, (low, _) in zip(PARTS, bounds(problem), strict=True))
     values: Row = (state, action, next_state)
@@ -98,7 +108,7 @@ def _told_apart(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
     distinct: list[tuple[ir.Value, list[int]]] = []
     for number, choice in enumerate(choices):
         for known, steps in distinct:
-            if choice.equals(known):
+            if choice is known or choice.equals(known):
                 steps.append(number)
                 break
         else:

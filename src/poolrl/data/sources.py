@@ -33,7 +33,6 @@ DUCKDB_SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "memory_limit": "1GB",  # beyond it DuckDB works on disk
-    "enable_progress_bar": "false",
 }
 
 
@@ -142,6 +141,7 @@ def _connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyC
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", kind_of(error))) from None
     with database:
+        database.execute("SET enable_progress_bar = false")  # the command line has its own
         yield database
 
 

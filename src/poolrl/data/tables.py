@@ -135,10 +135,11 @@ class Table:
             return told.columns()
 
         separable = isinstance(problem, SeparableProblem)
+        numbers, dropped = self._numbers(problem), self.dropped(problem.horizon)
         counts = []
         # A scan for each coordinate reads its own columns only, and is faster than one that multiplies the rows.
         for coordinate in range(problem.outcome_dim):
-            rows = self.kept_rows(problem, coordinate if separable else None)
+            rows = self._kept(problem, numbers, dropped, coordinate if separable else None)
             cell = cells_by_step(problem, rows, formulas, clip=self.clip)[coordinate]
             tally = rows.select(rows.step, cell=cell).group_by(["step", "cell"]).aggregate(rows=ibis._.count())
             counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64")))
@@ -156,7 +157,7 @@ class Table:
             node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
             return [part for v in (node, partition.states.cell(arrived), unit, arrived) for part in v.columns()]
 
-        rows = self.kept_rows(problem)
+        rows = self._kept(problem, self._numbers(problem), self.dropped(problem.horizon))
         node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip)
         points = {f"unit_{i}": number for i, number in enumerate(numbers)}
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
@@ -200,17 +201,23 @@ class Table:
         """The place of a trajectory among its unit's by id: never by the order of rows, which other units decide."""
         return ibis.row_number().over(group_by=lives.unit, order_by=lives.trajectory)
 
-    def kept_rows(self, problem: Problem, only: int | None = None) -> ir.Table:
-        """Step and harmless numbers of the rows that count, or of one coordinate of them."""
+    def dropped(self, horizon: int) -> ir.Table:
+        """The keys of trajectories that tell nothing, under a name, so that engines find them once."""
+        lives = self.lives(horizon)
+        return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("dropped")
+
+    def _numbers(self, problem: Problem) -> dict[str, ir.Column]:
         columns = self.columns
         given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
-        numbers = harmless(problem, given, clip=self.clip)
+        return harmless(problem, given, clip=self.clip)
+
+    def _kept(
+        self, problem: Problem, numbers: dict[str, ir.Column], dropped: ir.Table, only: int | None = None
+    ) -> ir.Table:
+        """Step and harmless numbers of the rows that count, or of one coordinate of them."""
         if only is not None:
             numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
-        rows = self.rows_of_steps(problem.horizon, **numbers)
-        lives = self.lives(problem.horizon)
-        dropped = lives.filter(lives.repeated | lives.surplus).select(self._keys)
-        return rows.anti_join(dropped.alias("dropped"), self._keys)  # by a name, so that engines find them once
+        return self.rows_of_steps(problem.horizon, **numbers).anti_join(dropped, self._keys)
 
     def _ids(self) -> dict[str, ir.Column]:
         names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}

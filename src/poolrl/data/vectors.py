@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
 from typing import Any, Self
 
 import ibis
@@ -17,21 +16,38 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
+
+# Public constants often make an operation idle; what it would leave alone is left alone, bit for bit.
+def _minus(left: Any, right: Any) -> Any:
+    return left if not isinstance(right, ir.Value) and right == 0 else left - right
+
+
+def _at_most(left: Any, right: Any) -> Any:
+    return True if not isinstance(right, ir.Value) and right == np.inf else left <= right  # of a finite number
+
+
+def _both(left: Any, right: Any) -> Any:
+    for one, other in ((left, right), (right, left)):
+        if not isinstance(one, ir.Value):
+            return other if one else False
+    return left & right
+
+
 # What engines compute to the last bit like NumPy (IEEE 754); sines and powers they do not.
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: operator.add,
-    np.subtract: operator.sub,
+    np.subtract: _minus,
     np.multiply: operator.mul,
     np.true_divide: operator.truediv,
     np.negative: operator.neg,
     np.less: operator.lt,
-    np.less_equal: operator.le,
+    np.less_equal: _at_most,
     np.greater: operator.gt,
     np.greater_equal: operator.ge,
     np.equal: operator.eq,
     np.not_equal: operator.ne,
-    np.bitwise_and: operator.and_,
-    np.logical_and: operator.and_,
+    np.bitwise_and: _both,
+    np.logical_and: _both,
     np.bitwise_or: operator.or_,
     np.logical_or: operator.or_,
     np.invert: operator.invert,
@@ -42,13 +58,15 @@ _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.sqrt: operator.methodcaller("sqrt"),
     np.floor: operator.methodcaller("floor"),
 }
-_TYPES = {np.dtype(np.int64): "int64", np.dtype(np.float64): "float64"}
+_CASTS = {np.dtype(kind): operator.methodcaller("cast", kind.__name__) for kind in (np.int64, np.float64)}
 
 
 class ColumnVector(NDArrayOperatorsMixin):
     """A vector (k,), or a number (), whose entries are columns of a table or constants."""
 
-    def __init__(self, entries: Sequence[Any] | NDArray[Any]) -> None:
+    def __init__(self, entries: Sequence[Any] | NDArray[Any], known: dict[Any, Any] | None = None) -> None:
+        # Expressions made before from the same parts: formulas repeat themselves, step after step.
+        self.known = {} if known is None else known
         if isinstance(entries, np.ndarray):
             self.entries = entries
         else:
@@ -68,16 +86,16 @@ class ColumnVector(NDArrayOperatorsMixin):
         return len(self.entries)
 
     def __getitem__(self, place: Any) -> Self:
-        return self._wrapped(self.entries[place])
+        return self._wrapped(self.entries[place], self.known)
 
     def astype(self, kind: Any) -> Self:
         """A cast; what is cast must fit, for engines differ in what they do otherwise."""
         plain = np.dtype(kind)
-        return self._mapped(lambda entry: entry.cast(_TYPES[plain]), self, constant=plain.type)
+        return self._mapped(_CASTS[plain], self, constant=plain.type)
 
     def all(self, axis: int = -1, keepdims: bool = False) -> Self:
         """Whether every entry holds."""
-        return self._reduced(operator.and_, axis, keepdims)
+        return self._reduced(_both, axis, keepdims)
 
     def any(self, axis: int = -1, keepdims: bool = False) -> Self:
         """Whether some entry holds."""
@@ -98,31 +116,37 @@ class ColumnVector(NDArrayOperatorsMixin):
         return _FUNCTIONS[function](*args, **options)
 
     @classmethod
-    def _wrapped(cls, entries: Any) -> Self:
+    def _wrapped(cls, entries: Any, known: dict[Any, Any]) -> Self:
         if isinstance(entries, np.ndarray):
-            return cls(entries)
+            return cls(entries, known)
         alone = np.empty((), dtype=object)
         alone[()] = entries
-        return cls(alone)
+        return cls(alone, known)
 
     @classmethod
     def _mapped(cls, rule: Callable[..., Any], *inputs: Any, constant: Callable[..., Any] | None = None) -> Self:
         """Apply a rule entry by entry, with NumPy's broadcasting; constants among themselves stay constants."""
+        known = next(part.known for part in inputs if isinstance(part, ColumnVector))
 
         def one(*entries: Any) -> Any:
             plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
             if constant is not None and not any(isinstance(entry, ir.Value) for entry in plain):
                 return constant(*plain)
-            return rule(*plain)
+            name = (rule, *((type(e), id(e) if isinstance(e, ir.Value) else e) for e in plain))
+            if name not in known:
+                known[name] = (rule(*plain), plain)  # with its parts, so that no id is used again
+            return known[name][0]
 
         parts = [part.entries if isinstance(part, ColumnVector) else np.asarray(part) for part in inputs]
-        return cls._wrapped(np.frompyfunc(one, len(parts), 1)(*parts))
+        return cls._wrapped(np.frompyfunc(one, len(parts), 1)(*parts), known)
 
     def _reduced(self, rule: Callable[[Any, Any], Any], axis: int, keepdims: bool) -> Self:
         if axis not in (-1, len(self.shape) - 1):
             raise TypeError("columns are counted along the last axis alone")
-        found = reduce(rule, self.entries)
-        return type(self)([found]) if keepdims else self._wrapped(found)
+        found = self[0]
+        for i in range(1, len(self)):
+            found = self._mapped(rule, found, self[i])
+        return self._wrapped(found.entries.reshape(1), self.known) if keepdims else found
 
 
 def _clip(values: Any, low: Any, high: Any) -> Any:
@@ -130,18 +154,21 @@ def _clip(values: Any, low: Any, high: Any) -> Any:
 
 
 def _where(condition: Any, chosen: Any, other: Any) -> ColumnVector:
-    def choose(held: Any, one: Any, two: Any) -> Any:
-        return ibis.ifelse(held, one, two) if isinstance(held, ir.Value) else one if held else two
+    return ColumnVector._mapped(_choose, condition, chosen, other)
 
-    return ColumnVector._mapped(choose, condition, chosen, other)
+
+def _choose(held: Any, one: Any, two: Any) -> Any:
+    return ibis.ifelse(held, one, two) if isinstance(held, ir.Value) else one if held else two
 
 
 def _concatenate(parts: Sequence[Any], axis: int = 0) -> ColumnVector:
-    return ColumnVector(np.concatenate([p.entries if isinstance(p, ColumnVector) else p for p in parts], axis=axis))
+    known = next(part.known for part in parts if isinstance(part, ColumnVector))
+    together = np.concatenate([p.entries if isinstance(p, ColumnVector) else p for p in parts], axis=axis)
+    return ColumnVector(together, known)
 
 
 def _broadcast_to(values: ColumnVector, shape: tuple[int, ...]) -> ColumnVector:
-    return ColumnVector(np.broadcast_to(values.entries, shape))
+    return ColumnVector(np.broadcast_to(values.entries, shape), values.known)
 
 
 def _zeros_like(values: ColumnVector, dtype: Any = np.float64) -> NDArray[Any]:

@@ -128,7 +128,8 @@ class Problem(ABC):
 
     def within(self, step: int, unit: FloatArray) -> BoolArray:
         """Which coordinates of unit pairs lie within the boundary, (..., w + d); λ itself counts as inside."""
-        return unit <= self.boundary.reach[step] + ROUNDING
+        reach = self.boundary.reach[step]
+        return unit <= np.where(reach < 1, reach + ROUNDING, np.inf)  # everything is inside where there is no boundary
 
     def allowed(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Feasible actions that stay within λ; where none does, the feasible one nearest to λ."""
