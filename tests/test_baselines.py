@@ -154,7 +154,7 @@ def test_hql_never_looks_beyond_what_it_played() -> None:
     demand = np.random.default_rng(3).uniform(0, 10, (900, 1, 1))
     early = _QLearning(problem, 11)
     early.play(demand[:600], eliminate=True)
-    played = early.levels[early._last_active(0), 0].item()
+    played = early.levels[early.last[0], 0].item()
     assert played < 9  # the largest level that episodes 600 and later can play
     more, fewer = demand.copy(), demand.copy()
     more[600:][demand[600:] > played] = 10.0

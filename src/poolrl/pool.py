@@ -77,7 +77,8 @@ class Pool:
             trees = release_outcomes(log, problem, bins=bins, rho=rho, noise=source)
             outcomes = estimate_outcomes(trees, problem, counts)
             rule, report = plan_on_outcomes(outcomes, where)
-            return Policy(problem, rule, trees.guarantee, report, outcomes)
+            # How much of the log told anything, of what was released: a table never complains (docs/scale.md).
+            return Policy(problem, rule, trees.guarantee, report | {"observed": outcomes.observed}, outcomes)
         if isinstance(where, Axes):
             raise ValueError(
                 "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "

@@ -77,6 +77,7 @@ class _QLearning:
         # Q starts at the most that is left to earn, V_{H+1} = 0.
         self.q = np.broadcast_to(np.arange(horizon, 0.0, -1)[:, None, None], (horizon, points, products)).copy()
         self.active = np.ones(self.q.shape, dtype=bool)
+        self.last = np.full((horizon + 1, products), points - 1)  # the largest active level of each step
         self.floor, best = self._reward_bounds()
         # One scale for all steps: dividing each step by its own range would change which policy is best.
         span = (best - self.floor).max(axis=0)  # (1, k)
@@ -92,12 +93,15 @@ class _QLearning:
             step_size = (horizon + 1) / (horizon + k)
             value = np.zeros((horizon + 1, self.points, self.problem.products))
             for h in reversed(range(horizon)):
-                target = self._target(h, seen, value)
-                self.q[h] = np.where(self.active[h], (1 - step_size) * self.q[h] + step_size * target, self.q[h])
-                candidates = np.where(self.active[h], self.q[h], -np.inf)
+                moved = (1 - step_size) * self.q[h] + step_size * self._target(h, seen, value)
                 if eliminate:
-                    self.active[h] &= candidates.max(axis=0) - candidates <= math.sqrt(log_term / k)
+                    self.q[h] = np.where(self.active[h], moved, self.q[h])
                     candidates = np.where(self.active[h], self.q[h], -np.inf)
+                    self.active[h] &= candidates.max(axis=0) - candidates <= math.sqrt(log_term / k)
+                    self.last[h] = self.points - 1 - self.active[h][::-1].argmax(axis=0)
+                    candidates = np.where(self.active[h], self.q[h], -np.inf)
+                else:
+                    self.q[h] = candidates = moved
                 value[h] = _best_above(candidates)
         return Learned(self._policy(), costs)
 
@@ -134,8 +138,8 @@ class _QLearning:
         problem = self.problem
         stock, cost, seen = problem.initial_state, 0.0, np.empty_like(demand)
         for h in range(problem.horizon):
-            chosen = self._last_active(h) if eliminate else np.where(self.active[h], self.q[h], -np.inf).argmax(axis=0)
-            level = np.maximum(self.levels[chosen, np.arange(problem.products)], stock)
+            chosen = self.last[h] if eliminate else self.q[h].argmax(axis=0)
+            level = np.maximum(self.levels[chosen, self.column], stock)
             arrived = problem.next_state(h, stock, level, demand[h])
             cost += float(problem.cost(h, stock, level, demand[h]))
             # One-sided: cut off where the shelf ran empty, which is all that levels below need.
@@ -158,9 +162,10 @@ class _QLearning:
             reward = problem.coordinate_reward(t, stock, stock, arrived)
             earned = earned + np.where(waiting, (reward - self.floor[t]) / self.span, 0.0)
             stock = np.maximum(arrived, problem.action_low)  # stock owed is ordered first
-            index = self._grid_above(arrived)
-            last = self._last_active(t + 1) if t + 1 < problem.horizon else np.full(problem.products, self.points - 1)
+            index, last = self._grid_above(arrived), self.last[t + 1]
             free = waiting & (index <= last)
+            if t == h and free.all():  # as nearly always: nothing has to wait
+                return earned + value[t + 1][index, self.column]
             result = np.where(free, earned + value[t + 1][np.minimum(index, last), self.column], result)
             waiting = waiting & ~free
             if not waiting.any():
@@ -170,10 +175,7 @@ class _QLearning:
     def _grid_above(self, stock: FloatArray) -> IntArray:
         """The first grid level at or above a stock."""
         position = np.ceil((stock - self.problem.action_low) / self.width - 1e-9)
-        return np.clip(position, 0, self.points - 1).astype(np.int64)
-
-    def _last_active(self, h: int) -> IntArray:
-        return np.asarray(self.points - 1 - self.active[h][::-1].argmax(axis=0))
+        return np.minimum(np.maximum(position, 0), self.points - 1).astype(np.int64)  # np.clip is slow on small arrays
 
     def _reward_bounds(self) -> tuple[FloatArray, FloatArray]:
         """The least and largest reward of each step and product, (H, 1, k), at the ends of level and demand."""

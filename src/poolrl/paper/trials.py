@@ -17,7 +17,7 @@ import numpy as np
 
 from poolrl.arrays import FloatArray
 from poolrl.data.trajectories import Trajectories
-from poolrl.evaluation import data_free, expected_cost, optimum, rollout_cost, rollout_costs, saa
+from poolrl.evaluation import data_free, expected_cost, optimum, rollout_costs, saa
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
@@ -50,7 +50,13 @@ class World:
     best: Policy  # SAA, free to order up to D̄: the paper's benchmark
     best_within: Policy  # SAA that stays below λ, as every learner must
     optimum: Policy | None  # the plan on the true distribution, where it is known
+    costs: dict[str, FloatArray]  # what each test path costs under `best`, `best_within` and `optimum`
     probabilities: FloatArray | None  # that distribution, (H, k, bins)
+    least_cost: float  # of `optimum`, exact; NaN where it is not known
+
+    def cost_of(self, known: str, paths: FloatArray) -> float:
+        """The mean cost of a known policy on the first of the test paths."""
+        return float(self.costs[known][: len(paths)].mean())
 
 
 @dataclass(frozen=True)
@@ -91,18 +97,18 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
     costs = rollout_costs(world.problem, policy, test)
     cost = float(costs.mean())
 
-    def over(best: Policy, paths: FloatArray) -> float:
-        return float(costs[: len(paths)].mean()) / rollout_cost(world.unrestricted, best, paths) - 1
+    def over(best: str, paths: FloatArray) -> float:
+        return float(costs[: len(paths)].mean()) / world.cost_of(best, paths) - 1
 
     visited = policy.report if setting.method in ("published", "grid") else {}
     return Run(
         setting,
         seed,
         cost=cost,
-        best_cost=rollout_cost(world.unrestricted, world.best, test),
-        gap=over(world.best, test),
-        gap_within=over(world.best_within, test),
-        gap_common=over(world.best, common),
+        best_cost=world.cost_of("best", test),
+        gap=over("best", test),
+        gap_within=over("best_within", test),
+        gap_common=over("best", common),
         gap_optimum=_gap_to_optimum(world, policy, cost, test),
         seconds=seconds,
         fell_back=visited.get("fell_back_to_uniform", math.nan),
@@ -113,12 +119,11 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
 
 def _gap_to_optimum(world: World, policy: Policy, cost: float, test: FloatArray) -> float:
     """Exact where the policy is a table of levels; close to the optimum a sample would hide the difference."""
-    if world.optimum is None or world.probabilities is None:
+    if world.probabilities is None:
         return math.nan
     if isinstance(policy.rule, Levels):
-        costs = [expected_cost(p.problem, p.levels, world.probabilities) for p in (policy, world.optimum)]  # type: ignore[arg-type]
-        return costs[0] / costs[1] - 1
-    return cost / rollout_cost(world.unrestricted, world.optimum, test) - 1
+        return expected_cost(world.problem, policy.levels, world.probabilities) / world.least_cost - 1
+    return cost / world.cost_of("optimum", test) - 1
 
 
 @lru_cache(maxsize=4)
@@ -167,6 +172,8 @@ def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World
         behaviour=None if behaviour is None else behaviour(problem),
     )
     best = saa(unrestricted, samples)
+    best_within = best if setting.boundary == 1 else saa(problem, samples)
+    known = {"best": best, "best_within": best_within} | ({"optimum": exact} if exact is not None else {})
     return World(
         problem,
         unrestricted,
@@ -174,9 +181,11 @@ def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World
         log,
         test,
         best=best,
-        best_within=best if setting.boundary == 1 else saa(problem, samples),
+        best_within=best_within,
         optimum=exact,
+        costs={name: rollout_costs(unrestricted, policy, test) for name, policy in known.items()},
         probabilities=probabilities,
+        least_cost=math.nan if probabilities is None else expected_cost(unrestricted, exact.levels, probabilities),
     )
 
 
