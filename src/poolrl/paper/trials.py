@@ -185,7 +185,9 @@ def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World
         optimum=exact,
         costs={name: rollout_costs(unrestricted, policy, test) for name, policy in known.items()},
         probabilities=probabilities,
-        least_cost=math.nan if probabilities is None else expected_cost(unrestricted, exact.levels, probabilities),
+        least_cost=expected_cost(unrestricted, exact.levels, probabilities)
+        if exact and probabilities is not None
+        else math.nan,
     )
 
 
