@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import resource
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from poolrl.data.sources import open_table
 PRODUCTS, STEPS, BINS, BOUND = 4, 10, 512, 100.0
 MEMORY = "1GB"  # what DuckDB may use before it works on disk, as in our own connection
 NUMPY_ROWS = 10**7  # beyond it the columns alone take more memory than many machines have
+LIMIT = 16 * 2**30  # what any contender may ask for; who needs more is said to
 
 
 def make_log(path: Path, rows: int, *, messy: bool) -> None:
@@ -160,6 +163,7 @@ CONTENDERS: dict[str, Callable[[str], Any]] = {
 def timed(name: str, path: str, times: int) -> tuple[float, str]:
     """The best of some calls, and a digest of what was found."""
     best, found = np.inf, b""
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     for _ in range(times):
         start = time.perf_counter()
         found = np.ascontiguousarray(CONTENDERS[name](path)).tobytes()
@@ -183,7 +187,10 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
             for _ in range(ROUNDS if size < 10**8 else 1):
                 for name in CONTENDERS:
                     if "NumPy" not in name or (size <= NUMPY_ROWS and not (messy and CONTENDERS[name] is arrays)):
-                        (seconds, digest), memory = apart(timed, name, str(path), 2 if size < 10**8 else 1)
+                        try:
+                            (seconds, digest), memory = apart(timed, name, str(path), 2 if size < 10**8 else 1)
+                        except (BrokenProcessPool, MemoryError):
+                            continue
                         measured[name].append((seconds, memory))
                         found.add(digest)
             if len(found) > 1:
@@ -191,8 +198,9 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
             ours_best = min(measured[OURS])[0]
             for name, runs in measured.items():
                 if not runs:
-                    why = "refuses it" if messy else "not run"
-                    rows.append([name, shown, why, "", "" if messy else f"> {size * 14 * 8 / 2**20:,.0f}"])
+                    why = "refuses it" if messy else "not run" if "NumPy" in name else "out of memory"
+                    needs = "" if messy else f"> {(size * 14 * 8 if 'NumPy' in name else LIMIT) / 2**20:,.0f}"
+                    rows.append([name, shown, why, "", needs])
                     continue
                 seconds, memory = min(runs)[0], max(memory for _, memory in runs)
                 rows.append([name, shown, f"{seconds:.2f}", f"{seconds / ours_best:.2f}", f"{memory:,.0f}"])

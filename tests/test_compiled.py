@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from typing import Any
@@ -133,6 +134,21 @@ def test_values_of_states_are_the_best_of_greedy(problem: Any, beyond: bool) -> 
     q = np.random.default_rng(3).normal(size=axes.q_shape)
     for step in range(2):
         np.testing.assert_array_equal(axes.state_values(step, q), axes.greedy(step, q, axes.state_axis())[1].T)
+
+
+def _values(_: int) -> Any:
+    problem = LostSales(horizon=1, products=1, holding=0.2, shortage=0.4, demand_max=10.0)
+    axes = Axes(problem, 300)
+    outcomes = OutcomeDistribution(np.linspace(0, 10, 50)[None], np.full((1, 1, 50), 0.02))
+    return stages_from_marginals(outcomes, axes)(0)[0].backup(np.zeros((1, 300)))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "THREADS", 2)
+    here = _values(0)  # starts the threads, which a child does not inherit
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        np.testing.assert_array_equal(pool.apply_async(_values, (0,)).get(timeout=60), here)
 
 
 FIT = """

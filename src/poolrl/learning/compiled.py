@@ -31,6 +31,9 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="poolrl")
 
 
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has the pool but none of its threads
+
+
 def in_blocks(work: Callable[[slice], None], rows: int) -> None:
     """Call `work` on slices that together are all rows, on as many threads as there are cores."""
     if THREADS == 1 or rows < 2 * FEWEST_ROWS:
