@@ -41,6 +41,7 @@ def make_log(path: Path, rows: int, *, messy: bool) -> None:
     others = ", ".join(f"{left[i]} AS n{i}, a{i} / 2 AS s{i}" for i in range(PRODUCTS))
     step = f"CASE WHEN i % {1000 * STEPS} = 3 THEN 2 ELSE i % {STEPS} END" if messy else f"i % {STEPS}"
     with duckdb.connect() as database:
+        database.execute("SET enable_progress_bar = false")
         database.execute("SELECT setseed(0.5)")
         database.execute(
             f"COPY (SELECT *, {others} FROM (SELECT i // {STEPS} AS trajectory, {step} AS step, {orders} "
@@ -90,6 +91,7 @@ def sql(path: str) -> Any:
         "GROUP BY trajectory HAVING sum(1 << step) <> bit_or(1 << step)"
     )
     with tempfile.TemporaryDirectory() as spill, duckdb.connect() as database:
+        database.execute("SET enable_progress_bar = false")
         database.execute(f"SET memory_limit = '{MEMORY}'")
         database.execute(f"SET temp_directory = '{spill}'")
         union = " UNION ALL ".join(tally(i) for i in range(PRODUCTS))
