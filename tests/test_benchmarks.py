@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from benchmarks import counting, report, transcription
 from benchmarks.fitting import a_shop, exponent
+
 from poolrl import Pool
 
 

@@ -111,6 +111,13 @@ def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, f
     assert not (tmp_path / "release").exists()
 
 
+def test_a_log_that_tells_nothing_is_said_to(tmp_path: Path, facts: Facts, run: Run) -> None:
+    """Steps that are none of those declared: no row can be refused, but what was released shows it."""
+    facts["log"]["first_step"] = 100
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    assert "only 0% of the log told anything" in run("fit", "--config", tmp_path / "poolrl.toml")
+
+
 def test_a_failure_after_the_log_was_read_is_paid_for(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

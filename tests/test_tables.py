@@ -84,6 +84,16 @@ def test_a_problem_without_outcomes_is_counted_by_visits() -> None:
     np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
 
 
+def test_the_published_algorithm_takes_a_table_of_one_product() -> None:
+    """A ring of one dimension has one point, which no direction tells apart."""
+    problem = LostSales(horizon=2, holding=0.2, shortage=0.4, demand_max=10.0)
+    rng = np.random.default_rng(0)
+    log = problem.simulate_log(rng.uniform(0, 10, (300, 2, 1)), rng=rng)
+    pool = Pool.published(np.inf, 10)
+    mine, theirs = (pool.fit(problem, each) for each in (Table(log.to_arrow(), **columns(1)), log))
+    np.testing.assert_array_equal(mine.rule.arrays()["q"], theirs.rule.arrays()["q"])
+
+
 def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
     class Odd(PostedPrice):
         def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
@@ -207,6 +217,12 @@ def test_columns_are_checked_by_name_and_kind_alone() -> None:
         Table(table.set_column(5, "action_1", pa.array(["1"] * 15)), **columns(2))
     with pytest.raises(ValueError, match="states must name 2 columns, got 1"):
         Table(table, **columns(1)).check(problem)
+    with pytest.raises(ValueError, match="states must be a list of column names"):
+        Table(table, **columns(2) | {"states": "state_0"})
+    with pytest.raises(ValueError, match="for files, Table"):
+        Table("log.parquet", **columns(2))
+    with pytest.raises(ValueError, match=r"fit takes a problem and a log .*, got LostSales and DataFrame"):
+        Pool(1.0).fit(problem, table.to_pandas())
     with pytest.raises(ValueError, match="max_per_unit needs unit"):
         Table(table, **columns(2, max_per_unit=2))
     with pytest.raises(ValueError, match="the table must not be empty"):

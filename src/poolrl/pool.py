@@ -55,6 +55,9 @@ class Pool:
         Without `noise` the noise is exact and unpredictable; `SeededNoise` makes a reproducible dry run that is
         not private.
         """
+        if not isinstance(problem, Problem) or not hasattr(log, "outcome_leaves"):
+            given = f"{type(problem).__name__} and {type(log).__name__}"
+            raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {given}")
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
         # Whatever can be refused is refused before anything is spent.
         where = geometry(problem, self.values or default_values(problem, counts))

@@ -54,7 +54,10 @@ def run_check(path: Path, *, as_json: bool) -> bool:
     if good:
         console.print("\nThe table is as the file says. Next: [bold]poolrl plan[/], then [bold]poolrl fit[/].")
     else:
-        console.print("\nCorrect the table or the file before 'poolrl fit'; nothing was spent.")
+        console.print(
+            "\nCorrect the table or the file before 'poolrl fit', which would take such rows for telling nothing of "
+            "their product; nothing was spent."
+        )
     return good
 
 
@@ -142,8 +145,9 @@ def _rows(file: ConfigFile, log: Table) -> list[Finding]:
             held = finite(number).fill_null(False)
             rule(name, "without a number", ~held)
             rule(name, f"outside {low:g} .. {most:g}", held & ~number.between(low - spare, most + spare))
-        rule(names[1], "below the opening stock", order < opening - spare)
-        rule(names[2], "with sales below 0 or above demand_max", ~(order - left).between(-spare, most + spare))
+        sold = order - left
+        rule(names[1], "below the opening stock", finite(order - opening) & (order < opening - spare))
+        rule(names[2], "with sales below 0 or above demand_max", finite(sold) & ~sold.between(-spare, most + spare))
         limit = float(problem.share[:, i].max() * problem.demand_max[i]) * (1 + ROUNDING)
         sums[f"empty_{i}"], sums[f"beyond_{i}"] = (left <= spare).mean(), (order > limit).mean()
     seen = answer(rows.aggregate(**sums)).to_pylist()[0]

@@ -46,7 +46,7 @@ def demo(
 
 REPRODUCE_EXAMPLES = """Examples:
   poolrl reproduce --quick                                  a first look, in three minutes
-  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about half an hour on 2 cores
+  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about eight minutes on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
   poolrl reproduce report                                   draw again from the results, run nothing

@@ -9,13 +9,18 @@ from typing import Any
 # delivery, and what is left is what was not sold. On a day that ran out, only "at least the sales" is known: if less
 # was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than the sales.
 QUERY = """
-WITH days AS (
+WITH typed AS (
+  SELECT shop, product, TRY_CAST(date AS DATE) AS date, TRY_CAST(opening AS DOUBLE) AS opening,
+    TRY_CAST(delivery AS DOUBLE) AS delivery, TRY_CAST(sales AS DOUBLE) AS sales,
+    TRY_CAST(stock_out AS BOOLEAN) AS stock_out
+  FROM log
+), days AS (
   SELECT concat('shop ', shop, ', week of ', date_trunc('week', date)::DATE) AS week, isodow(date) AS day, shop,
     product,
     CASE WHEN stock_out THEN least(opening, sales) ELSE opening END AS stock,
     CASE WHEN stock_out THEN sales ELSE opening + delivery END AS order_up_to,
     CASE WHEN stock_out THEN 0 ELSE opening + delivery - sales END AS remaining
-  FROM log
+  FROM typed
   WHERE product IN ({names}) AND isodow(date) <= {days}
   QUALIFY count(*) OVER (PARTITION BY week) = {rows}  -- whole weeks only: {days} days x {count} products
 )

@@ -30,6 +30,9 @@ from poolrl.privacy.label import label
 from poolrl.privacy.ledger import Ledger
 from poolrl.privacy.registry import registry_record, registry_yaml
 
+# A log that tells less is worth a second look at columns, steps and bounds.
+MOSTLY_TOLD = 0.5
+
 
 def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Spend ρ once and leave a release: a folder with the policy, its certificate and the page."""
@@ -58,6 +61,13 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
     console.print(label(facts), highlight=False, markup=False)
+    observed = Policy.load(folder / POLICY).report["observed"]
+    if observed < MOSTLY_TOLD:
+        console.print(
+            f"[bold red]By the released counts only {observed:.0%} of the log told anything of demand.[/] Rows "
+            "beyond lambda do not, nor those that 'poolrl check' finds fault with.\n",
+            highlight=False,
+        )
     if forecast.drowned:
         console.print(f"[bold red]{forecast.warning}[/]\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
@@ -88,6 +98,7 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
         try:
             policy = pool.fit(problem, log)
             learned = True
+            opened.close()  # before anything is committed: what closing might say must not hide a release
             policy.report |= {"labels": config.labels(), "units": units}
             account = ledger.account(config.privacy.data_set)
             assert account is not None

@@ -35,7 +35,7 @@ KEYS: dict[str, dict[str, str]] = {
         "opening": "columns: stock at the beginning of the step, before the delivery",
         "order_up_to": "columns: stock after the delivery, opening + delivery",
         "left": "columns: stock at the end of the step; 0 means that the shelf ran empty",
-        "clip": "move values outside the bounds to the bounds, row by row, instead of refusing the log",
+        "clip": "move values outside the bounds to the bounds, row by row, instead of letting such rows tell nothing",
     },
     "privacy": {
         "rho": "the privacy budget of one fit (zCDP): 0.1 is epsilon 2.1 at delta 1e-6, 1 is 7.8; see poolrl plan",

@@ -130,7 +130,7 @@ def at_nearest(
     `directions` (cells, J, D) of each step, or of all steps alike, are joined as a small table; where there are none
     the cell is the node.
     """
-    if directions[0] is None:
+    if directions[0] is None or directions[0].shape[1] == 1:
         return rows
     known = np.stack([part for part in directions if part is not None])  # (steps, cells, J, D)
     steps, cells, count, dimensions = known.shape

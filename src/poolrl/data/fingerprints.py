@@ -51,8 +51,10 @@ def _number(column: ir.Column) -> ir.FloatingColumn:
 
 
 def _scattered(numbers: Sequence[ir.FloatingColumn], multiples: Sequence[float]) -> ir.IntegerColumn:
-    """⌊2³¹ frac(Σ c x)⌋, added from left to right, for the same bits on every engine."""
+    """⌊2³¹ frac(2³¹ frac(Σ c x)²)⌋, added from left to right, for the same bits on every engine."""
     total = numbers[0] * multiples[0]
     for number, multiple in zip(numbers[1:], multiples[1:], strict=True):
         total = total + number * multiple
-    return ((total - total.floor().cast("float64")) * _PLACES).floor()
+    part = total - total.floor().cast("float64")
+    mixed = part * part * _PLACES  # squared, or sums would hardly see how numbers are spread over rows
+    return ((mixed - mixed.floor().cast("float64")) * _PLACES).floor()

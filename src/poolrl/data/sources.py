@@ -9,11 +9,13 @@ What a database says about a failed query may quote the log, so it is not repeat
 
 from __future__ import annotations
 
+import csv
 import glob
+import gzip
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +54,14 @@ def open_table(source: str, columns: Columns, *, query: str | None = None, folde
             if not where.is_file():
                 raise FileNotFoundError(f"there is no file {where}")
             with _connected(str(where), settings | {"access_mode": "read_only"}) as database:
-                yield _view(database, query, columns)
+                yield _table(database, query, columns, text=False)
         else:
             files, is_csv = _files(where)
             with _connected(":memory:", settings) as database:
-                reader = _csv(database, files, columns, guess=query is not None) if is_csv else _parquet(where, files)
-                _make_log(database, where, files, reader, is_csv)
-                yield _view(database, query or "SELECT * FROM log", columns)
+                reader = _csv(files) if is_csv else _parquet(where, files)
+                _make_log(database, where, files, reader)
+                # What is text in the files, or in the names of folders, becomes a number row by row, or nothing.
+                yield _table(database, query, columns, text=is_csv or where.is_dir())
 
 
 def _needed(query: str | None, what: str) -> str:
@@ -89,47 +92,65 @@ def _files(where: Path) -> tuple[list[str], bool]:
 
 
 def _parquet(where: Path, files: Sequence[str]) -> str:
-    # Folder names like year=2025 are columns, where a folder was named.
-    hive = "true" if where.is_dir() else "false"
+    # Folder names like year=2025 are columns, where a folder was named; of text, for one name must not decide how
+    # another is read.
+    hive = "true, hive_types_autocast=false" if where.is_dir() else "false"
     return f"SELECT * FROM read_parquet({_texts(files)}, union_by_name=true, hive_partitioning={hive})"
 
 
-def _csv(database: duckdb.DuckDBPyConnection, files: Sequence[str], columns: Columns, *, guess: bool) -> str:
-    """Rows of CSV files, every column as text, or for a query with guessed types; ids are text in any case.
+# A field after its comma: in quotes, with "" for a quote, or up to the next comma.
+_FIELD = r',("(?:[^"]|"")*"|[^,]*)'
 
-    Guessed as numbers, one unit's id would decide whether another's 007 is 7.
+
+def _csv(files: Sequence[str]) -> str:
+    """Rows of CSV files, every column as text, every line judged by itself.
+
+    A reader that looks at the file as a whole lets one line decide how others are read: a quote that is not closed eats
+    all that follow, and a guessed type rounds what does not fit.
     """
-    options = "delim=',', quote='\"', header=true, union_by_name=true, ignore_errors=true, null_padding=true"
-    text = f"read_csv({_texts(files)}, {options}, all_varchar=true)"
+    by_header: dict[tuple[str, ...], list[str]] = {}
+    for file in files:
+        by_header.setdefault(_header(file), []).append(file)
+    parts = []
+    for names, same in by_header.items():
+        lines = (
+            f"read_csv({_texts(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
+            "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true)"
+        )
+        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {_text(_FIELD)}, 1)"
+        plain = "string_split(rtrim(line, chr(13)), ',')"
+        fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
+        chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {_name(name)}" for i, name in enumerate(names, start=1))
+        parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
+    return " UNION ALL BY NAME ".join(parts)
+
+
+def _unquoted(field: str) -> str:
+    inside = f"replace({field}[2:-2], '\"\"', '\"')"
+    return f"CASE WHEN {field} LIKE '\"%\"' THEN {inside} ELSE nullif({field}, '') END"
+
+
+def _header(file: str) -> tuple[str, ...]:
     try:
-        names = [row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {text}").fetchall()]
-    except duckdb.Error:
-        raise ValueError(f"{files[0]} is not a readable CSV file: UTF-8, with a header line") from None
-    ids = [name for name in (columns.trajectory, columns.unit) if name is not None]
-    if guess:
-        kinds = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in ids if name in names)
-        return f"SELECT * FROM read_csv({_texts(files)}, {options}" + (f", types={{{kinds}}})" if kinds else ")")
-    for name in columns.names():
-        if name not in names:
-            raise ValueError(missing_column(name, names))
-    chosen = [
-        _name(name) if name in ids else f"TRY_CAST({_name(name)} AS DOUBLE) AS {_name(name)}"
-        for name in dict.fromkeys(columns.names())
-    ]
-    return f"SELECT {', '.join(chosen)} FROM {text}"
+        with (
+            gzip.open(file, "rt", encoding="utf-8-sig") if file.endswith(".gz") else open(file, encoding="utf-8-sig")
+        ) as f:
+            names = tuple(next(csv.reader([f.readline().rstrip("\r\n")]), []))
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error):
+        names = ()
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{file} is not a readable CSV file: UTF-8, with a header line of different names")
+    return names
 
 
-def _make_log(
-    database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str, is_csv: bool
-) -> None:
+def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
     """Give the files the name `log`, and shut everything else."""
     try:
         database.execute(f"SET allowed_paths = {_texts(files)}")
         database.execute(f"CREATE VIEW log AS {reader}")
     except duckdb.Error:
-        kind = "CSV" if is_csv else "Parquet"
         raise ValueError(
-            f"{where} is not a readable {kind} file (truncated, another format, or files of different columns?)"
+            f"{where} is not a readable Parquet or CSV file (truncated, another format, or files of different columns?)"
         ) from None
     database.execute("SET enable_external_access = false")
 
@@ -145,21 +166,39 @@ def _connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyC
         yield database
 
 
-def _view(database: duckdb.DuckDBPyConnection, query: str, columns: Columns) -> ir.Table:
-    """One SELECT on the database, as a table."""
+def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, text: bool) -> ir.Table:
+    """The log, or the answer to one SELECT on it; with `text`, numbers that come as text are read row by row."""
+    backend = ibis.duckdb.from_connection(database)
+    database.execute("SET lock_configuration = true")  # Ibis has set its own by now
+    if query is not None:
+        _check_query(query)
+    try:
+        # Kept, so that every question about the log sees the same rows, whatever the query draws or leaves open.
+        kind = "VIEW" if query is None else "TABLE"
+        database.execute(f"CREATE TEMP {kind} poolrl_answer AS {(query or 'FROM log').rstrip().rstrip(';')}\n")
+        kinds = {row[0]: row[1] for row in database.execute("DESCRIBE poolrl_answer").fetchall()}
+        for name in columns.names():
+            if name not in kinds:
+                raise ValueError(missing_column(name, list(kinds)))
+        chosen = [
+            f"TRY_CAST({_name(name)} AS DOUBLE) AS {_name(name)}"
+            if text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
+            else _name(name)
+            for name in dict.fromkeys(columns.names())
+        ]
+        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM poolrl_answer")
+        return backend.table("poolrl_log")
+    except duckdb.Error as error:
+        raise ValueError(refused("DuckDB", kind_of(error), _missing_name(str(error), query or ""))) from None
+
+
+def _check_query(query: str) -> None:
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
         raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None  # it has seen the query alone
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
-    backend = ibis.duckdb.from_connection(database)
-    try:
-        database.execute("SET lock_configuration = true")  # Ibis has set its own by now
-        database.execute(f"CREATE TEMP VIEW the_log AS {query.rstrip().rstrip(';')}\n")
-        return backend.table("the_log")
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", kind_of(error), _missing_name(str(error), query))) from None
 
 
 def _missing_name(message: str, query: str) -> str:
@@ -172,7 +211,7 @@ def _missing_name(message: str, query: str) -> str:
 
 
 # PostgreSQL's numbers for its types.
-_INTEGERS, _NUMERIC, _TIMES = (20, 21, 23), 1700, (1082, 1114, 1184)
+_INTEGERS, _FLOATS, _NUMERIC, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 1082, (1114, 1184)
 
 
 @contextmanager
@@ -181,42 +220,56 @@ def _postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
         import psycopg
     except ModuleNotFoundError:
         raise ValueError("reading from PostgreSQL needs its driver: pip install 'poolrl[postgres]'") from None
-    rows = f"({query.rstrip().rstrip(';')}\n) AS the_log"
+    rows = f"({query.rstrip().rstrip(';')}\n) AS poolrl_answer"
     try:
-        with psycopg.connect(server) as connection:
-            connection.read_only = True  # a log is read, whatever the query says
-            described = connection.execute(f"SELECT * FROM {rows} LIMIT 0").description or []
-            kinds = {column.name: column.type_code for column in described}
-            for name in columns.names():
-                if name not in kinds:
-                    raise ValueError(missing_column(name, list(kinds)))
-            ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
-            names = list(dict.fromkeys(columns.names()))
-            chosen = [_postgres_id(n, kinds[n]) if n in ids else _postgres_number(n) for n in names]
-            schema = {n: "float64" if n not in ids else _postgres_type(kinds[n]) for n in names}
-            backend = ibis.postgres.from_connection(connection)
-            yield backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
+        connection = psycopg.connect(server)
     except psycopg.Error as error:
         raise ValueError(refused("PostgreSQL", kind_of(error))) from None
+    try:
+        # A log is read, whatever the query says, and every question about it sees the same rows.
+        connection.read_only = True
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        try:  # prepared, so that it can be one statement only
+            described = connection.execute(f"SELECT * FROM {rows} LIMIT 0", prepare=True).description or []
+        except psycopg.Error as error:
+            raise ValueError(refused("PostgreSQL", kind_of(error))) from None
+        kinds = {column.name: column.type_code for column in described}
+        for name in columns.names():
+            if name not in kinds:
+                raise ValueError(missing_column(name, list(kinds)))
+        ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
+        names = list(dict.fromkeys(columns.names()))
+        chosen = [_postgres_id(n, kinds[n]) if n in ids else _postgres_number(n) for n in names]
+        schema = {n: "float64" if n not in ids else _postgres_type(kinds[n]) for n in names}
+        backend = ibis.postgres.from_connection(connection)
+        yield backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
+    finally:
+        with suppress(psycopg.Error):  # nothing was changed, so nothing is lost with a session that is gone
+            connection.close()
 
 
 def _postgres_id(name: str, kind: int) -> str:
     """Whole numbers and times as they are; anything else as text in the order of its bytes, as engines have it."""
     column = _name(name)
-    if kind in (*_INTEGERS, *_TIMES):
+    if kind in (*_INTEGERS, _DATE, *_TIMES):
         return column
     value = f"trim_scale({column})" if kind == _NUMERIC else column  # 7 and 7.00 are one id
+    if kind in (*_FLOATS, _NUMERIC):
+        value = f"nullif({value}, 'NaN')"
     return f'CAST({value} AS text) COLLATE "C" AS {column}'
 
 
 def _postgres_type(kind: int) -> str:
-    return "int64" if kind in _INTEGERS else "date" if kind == 1082 else "timestamp" if kind in _TIMES else "string"
+    return "int64" if kind in _INTEGERS else "date" if kind == _DATE else "timestamp" if kind in _TIMES else "string"
 
 
 def _postgres_number(name: str) -> str:
-    # A numeric may be larger than any double, and the cast would fail.
+    # A numeric may be larger or smaller than any double, and PostgreSQL's arithmetic fails where others round to 0.
     column = _name(name)
-    return f"CASE WHEN {column} BETWEEN -1e300 AND 1e300 THEN CAST({column} AS double precision) END AS {column}"
+    return (
+        f"CASE WHEN {column} BETWEEN -1e-200 AND 1e-200 THEN 0 WHEN {column} BETWEEN -1e300 AND 1e300 "
+        f"THEN CAST({column} AS double precision) END AS {column}"
+    )
 
 
 def _texts(values: Sequence[str]) -> str:

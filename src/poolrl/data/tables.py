@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, reduce
 from operator import add
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -58,6 +59,12 @@ class Table:
         clip: bool = False,
     ) -> None:
         whole(max_per_unit=max_per_unit)
+        whole(at_least=-(2**31), first_step=first_step)
+        for name, given in {"states": states, "actions": actions, "next_states": next_states}.items():
+            if isinstance(given, str):
+                raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
+        if isinstance(rows, str | Path):
+            raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
         if unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         self.columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
@@ -178,7 +185,7 @@ class Table:
             number = step.cast("float64")
             steps = finite(number) & steps & (number == number.floor())
         # Every row has a step that can be cast, also those that the filter takes away: engines may do that later.
-        place = (ibis.ifelse(steps, step, self.first_step) - self.first_step).cast("int32")
+        place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
         return self.rows.filter([*self._named(), steps]).select(**self._ids(), step=place, **columns)
 
     def lives(self, horizon: int) -> ir.Table:
@@ -204,7 +211,7 @@ class Table:
     def dropped(self, horizon: int) -> ir.Table:
         """The keys of trajectories that tell nothing, under a name, so that engines find them once."""
         lives = self.lives(horizon)
-        return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("dropped")
+        return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("poolrl_dropped")
 
     def _numbers(self, problem: Problem) -> dict[str, ir.Column]:
         columns = self.columns
