@@ -86,7 +86,7 @@ def work(report: Report, _: argparse.Namespace) -> None:
     for name, what, size, (theirs, ours) in jobs:
         difference = np.abs(theirs() - ours()).max()
         peer, mine = best(theirs, 3), best(ours, 3)
-        rows.append([name, f"{size} {what}", f"{peer:.3f}", f"{mine:.3f}", f"{peer / mine:.0f}", f"{difference:.2f}"])
+        rows.append([name, f"{size} {what}", f"{peer:.3f}", f"{mine:.3f}", f"{peer / mine:.1f}", f"{difference:.2f}"])
     header = ("peer", "size", "peer s", "poolrl s", "peer / poolrl", "levels differ by")
     report.table(header, rows)
     report.text(
