@@ -5,7 +5,7 @@ Column names are public; what stands in them is not, so messages name columns an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from os import PathLike
@@ -63,12 +63,12 @@ def read_parquet(path: str | PathLike[str]) -> pa.Table:
         raise ValueError(f"{path} is not a readable Parquet file (truncated, or another format?)") from None
 
 
-def read_csv(path: str | PathLike[str], *, text: Collection[str] = ()) -> pa.Table:
-    """Read a CSV file with a header line; the columns in `text` are not taken for numbers, whatever they look like."""
+def read_csv(path: str | PathLike[str]) -> pa.Table:
+    """Read a CSV file with a header line."""
     import pyarrow.csv as csv
 
     try:
-        table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())))
+        table = csv.read_csv(path)
         _ = table.column_names  # decodes the header line
         return table
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:

@@ -22,6 +22,9 @@ from poolrl.problems.problem import ROUNDING
 
 # Threads in a pool rather than Numba's own, which do not survive a fork. The variable is Numba's; joblib sets it.
 THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
+# What every search is given: candidate actions (c, d) as shares of the allowed box, the actions' lower bounds and
+# spans, whether coordinates are mirrored, and λ.
+Public = tuple[FloatArray, FloatArray, FloatArray, bool, FloatArray]
 # Rows below which a second thread costs more than it saves.
 FEWEST_ROWS = 32
 
@@ -113,14 +116,11 @@ def _place(
     state: FloatArray,
     low: FloatArray,
     high: FloatArray,
-    candidates: FloatArray,
-    origin: FloatArray,
-    span: FloatArray,
-    mirrored: bool,
-    reach: FloatArray,
+    public: Public,
     unit: FloatArray,
 ) -> None:
     """The pair of a state and a candidate in oriented unit coordinates, at `reach` if it lies beyond, into `unit`."""
+    candidates, origin, span, mirrored, reach = public
     states, inside = state.shape[1], True
     for i in range(len(unit)):
         if i < states:
@@ -141,11 +141,7 @@ def best_in_rings(
     state: FloatArray,
     low: FloatArray,
     high: FloatArray,
-    candidates: FloatArray,
-    origin: FloatArray,
-    span: FloatArray,
-    mirrored: bool,
-    reach: FloatArray,
+    public: Public,
     inverse: FloatArray,
     radius: float,
     q: FloatArray,
@@ -154,9 +150,8 @@ def best_in_rings(
 ) -> None:
     """The best of the candidate actions in each state and its value; the first of equals.
 
-    States (m, w) are in oriented unit coordinates, the allowed box `low` .. `high` (m, d) is in the user's, candidates
-    (c, d) are shares of it. How a ring is read, `Rings.weights` says; no ring gives more than the best of its points,
-    so most need not be read at all.
+    States (m, w) are in oriented unit coordinates, the allowed box `low` .. `high` (m, d) is in the user's. How a ring
+    is read, `Rings.weights` says; no ring gives more than the best of its points, so most need not be read at all.
     """
     rings, size = inverse.shape[0], inverse.shape[1]
     unit, raw, most = np.empty(size), np.empty(size), np.empty(rings)
@@ -164,8 +159,8 @@ def best_in_rings(
         most[ring] = q[ring * size : (ring + 1) * size].max()
     for row in range(state.shape[0]):
         best, where = -np.inf, 0
-        for c in range(candidates.shape[0]):
-            _place(row, c, state, low, high, candidates, origin, span, mirrored, reach, unit)
+        for c in range(len(public[0])):
+            _place(row, c, state, low, high, public, unit)
             square = unit[0] * unit[0]
             for i in range(1, size):
                 square = square + unit[i] * unit[i]
@@ -189,22 +184,19 @@ def best_in_cells(
     state: FloatArray,
     low: FloatArray,
     high: FloatArray,
-    candidates: FloatArray,
-    origin: FloatArray,
-    span: FloatArray,
-    mirrored: bool,
-    reach: FloatArray,
+    public: Public,
     bins: int,
     q: FloatArray,
     chosen: IntArray,
     values: FloatArray,
 ) -> None:
     """The same where Q is constant on the cells of a lattice."""
+    reach = public[4]
     unit = np.empty(len(reach))
     for row in range(state.shape[0]):
         best, where = -np.inf, 0
-        for c in range(candidates.shape[0]):
-            _place(row, c, state, low, high, candidates, origin, span, mirrored, reach, unit)
+        for c in range(len(public[0])):
+            _place(row, c, state, low, high, public, unit)
             cell = 0
             for i in range(len(unit)):
                 cell = cell * bins + min(max(int(np.floor(unit[i] * bins / reach[i])), 0), bins - 1)

@@ -76,8 +76,9 @@ class Lattice:
             return None
         from poolrl.learning.compiled import best_in_cells
 
-        search: Search = best_in_cells
-        return lambda *tried: search(*tried[:-2], self.bins, q, *tried[-2:])
+        return lambda state, low, high, public, chosen, values: best_in_cells(
+            state, low, high, public, self.bins, q, chosen, values
+        )
 
     def arrays(self) -> dict[str, FloatArray]:
         """Extent, resolution and kind."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.stats import qmc
@@ -23,8 +23,8 @@ BLOCK = 200_000
 LARGEST_TABLE = 200_000_000
 
 
-# (states, box, candidates, origin, span, mirrored, reach, chosen, values): see `compiled.best_in_rings`.
-Search = Callable[..., Any]
+# Of states and the allowed box low .. high, given `compiled.Public`, into (chosen candidates, their values).
+Search = Callable[..., None]
 
 
 class Nodes(Protocol):
@@ -175,7 +175,7 @@ class Partition:
         )
 
         def some(rows: slice) -> None:
-            search(unit[rows], low[rows], high[rows], *public, chosen[rows], values[rows])
+            search(unit[rows], low[rows], high[rows], public, chosen[rows], values[rows])
 
         in_blocks(some, len(state))
         return chosen, values

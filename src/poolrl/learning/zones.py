@@ -122,8 +122,9 @@ class Rings:
         """The best candidate of each state, found without storing what is read."""
         from poolrl.learning.compiled import best_in_rings
 
-        search: Search = best_in_rings
-        return lambda *tried: search(*tried[:-2], self._inverse, self.radius, q, *tried[-2:])
+        return lambda state, low, high, public, chosen, values: best_in_rings(
+            state, low, high, public, self._inverse, self.radius, q, chosen, values
+        )
 
     def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
         """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""
