@@ -87,7 +87,8 @@ def violations(source: Path) -> list[str]:
     rooms = ("problems", "data", "privacy", "learning")
     files = [path for room in rooms for path in source.glob(f"{room}/*.py")]
     for path in [*files, source / "arrays.py", source / "evaluation.py", source / "pool.py"]:
-        if any(word in path.read_text() for word in ("importlib", "__import__", "sys.modules", "exec(", "eval(")):
+        text = path.read_text().replace("from importlib.metadata import version", "")  # which imports nothing more
+        if any(word in text for word in ("importlib", "__import__", "sys.modules", "exec(", "eval(")):
             found.append(f"{path.name} imports dynamically")
     for path in source.glob("learning/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

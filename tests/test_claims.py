@@ -218,8 +218,10 @@ def test_a_planted_privacy_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_ten_percent_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = SecureNoise.add
-    monkeypatch.setattr(SecureNoise, "add", lambda self, counts, v: honest(self, counts, v * Fraction(9, 10)))
+    honest = type(SecureNoise().begin()).add
+    monkeypatch.setattr(
+        type(SecureNoise().begin()), "add", lambda self, counts, v: honest(self, counts, v * Fraction(9, 10))
+    )
     assert not any(evidence.holds for evidence in privacy_evidence(pairs=6))
 
 

@@ -51,7 +51,7 @@ class _Recorder:
         return self
 
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
-        noisy = SecureNoise().add(counts, variance)
+        noisy = SecureNoise().begin().add(counts, variance)
         self.tables.append(counts)
         self.noise.append((noisy - counts).ravel())
         return noisy

@@ -15,7 +15,7 @@ from poolrl.data.counts import Log, Partition, VisitCounts, count_outcomes, coun
 from poolrl.data.trajectories import Trajectories
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
-from poolrl.privacy.noise import NoiseSource, Sampler, SecureNoise
+from poolrl.privacy.noise import SECURE, NoiseSource, Sampler
 from poolrl.privacy.released import PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -162,7 +162,7 @@ def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> Float
 def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
     return Guarantee(
         mechanisms=mechanisms,
-        secure=type(noise) is SecureNoise,  # nobody else's word is taken for it
+        secure=type(noise) in SECURE,
         steps=problem.horizon,
         trajectories_per_unit=log.max_per_unit,
         unit="unit" if log.has_units else "trajectory",

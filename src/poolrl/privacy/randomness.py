@@ -1,0 +1,66 @@
+"""Randomness: AES-256 in counter mode under a key that the operating system draws for one release and nobody keeps.
+
+To tell its words from uniform ones is to break AES. A stream belongs to the process that began it: a forked child would
+draw the same words again, and two tables with the same noise give away their difference.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def this_process() -> tuple[int, int]:
+    """What a forked child does not share with its parent; counting forks helps where a number is used again."""
+    return os.getpid(), _forks
+
+
+class Stream:
+    """Uniform 64-bit words, each handed out once."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._process = this_process()
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> int:
+        """Set `count` words aside; the place of the first, from which `words` reads them, in any thread."""
+        if this_process() != self._process:
+            raise RuntimeError("a release belongs to the process that began it: begin another after a fork")
+        with self._lock:
+            first = self._taken
+            self._taken += count + count % 2  # a block of AES is two words
+        return first
+
+    def words(self, first: int, count: int) -> Words:
+        """The words at first, first + 1, ...; `first` is even."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        counter = (first // 2).to_bytes(16, "big")
+        cipher = Cipher(algorithms.AES256(self._key), modes.CTR(counter)).encryptor()
+        drawn = np.zeros(count, dtype=np.uint64)
+        # What it encrypts are zeros, so what comes out is the stream of the key itself.
+        room = np.empty(drawn.nbytes + 15, dtype=np.uint8)
+        written = cipher.update_into(drawn.view(np.uint8).data, room.data)
+        return room[:written].view(np.uint64)
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        """A copy would draw the same words."""
+        raise TypeError("a stream of noise can be neither copied nor saved")

@@ -1,0 +1,89 @@
+"""Proved bounds on the distribution function of the discrete Gaussian, in integers that err to a known side.
+
+    P(X = k) = q^(k²) / Z   with   q = e^(−1/2σ²),  Z = Σⱼ q^(j²)
+
+One exponential, and then products, for q^((k+1)²) = q^(k²) q^(2k+1). No floating point is involved, so
+every bound holds as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number known to lie between low and high, both in units of 2^−bits."""
+
+    low: int
+    high: int
+    bits: int
+
+    def __mul__(self, other: Interval) -> Interval:
+        """The product of two numbers that are not negative."""
+        return Interval((self.low * other.low) >> self.bits, _up(self.high * other.high, 1 << self.bits), self.bits)
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.low + other.low, self.high + other.high, self.bits)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        """The quotient of two numbers that are not negative, the divisor positive."""
+        low, high = (self.low << self.bits) // other.high, _up(self.high << self.bits, other.low)
+        return Interval(low, high, self.bits)
+
+    def from_one(self) -> Interval:
+        """One minus it."""
+        one = 1 << self.bits
+        return Interval(one - self.high, one - self.low, self.bits)
+
+
+def exponential(x: Fraction, bits: int) -> Interval:
+    """e^(−x) for x > 0.
+
+    Of e^x = Σ xⁿ/n! every term is rounded down and up. From the term n ≥ 2x on each is at most half the one before, so
+    all that are left out add up to no more than the last one kept.
+    """
+    one = 1 << bits
+    low = high = total_low = total_high = one
+    n = 0
+    while n < 2 * x or high > 1:
+        n += 1
+        divisor = x.denominator * n
+        low, high = low * x.numerator // divisor, _up(high * x.numerator, divisor)
+        total_low, total_high = total_low + low, total_high + high
+    return Interval(one, one, bits) / Interval(total_low, total_high + high, bits)
+
+
+# The last bits of a number that was multiplied many times are all error; a weight of no more than these is left out.
+ERROR_BITS = 32
+
+
+@lru_cache(maxsize=32)
+def upper_tails(variance: Fraction, bits: int) -> tuple[Interval, ...]:
+    """P(X > k) for k = 0, 1, ..., as long as Z · P(X = k) is above 2^(ERROR_BITS − bits)."""
+    q = exponential(1 / (2 * variance), bits)
+    square = q * q
+    weights, weight, ratio = [], q, square * q  # q^(k²) and q^(2k+1) at k = 1
+    while weight.high >> ERROR_BITS:
+        weights.append(weight)
+        weight, ratio = weight * ratio, ratio * square
+    # Σ_{j>k} q^(j²) from the far end; beyond the last weight it is at most a geometric series.
+    rest = Interval(0, _up(weight.high << bits, (1 << bits) - ratio.high), bits)
+    sums = [rest]
+    for each in reversed(weights):
+        sums.append(sums[-1] + each)
+    sums.reverse()
+    one = Interval(1 << bits, 1 << bits, bits)
+    total = one + sums[0] + sums[0]
+    return tuple(tail / total for tail in sums)
+
+
+def distribution(tails: tuple[Interval, ...], k: int) -> Interval:
+    """P(X ≤ k), by symmetry from the upper tails."""
+    return tails[k].from_one() if k >= 0 else tails[-k - 1]
+
+
+def _up(numerator: int, denominator: int) -> int:
+    return -(-numerator // denominator)

@@ -1,0 +1,162 @@
+"""The exact sampler: thresholds against another arithmetic, the words that decide nothing, and who may draw."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import chain, repeat
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from poolrl.privacy.inversion import LAST, Inversion, inversion
+from poolrl.privacy.noise import SecureNoise
+from poolrl.privacy.randomness import Stream
+from poolrl.privacy.thresholds import distribution, exponential, upper_tails
+
+VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
+
+
+def below(variance: Fraction, k: int) -> mpf:
+    """P(X ≤ k) by Jacobi's theta function and a sum from the far end, in mpmath's arithmetic of 600 bits."""
+    mp.prec = 600
+    q = mp.exp(-mpf(variance.denominator) / (2 * variance.numerator))
+    total = mp.jtheta(3, 0, q)
+    reach = int(30 * mp.sqrt(mpf(variance.numerator) / variance.denominator)) + 5
+    tail = mp.fsum(q ** (j * j) for j in range(abs(k) + (k >= 0), reach + abs(k)))
+    return 1 - tail / total if k >= 0 else tail / total
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_every_threshold_is_the_floor_of_the_distribution(variance: Fraction) -> None:
+    table = inversion(variance)
+    assert table.thresholds[0] == 0
+    assert table.thresholds[-1] == LAST
+    ks = range(table.lowest, table.lowest + len(table.thresholds))
+    for k in ks if len(ks) < 200 else ks[::37]:
+        assert int(table.thresholds[k - table.lowest]) == int(mp.floor(below(variance, k) * 2**64)), k
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.fractions(Fraction(1, 1000), 40, max_denominator=10**6), st.sampled_from([128, 192, 320]))
+def test_bounds_enclose_and_are_tight(x: Fraction, bits: int) -> None:
+    mp.prec = 600
+    found, exact = exponential(x, bits), mp.exp(-mpf(x.numerator) / x.denominator) * mpf(2) ** bits
+    assert found.low <= exact <= found.high
+    assert found.high - found.low < 2**12
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+@pytest.mark.parametrize("bits", [128, 256])
+def test_tails_enclose(variance: Fraction, bits: int) -> None:
+    tails = upper_tails(variance, bits)
+    for k in range(-len(tails), len(tails), max(1, len(tails) // 6)):
+        found = distribution(tails, k)
+        assert found.low <= below(variance, k) * mpf(2) ** bits <= found.high
+        assert found.high - found.low < 2**40
+
+
+def number(table: Inversion, words: list[int]) -> int:
+    """What a stream that begins with these words, and goes on with zeros, stands for."""
+    further = chain(words[1:], repeat(0))
+    counts = np.zeros(1, dtype=np.int64)
+    table.add(np.array(words[:1], dtype=np.uint64), counts, further=lambda: next(further))
+    return int(counts[0])
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_the_number_is_the_least_whose_distribution_exceeds_u(variance: Fraction) -> None:
+    table, rng = inversion(variance), np.random.default_rng(0)
+    for word in rng.integers(0, 2**64, 60, dtype=np.uint64, endpoint=False):
+        found, u = number(table, [int(word)]), mpf(int(word)) / 2**64
+        assert below(variance, found - 1) <= u < below(variance, found)
+
+
+@pytest.mark.parametrize("variance", VARIANCES[1:])
+def test_a_word_on_a_threshold_is_settled_by_further_words(variance: Fraction) -> None:
+    """Just below P(X ≤ k) the number is k, just above it is k + 1: to 128, and to 192 bits."""
+    table = inversion(variance)
+    for k in (-3, -1, 0, 1, 2):
+        exact = below(variance, k)
+        for words in (2, 3):
+            cut = int(mp.floor(exact * mpf(2) ** (64 * words)))
+            split = [(cut + d) >> (64 * place) & LAST for d in (0, 1) for place in reversed(range(words))]
+            assert split[0] == int(table.thresholds[k - table.lowest])
+            assert [number(table, split[:words]), number(table, split[words:])] == [k, k + 1]
+
+
+def test_tails_never_end() -> None:
+    """A first word of zeros or ones leaves everything open beyond the table."""
+    variance = Fraction(9)
+    table = inversion(variance)
+    for words in ([0, 1], [0, 0, 7], [0, 0, 0, 0, 5], [LAST, LAST - 3], [LAST, LAST, LAST, 9]):
+        found = number(table, words)
+        u = sum(mpf(word) / mpf(2) ** (64 * (place + 1)) for place, word in enumerate(words))
+        assert below(variance, found - 1) <= u < below(variance, found)
+        assert abs(found) > 27
+
+
+def test_the_stream_is_aes_in_counter_mode() -> None:
+    stream = Stream()
+    first, second = stream.take(5), stream.take(4)
+    assert (first, second) == (0, 6)
+    blocks = b"".join(number.to_bytes(16, "big") for number in range(5))
+    by_hand = Cipher(algorithms.AES256(stream._key), modes.ECB()).encryptor().update(blocks)
+    drawn = np.concatenate([stream.words(0, 6), stream.words(6, 4)])
+    assert drawn.tobytes() == by_hand
+    assert np.array_equal(stream.words(2, 3), drawn[2:5])
+    assert not np.array_equal(Stream().words(0, 4), stream.words(0, 4))
+
+
+def test_noise_does_not_depend_on_how_it_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, sampler = np.arange(30_001), SecureNoise().begin()
+    monkeypatch.setattr(sampler._stream, "take", lambda count: 0)
+    whole = sampler.add(counts, Fraction(30))
+    monkeypatch.setattr("poolrl.privacy.noise.SECURE_BLOCK", 128)
+    assert np.array_equal(sampler.add(counts, Fraction(30)), whole)
+
+
+def test_a_stream_has_no_copies() -> None:
+    sampler = SecureNoise().begin()
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="neither copied nor saved"):
+            make(sampler._stream)
+
+
+FORKS = """
+import os, sys
+from fractions import Fraction
+import numpy as np
+from poolrl.privacy.noise import OpenDPNoise, SecureNoise
+source = {"SecureNoise": SecureNoise, "OpenDPNoise": OpenDPNoise}[sys.argv[1]]()
+counts = np.zeros(30, dtype=np.int64)
+begun = source.begin()
+begun.add(counts, Fraction(100))  # whatever state there is has been made by now
+for _ in range(8):
+    if os.fork() == 0:
+        try:
+            begun.add(counts, Fraction(100))
+            print("drew from its parent's release")
+        except RuntimeError as error:
+            assert "begin another after a fork" in str(error)
+        print(*source.begin().add(counts, Fraction(100)), flush=True)
+        os._exit(0)
+    os.wait()
+print(*begun.add(counts, Fraction(100)))
+print(*source.begin().add(counts, Fraction(100)))
+"""
+
+
+@pytest.mark.parametrize("source", ["SecureNoise", "OpenDPNoise"])
+def test_forked_processes_never_share_noise(source: str) -> None:
+    answer = subprocess.run([sys.executable, "-c", FORKS, source], capture_output=True, text=True, check=True)
+    lines = answer.stdout.splitlines()
+    assert len(lines) == len(set(lines)) == 10
+    assert all(len(line.split()) == 30 for line in lines)
