@@ -22,7 +22,8 @@ ALLOWED = {
     "evaluation": {"arrays", "problems", "privacy", "learning"},
     "pool": {"arrays", "problems", "data", "privacy", "learning"},
     "paper": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "paper"},
-    "app": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "paper", "app"},
+    "audit": {"arrays", "problems", "data", "privacy", "pool", "audit"},
+    "app": {"arrays", "problems", "data", "privacy", "learning", "evaluation", "pool", "paper", "audit", "app"},
 }
 # Makes a log and reads none: `problem.simulate_log(...)`.
 SIMULATION = {

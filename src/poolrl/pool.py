@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from poolrl.learning.kernel import Visits
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
+from poolrl.learning.partition import Partition
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.planning import ValueSettings, default_values, geometry, plan_on_outcomes, plan_on_visits
 from poolrl.learning.policy import Policy
@@ -15,6 +16,7 @@ from poolrl.learning.zones import Zones
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise import NoiseSource, SecureNoise
 from poolrl.privacy.release import release_outcomes, release_visits
+from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
@@ -58,10 +60,13 @@ class Pool:
         if not isinstance(problem, Problem) or not hasattr(log, "outcome_leaves"):
             given = f"{type(problem).__name__} and {type(log).__name__}"
             raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {given}")
+        prepared = self.prepare(problem)
+        return prepared.learn(prepared.release(log, noise or SecureNoise()))
+
+    def prepare(self, problem: Problem) -> Prepared:
+        """Choose the parts for a problem; whatever can be refused is refused here, before anything is spent."""
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
-        # Whatever can be refused is refused before anything is spent.
         where = geometry(problem, self.values or default_values(problem, counts))
-        source, rho = noise or SecureNoise(), zcdp.budget(self.rho)
         if isinstance(counts, Outcomes):
             if not isinstance(problem, OutcomeProblem):
                 raise ValueError(
@@ -70,23 +75,68 @@ class Pool:
                 )
             if self.pessimism is not None:
                 raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
-            bins = counts.bins_for(
-                steps=problem.horizon,
-                coordinates=problem.outcome_dim,
-                slots=log.slots,
-                per_unit=log.max_per_unit,
-                rho=self.rho,
-            )
-            trees = release_outcomes(log, problem, bins=bins, rho=rho, noise=source)
-            outcomes = estimate_outcomes(trees, problem, counts)
-            rule, report = plan_on_outcomes(outcomes, where)
-            # How much of the log told anything, of what was released: a table never complains (docs/scale.md).
-            return Policy(problem, rule, trees.guarantee, report | {"observed": outcomes.observed}, outcomes)
+            return OnOutcomes(problem, zcdp.budget(self.rho), counts, where)
         if isinstance(where, Axes):
             raise ValueError(
                 "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "
                 "counts=Outcomes(), or values=Zones(...) or Grid(...)"
             )
-        visits = release_visits(log, problem, where, rho=rho, noise=source)
-        rule, report = plan_on_visits(where, visits, counts, self.pessimism)
-        return Policy(problem, rule, visits.guarantee, report)
+        return OnVisits(problem, zcdp.budget(self.rho), counts, where, self.pessimism)
+
+
+class Prepared(Protocol):
+    """A fit in its two halves: `release` sees the log and pays, `learn` sees what was released."""
+
+    def release(self, log: Log, noise: NoiseSource) -> Any:
+        """Guarantee: ρ-zCDP for one unit of the log."""
+
+    def learn(self, released: Any) -> Policy:
+        """Post-processing: no log, no noise, no cost."""
+
+
+@dataclass(frozen=True)
+class OnOutcomes:
+    """Counts of outcomes, any values."""
+
+    problem: OutcomeProblem
+    rho: zcdp.Budget
+    counts: Outcomes
+    where: Partition | Axes
+
+    def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
+        """Trees of as many bins as public facts allow."""
+        bins = self.counts.bins_for(
+            steps=self.problem.horizon,
+            coordinates=self.problem.outcome_dim,
+            slots=log.slots,
+            per_unit=log.max_per_unit,
+            rho=float(self.rho),
+        )
+        return release_outcomes(log, self.problem, bins=bins, rho=self.rho, noise=noise)
+
+    def learn(self, released: PrivateOutcomes) -> Policy:
+        """Distributions of outcomes, then a plan on them."""
+        outcomes = estimate_outcomes(released, self.problem, self.counts)
+        rule, report = plan_on_outcomes(outcomes, self.where)
+        # How much of the log told anything, of what was released: a table never complains (docs/scale.md).
+        return Policy(self.problem, rule, released.guarantee, report | {"observed": outcomes.observed}, outcomes)
+
+
+@dataclass(frozen=True)
+class OnVisits:
+    """Counts of visits, values on their nodes."""
+
+    problem: Problem
+    rho: zcdp.Budget
+    counts: Visits
+    where: Partition
+    pessimism: Bernstein | None
+
+    def release(self, log: Log, noise: NoiseSource) -> PrivateVisits:
+        """Both of the paper's tables."""
+        return release_visits(log, self.problem, self.where, rho=self.rho, noise=noise)
+
+    def learn(self, released: PrivateVisits) -> Policy:
+        """A kernel between nodes, then a plan on it."""
+        rule, report = plan_on_visits(self.where, released, self.counts, self.pessimism)
+        return Policy(self.problem, rule, released.guarantee, report)

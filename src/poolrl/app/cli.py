@@ -44,6 +44,38 @@ def demo(
     run_demo(out, trajectories=trajectories, seed=seed)
 
 
+AUDIT_EXAMPLES = """Examples:
+  poolrl audit                                   both learners, c = 1 and 3: three minutes on 2 cores
+  poolrl audit --releases 20000                  a first look
+  poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
+  poolrl audit --times 20 --releases 20000       how often is a sound release flagged? never
+
+Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not."""
+
+
+@app.command(help_epilogue=AUDIT_EXAMPLES, sort_key=22)
+def audit(
+    learner: Annotated[str, Parameter(help="all, default or published.")] = "all",
+    *,
+    rho: Annotated[float, Parameter(help="The budget to attack.")] = 1.0,
+    releases: Annotated[int, Parameter(help="Of both logs together, in each case.")] = 200_000,
+    noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
+    times: Annotated[int, Parameter(help="Audits of each case.")] = 1,
+    out: Annotated[Path, Parameter(help="Folder for the picture and the figures.")] = Path("audit"),
+    workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
+    json: Annotated[bool, Parameter(help="For programs: JSON on standard output.", negative="")] = False,
+) -> None:
+    """Attack poolrl's own releases: is the privacy loss really no larger than claimed?
+
+    Two simulated logs that differ in one unit, at the worst case; many releases of each, through the code of fit; the
+    best test between them, and the privacy loss that its success proves. No log of yours is read, and no budget spent.
+    """
+    from poolrl.app.audit import run_audit
+
+    if not run_audit(learner, out, rho=rho, releases=releases, noise=noise, times=times, workers=workers, as_json=json):
+        raise SystemExit(1)
+
+
 REPRODUCE_EXAMPLES = """Examples:
   poolrl reproduce --quick                                  a first look, in three minutes
   poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about eight minutes on 2 cores

@@ -1,0 +1,1 @@
+"""AUDIT: attacks on our own releases, to see whether the guarantee holds."""

@@ -1,0 +1,180 @@
+"""The audit of a fit: two neighbouring logs at the worst case, many releases of each, and who can tell them apart.
+
+Releases go through the code that a fit goes through, with its noise. The bounds hold with the stated confidence
+whatever that code does; that they come close to the claim shows that the attack is a strong one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import numpy as np
+
+from poolrl.arrays import FloatArray
+from poolrl.audit.evidence import Errors, LearnedScore, Rows, best_threshold, roc, stated_score
+from poolrl.audit.neighbours import Case, Exact, Frozen, policy_file, told
+from poolrl.pool import Prepared
+from poolrl.privacy import zcdp
+from poolrl.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SeededNoise
+
+# By what a run says of itself; a seeded dry run gets another seed for every release, or there would be nothing to see.
+NOISE: dict[str, Callable[[int], NoiseSource]] = {
+    "secure": lambda _: SecureNoise(),
+    "opendp": lambda _: OpenDPNoise(),
+    "seeded": SeededNoise,
+}
+DELTA = 1e-6
+CONFIDENCE = 0.95
+# A finding must not be bad luck: only what is proved with this confidence is flagged.
+FLAGGING = 0.999
+# How the chance to be wrong is shared: most of it to the attack that is best if nothing is wrong.
+SHARES = 0.9, 0.1
+TRAINING = 0.2  # the share of releases from which the second attack learns, and by which thresholds are chosen
+BLOCK = 1000
+CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])  # the curve of an attack that never errs
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one audit found."""
+
+    case: Case
+    noise: str
+    releases: int
+    rho: float  # claimed
+    mu_bound: float  # proved at CONFIDENCE, by the Gaussian-DP bound
+    epsilon_bound: float  # the same by Clopper-Pearson, for any mechanism
+    curve: tuple[FloatArray, FloatArray] = field(repr=False)
+    faults: tuple[str, ...]  # why it is flagged, if it is
+
+    @property
+    def rho_bound(self) -> float:
+        """The least ρ that a Gaussian release with such an attack on it can have."""
+        return self.mu_bound**2 / 2
+
+    @property
+    def epsilon(self) -> float:
+        """Claimed, at DELTA."""
+        return zcdp.epsilon(self.rho, DELTA)
+
+    @property
+    def gaussian_epsilon(self) -> float:
+        """What ρ comes to if it is one Gaussian: less than what is claimed of any ρ-zCDP release."""
+        return zcdp.gaussian_epsilon(self.rho, DELTA)
+
+    @property
+    def gaussian_epsilon_bound(self) -> float:
+        """The proved μ as an ε at DELTA."""
+        return zcdp.gaussian_epsilon(self.rho_bound, DELTA) if self.mu_bound > 0 else 0.0
+
+
+def audit(
+    case: Case,
+    *,
+    rho: float = 1.0,
+    releases: int = 200_000,
+    noise: str = "secure",
+    workers: int = 1,
+    progress: Callable[[int], None] = lambda more: None,
+) -> Finding:
+    """Attack a case; `progress` hears how many more releases have come in."""
+    if releases < 100:
+        raise ValueError(f"releases must be at least 100, got {releases}")
+    if noise not in NOISE:
+        raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
+    prepared = case.prepared(rho)
+    faults = _structure(prepared, case, noise)
+    exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
+    if exact[0].public != exact[1].public:
+        return Finding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise"))
+    first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)
+    cut, variance = int(TRAINING * len(first)), exact[0].variance
+    learned = LearnedScore.from_releases(first[:cut], second[:cut], variance)
+    stated = [stated_score(each, exact[0].numbers, exact[1].numbers, variance) for each in (first, second)]
+    tests = [
+        Errors.of(stated[0], stated[1], 0.0),
+        Errors.of(learned(first[cut:]), learned(second[cut:]), 0.0),
+    ]
+    threshold = best_threshold(stated[0][:cut], stated[1][:cut], delta=DELTA, confidence=CONFIDENCE)
+    general = Errors.of(stated[0][cut:], stated[1][cut:], threshold)
+    if _mu(tests, FLAGGING) > math.sqrt(2 * rho) or general.epsilon(DELTA, FLAGGING) > zcdp.epsilon(rho, DELTA):
+        faults.append("the logs can be told apart better than the claim allows")
+    stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else [learned(first), learned(second)]
+    return Finding(
+        case,
+        noise,
+        len(first) + len(second),
+        rho,
+        _mu(tests, CONFIDENCE),
+        general.epsilon(DELTA, CONFIDENCE),
+        roc(stronger[0], stronger[1]),
+        tuple(faults),
+    )
+
+
+def _mu(tests: list[Errors], confidence: float) -> float:
+    """The larger of the bounds, which hold together with this confidence."""
+    return max(test.mu(1 - (1 - confidence) * share) for test, share in zip(tests, SHARES, strict=True))
+
+
+def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
+    """What needs no statistics."""
+    faults, logs = [], case.logs()
+    if noise != "seeded" and len(set(_in_forks(prepared, case, noise))) < 2:
+        faults.append("two processes draw the same noise")
+    files = [policy_file(prepared, log, Frozen()) for log in logs]
+    if files[0] != files[1]:
+        faults.append("the policy depends on more than the released tables")
+    for log, table in zip(logs, case.tables(), strict=True):
+        arrays, engine = (told(prepared, prepared.release(each, Exact())).numbers for each in (log, table))
+        # A table is never taken to be complete, so that its unobserved counts may come on top.
+        if not np.array_equal(arrays, engine[: len(arrays)]):
+            faults.append("a table in an engine is counted otherwise than the same arrays")
+            break
+    return faults
+
+
+def _in_forks(prepared: Prepared, case: Case, noise: str) -> list[bytes]:
+    """One release in each of two forked processes, which share whatever state this one has."""
+    found = []
+    for _ in range(2):
+        end, start = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                drawn = told(prepared, prepared.release(case.logs()[0], NOISE[noise](0)))
+                os.write(start, sha256(drawn.numbers.tobytes()).digest())
+            finally:
+                os._exit(0)
+        os.close(start)
+        with os.fdopen(end, "rb") as pipe:
+            found.append(pipe.read())
+        os.waitpid(child, 0)
+    return found
+
+
+def _releases(
+    case: Case, rho: float, noise: str, each: int, workers: int, numbers: int, progress: Callable[[int], None]
+) -> tuple[Rows, Rows]:
+    """So many releases of each log, (each, numbers)."""
+    import joblib
+
+    jobs = [(which, start, min(BLOCK, each - start)) for start in range(0, each, BLOCK) for which in (0, 1)]
+    found = np.empty((each, numbers), dtype=np.int32), np.empty((each, numbers), dtype=np.int32)
+    run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
+    for which, start, drawn in run(joblib.delayed(_block)(case, rho, noise, *job) for job in jobs):
+        found[which][start : start + len(drawn)] = drawn
+        progress(len(drawn))
+    return found
+
+
+def _block(case: Case, rho: float, noise: str, which: int, start: int, count: int) -> tuple[int, int, Rows]:
+    prepared, log = case.prepared(rho), case.logs()[which]
+    # Both logs get seeds of their own: a seed that both share would cancel in the difference.
+    sources = (NOISE[noise](2 * number + which) for number in range(start, start + count))
+    drawn = [told(prepared, prepared.release(log, source)).numbers for source in sources]
+    return which, start, np.stack(drawn).astype(np.int32)

@@ -1,0 +1,154 @@
+"""Two neighbouring logs at the worst case, and all that a release tells of one of them."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poolrl.arrays import FloatArray, IntArray
+from poolrl.data.tables import Table
+from poolrl.data.trajectories import Trajectories
+from poolrl.pool import OnVisits, Pool, Prepared
+from poolrl.privacy.noise import NoiseSource
+from poolrl.problems.inventory import LostSales
+
+HORIZON, DEMAND_MAX, ZONES = 2, 8.0, 3
+# Two units that stay. What they did is not what the third does before or after, so the cells it leaves are empty.
+OTHERS = 2
+# Order-up-to level and stock left, at every step.
+NOTHING_SOLD, SOLD_OUT = (8.0, 8.0), (2.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Which learner is attacked, and how many trajectories one unit may own."""
+
+    learner: str  # a key of LEARNERS
+    per_unit: int
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{self.learner}, c = {self.per_unit}"
+
+    def prepared(self, rho: float) -> Prepared:
+        """The learner, ready to release."""
+        return LEARNERS[self.learner](rho).prepare(problem())
+
+    def logs(self) -> tuple[Trajectories, Trajectories]:
+        """One unit sold nothing of a full shelf, or ran out of a small one; it owns twice as much as may count.
+
+        At every step, coordinate and level of a tree it leaves one node for another, and so it does in both tables of
+        visits: what was paid for is used up to the last bit.
+        """
+        return self._log(*NOTHING_SOLD), self._log(*SOLD_OUT)
+
+    def tables(self) -> tuple[Table, Table]:
+        """The same logs as tables, to be counted by an engine."""
+        return self._table(*NOTHING_SOLD), self._table(*SOLD_OUT)
+
+    def _arrays(self, level: float, left: float) -> dict[str, FloatArray]:
+        owned = np.array([2 * self.per_unit] + [1] * OTHERS)
+        unit = np.repeat(np.arange(1 + OTHERS), owned)
+        mine = (unit == 0)[:, None, None]
+        shape = (len(unit), HORIZON, 1)
+        return {
+            "unit": unit,
+            "states": np.zeros(shape),
+            "actions": np.where(mine, level, np.full(shape, 5.0)),
+            "next_states": np.where(mine, left, np.full(shape, 3.0)),
+        }
+
+    def _log(self, level: float, left: float) -> Trajectories:
+        return Trajectories(**self._arrays(level, left), max_per_unit=self.per_unit)
+
+    def _table(self, level: float, left: float) -> Table:
+        import pyarrow as pa
+
+        arrays = self._arrays(level, left)
+        rows, steps = arrays["states"].shape[:2]
+        columns = {name: arrays[name].ravel() for name in ("states", "actions", "next_states")}
+        columns["unit"] = np.repeat(arrays["unit"], steps)
+        columns["id"], columns["step"] = np.repeat(np.arange(rows), steps), np.tile(np.arange(steps), rows)
+        return Table(
+            pa.table(columns),
+            trajectory="id",
+            step="step",
+            states=["states"],
+            actions=["actions"],
+            next_states=["next_states"],
+            unit="unit",
+            max_per_unit=self.per_unit,
+        )
+
+
+LEARNERS = {"default": Pool, "published": lambda rho: Pool.published(rho, zones=ZONES)}
+CASES = tuple(Case(learner, per_unit) for learner in LEARNERS for per_unit in (1, 3))
+
+
+def problem() -> LostSales:
+    """A shop with one product."""
+    return LostSales(horizon=HORIZON, holding=1.0, shortage=1.0, demand_max=DEMAND_MAX)
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a release tells: its noisy numbers in one row, and what has no noise, the same for all neighbours."""
+
+    numbers: IntArray
+    variance: float
+    public: dict[str, Any]
+
+
+def told(prepared: Prepared, released: Any) -> Told:
+    """Everything at once, for a row of transitions is handed out once."""
+    if isinstance(prepared, OnVisits):
+        nodes = np.arange(prepared.where.pair_count)
+        tables = [released.pairs, *(released.transitions(step, nodes) for step in range(prepared.problem.horizon))]
+    else:
+        tables = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
+    numbers = np.concatenate([table.ravel() for table in tables])
+    shapes = [table.shape for table in tables]
+    public = {"guarantee": released.guarantee, "total": getattr(released, "total", None), "shapes": shapes}
+    return Told(numbers, released.variance, public)
+
+
+@dataclass
+class Exact:
+    """No noise at all: the counts themselves, for the attacker who knows everything but the noise."""
+
+    def begin(self) -> Exact:
+        """Itself."""
+        return self
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """The counts."""
+        return counts.copy()
+
+
+@dataclass
+class Frozen:
+    """Tables that are the same whatever the counts: what is learned from them must be the same as well."""
+
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def begin(self) -> Frozen:
+        """From the beginning."""
+        return Frozen()
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """Numbers that know nothing of the counts."""
+        return self.rng.integers(0, 40, counts.shape)
+
+
+def policy_file(prepared: Prepared, log: Trajectories, noise: NoiseSource) -> bytes:
+    """What a whole fit writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.npz"
+        prepared.learn(prepared.release(log, noise)).save(path)
+        return path.read_bytes()
