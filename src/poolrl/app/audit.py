@@ -152,8 +152,9 @@ def _number(value: float) -> float | str:
 
 def _draw(path: Path, found: list[Finding]) -> None:
     """The attack's curve in each case, under the best that the claim allows."""
-    figure = Figure(figsize=(4.4 * len(found), 4.9), layout="constrained")
-    for panel, finding in zip(np.atleast_1d(figure.subplots(1, len(found))), found, strict=True):
+    rows = math.ceil(len(found) / 2)
+    figure = Figure(figsize=(9.2, 5.0 * rows), layout="constrained")
+    for panel, finding in zip(np.ravel(figure.subplots(rows, 2)), found, strict=True):
         _panel(panel, finding)
     figure.savefig(path)
     figure.savefig(path.with_suffix(".png"), dpi=120)
@@ -165,8 +166,8 @@ def _panel(axes: Axes, finding: Finding) -> None:
     best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
     axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
     axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)
-    axes.plot(rates, best, "--", color=INK, linewidth=1.2, label="best attack on a Gaussian of this ρ")
-    axes.plot(*finding.curve, "-", color="#c0392b" if finding.faults else ACCENT, linewidth=2, label="attack, measured")
+    axes.plot(*finding.curve, "-", color="#c0392b" if finding.faults else ACCENT, linewidth=3, label="attack, measured")
+    axes.plot(rates, best, "--", color=INK, linewidth=1, label="best attack on a Gaussian of this ρ")
     axes.text(0.03, 0.985, "breaks the claim", va="top", color="#a5402d", fontsize=9)
     axes.text(0.6, 0.57, "guessing", color=QUIET, rotation=45, fontsize=9, ha="center", va="center")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="said of the first log (false positives)")

@@ -89,6 +89,8 @@ def audit(
     prepared = case.prepared(rho)
     faults = _structure(prepared, case, noise)
     exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
+    if exact[0].public["guarantee"].rho != rho:
+        faults.append("the guarantee states another rho")
     if exact[0].public != exact[1].public:
         return Finding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise"))
     first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)

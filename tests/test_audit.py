@@ -1,0 +1,123 @@
+"""The audit itself: its bounds against exact distributions, and a sound release, which it must not flag."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from poolrl.audit.audit import audit
+from poolrl.audit.evidence import Errors, LearnedScore, best_threshold, rate_limit, roc, stated_score
+from poolrl.audit.neighbours import CASES, Case, Exact, told
+from poolrl.privacy import zcdp
+
+
+@pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (240, 1000), (10, 10)])
+def test_the_limit_of_a_rate_is_where_so_few_errors_become_unlikely(errors: int, trials: int) -> None:
+    limit = rate_limit(errors, trials, 0.05)
+    if errors == trials:
+        assert limit == 1.0
+    else:
+        assert stats.binom.cdf(errors, trials, limit) == pytest.approx(0.05)
+
+
+def test_bounds_hold_as_often_as_they_say() -> None:
+    """Two normal distributions μ apart, exactly; a bound with 90% confidence is too large in at most one of ten."""
+    rng, mu, above = np.random.default_rng(0), 1.2, 0
+    epsilon = zcdp.gaussian_epsilon(mu**2 / 2, 1e-3)
+    for _ in range(400):
+        first, second = rng.normal(0, 1, 2000), rng.normal(mu, 1, 2000)
+        above += Errors.of(first, second, mu / 2).mu(0.9) > mu
+        assert Errors.of(first, second, 2.0).epsilon(1e-3, 0.9) < epsilon
+    assert above <= 40
+
+
+def test_bounds_approach_the_truth() -> None:
+    rng, mu = np.random.default_rng(1), 1.5
+    first, second = rng.normal(0, 1, 400_000), rng.normal(mu, 1, 400_000)
+    assert 0.985 * mu < Errors.of(first, second, mu / 2).mu(0.95) < mu
+    # Randomised response is the mechanism for which the bound for any release is tight: ε = log((1 − α) / β).
+    answers = rng.random((2, 400_000)) < np.array([[0.2], [0.8]])
+    proved = Errors.of(answers[0].astype(float), answers[1].astype(float), 0.5).epsilon(0.0, 0.95)
+    assert 0.98 * math.log(4) < proved < math.log(4)
+
+
+def test_the_score_is_the_likelihood_ratio() -> None:
+    rng = np.random.default_rng(2)
+    first, second, sigma = rng.integers(0, 5, 7), rng.integers(0, 5, 7), 1.7
+    rows = rng.integers(-5, 10, (20, 7)).astype(np.int32)
+    by_hand = ((rows - first) ** 2 - (rows - second) ** 2).sum(axis=1) / (2 * sigma**2)
+    assert stated_score(rows, first, second, sigma**2) == pytest.approx(by_hand)
+
+
+def test_the_learned_score_sees_what_the_stated_one_cannot() -> None:
+    """Two cells that move alike under one noise: their difference has none, their sum has more than is stated."""
+    rng, moved = np.random.default_rng(3), np.array([1, -1])
+    noise = rng.normal(0, 3, (2, 4000, 1)).round().astype(np.int32)
+    first, second = noise[0] + np.zeros(2, np.int32), noise[1] + moved.astype(np.int32)
+    learned = LearnedScore.from_releases(first[:1000], second[:1000], 9.0)
+    test = Errors.of(learned(first[1000:]), learned(second[1000:]), 0.0)
+    assert test.false_positives == test.false_negatives == 0
+    assert test.mu(0.999) > 5
+
+
+def test_thresholds_and_curves() -> None:
+    rng = np.random.default_rng(4)
+    first, second = rng.normal(0, 1, 20_000), rng.normal(1, 1, 20_000)
+    far = best_threshold(first, second, delta=1e-6, confidence=0.95)
+    tests = {at: Errors.of(first, second, at).epsilon(1e-6, 0.95) for at in (far, 0.5)}
+    assert tests[far] > tests[0.5] > 0
+    false, true = roc(first, second)
+    assert (np.diff(false) >= 0).all()
+    assert (np.diff(true) >= 0).all()
+    assert np.interp(0.2, false, true) == pytest.approx(zcdp.gaussian_attack_power(0.5, 0.2), abs=0.02)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_logs_use_up_what_was_paid_for(case: Case) -> None:
+    """The worst case indeed: the squared change is Δ₂², of every table, in integers."""
+    prepared = case.prepared(1.0)
+    rows = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
+    mechanisms = rows[0].public["guarantee"].mechanisms
+    assert ((rows[0].numbers - rows[1].numbers) ** 2).sum() == sum(m.sensitivity_squared for m in mechanisms)
+    assert rows[0].public == rows[1].public
+
+
+@pytest.mark.parametrize("noise", ["secure", "opendp", "seeded"])
+@pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case.name)
+def test_a_sound_release_is_not_flagged(case: Case, noise: str) -> None:
+    found = audit(case, releases=1600, noise=noise)
+    assert found.faults == ()
+    assert 0.5 < found.rho_bound < 1.1  # the attack works, and not too well
+    assert found.epsilon_bound < found.epsilon
+
+
+def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+    said = run("audit", "default", "--releases", "400", "--workers", "1", "--out", tmp_path / "audit")
+    assert "epsilon = 7.77 at delta = 1e-06" in said
+    assert "2 audits, 0 flagged" in said
+    facts = json.loads((tmp_path / "audit/audit.json").read_text())
+    assert [each["trajectories_per_unit"] for each in facts] == [1, 3]
+    assert not any(each["flagged"] for each in facts)
+    assert {"audit.svg", "audit.png", "audit.json"} == {path.name for path in (tmp_path / "audit").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["defualt"], "did you mean default"),
+        (["--noise", "none"], "noise must be one of secure, opendp, seeded"),
+        (["--rho", "inf"], "rho must be finite"),
+        (["--rho", "-1"], "rho must be positive"),
+        (["--releases", "10"], "releases must be a whole number of at least 100"),
+        (["--times", "0"], "times must be a whole number"),
+        (["--workers", "0"], "workers must be a whole number"),
+    ],
+)
+def test_what_cannot_be_audited_is_said(arguments: list[str], words: str, run) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=words):
+        run("audit", *arguments)
