@@ -38,11 +38,17 @@ def whole(*, at_least: int = 1, **named: int) -> None:
             raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
 
 
+# Entries of one public parameter, (horizon, products) at the most; a file that declares more is refused, not served.
+MOST_ENTRIES = 10_000_000
+
+
 def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """Broadcast a public parameter to `shape`, read-only; scalars and smaller arrays are welcome."""
     array = as_floats(name, value)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
+    if math.prod(shape) > MOST_ENTRIES:
+        raise ValueError(f"{name} would have {math.prod(shape):.1e} entries, more than {MOST_ENTRIES:.0e}")
     try:
         full = np.broadcast_to(array, shape).copy()
     except ValueError:

@@ -252,6 +252,8 @@ def parse_config(path: Path, content: bytes) -> ConfigFile:
         facts = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is not a TOML file: it is nested too deeply") from None
     try:
         return ConfigFile(path, Config.model_validate(facts), content)
     except ValidationError as error:

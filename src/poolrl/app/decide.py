@@ -36,11 +36,15 @@ class Desk:
         policy = Policy.load(path)
         width, horizon = policy.problem.state_dim, policy.problem.horizon
         labels = policy.report.get("labels", {})
-        products = [str(name) for name in labels.get("products", range(width))]
-        steps = [str(name) for name in labels.get("steps", range(horizon))]
-        if len(products) != width or len(steps) != horizon:
+        if not isinstance(labels, dict) or not isinstance(first := labels.get("first_step", 0), int):
+            raise ValueError(f"{path} has no names that fit: labels must be products, steps and first_step")
+        products, steps = (labels.get(name, [*range(n)]) for name, n in (("products", width), ("steps", horizon)))
+        if not all(isinstance(names, list) for names in (products, steps)) or (len(products), len(steps)) != (
+            width,
+            horizon,
+        ):
             raise ValueError(f"{path} names other products or steps than it decides on")
-        return cls(policy, products, steps, int(labels.get("first_step", 0)))
+        return cls(policy, [*map(str, products)], [*map(str, steps)], first)
 
     def step(self, name: Any) -> int:
         """A step by its name, by its number in the log, or by its name in small letters."""
@@ -225,11 +229,14 @@ def _span(numbers: Mapping[str, int]) -> str:
 
 @contextmanager
 def _reading(source: Path) -> Iterator[IO[str]]:
-    if str(source) == "-":
-        yield sys.stdin
-    else:
-        with open(source, encoding="utf-8-sig", newline="") as file:
-            yield file
+    try:
+        if str(source) == "-":
+            yield sys.stdin
+        else:
+            with open(source, encoding="utf-8-sig", newline="") as file:
+                yield file
+    except UnicodeDecodeError:
+        raise ValueError(f"{source} is not text in UTF-8") from None
 
 
 @contextmanager

@@ -98,8 +98,8 @@ def _against_config(facts: dict[str, Any], path: Path, *, sound: bool) -> list[C
     public, account = facts["assumed_public"], facts["ledger"]
     agree = all(public[name] == value for name, value in declared.declared().items())
     agree &= declared.privacy.data_set == account["data_set"]
-    agree &= zcdp.budget(declared.privacy.rho) == Fraction(facts["rho"])
-    agree &= zcdp.budget(declared.privacy.budget) == Fraction(account["budget"])
+    agree &= str(zcdp.budget(declared.privacy.rho)) == facts["rho"]
+    agree &= str(zcdp.budget(declared.privacy.budget)) == account["budget"]
     return [same, Check("the certificate repeats what the configuration declares", agree)]
 
 
@@ -167,7 +167,7 @@ def _against_ledger(facts: dict[str, Any], path: Path, hashes: dict[str, str]) -
         named = facts["ledger"]
         entries, account = ledger.entries(), ledger.accounts().get(named["account"])
     paid = [e for e in entries if e.kind == "reserve" and e.seal == named["seal"] and e.number == named["entry"]]
-    enough = bool(paid) and paid[0].rho == Fraction(facts["rho"])
+    enough = bool(paid) and str(paid[0].rho) == facts["rho"]
     spent = account.spent if account else Fraction(0)
     since = f"since then more was spent, {float(spent):g} in all" if str(spent) != named["spent"] else ""
     done = [e for e in entries if e.kind == "commit" and e.refers == named["entry"]]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poolrl.archives import read_arrays
 from poolrl.arrays import FloatArray, IntArray, finite_array, whole
 from poolrl.data.counts import Partition, Tally, outcome_cells
 from poolrl.data.rows import Row, moved_inside
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Path = str | PathLike[str]
+# Of a log that is to fit into memory.
+MOST_BYTES = 2**40
 _PARTS = ("states", "actions", "next_states", "max_per_unit", "unit")
 
 
@@ -208,13 +211,9 @@ class Trajectories:
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
         try:
-            # Opened here, because NumPy forgets to close a damaged file that it opened itself.
-            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                parts: dict[str, Any] = {name: file[name] for name in file.files}
+            parts: dict[str, Any] = dict(read_arrays(path, most_bytes=MOST_BYTES))
             parts["max_per_unit"] = int(parts["max_per_unit"])
-        except FileNotFoundError:
-            raise
-        except Exception:
+        except (LookupError, ValueError, TypeError, OverflowError):
             # Whatever a damaged file makes its readers say, they may quote bytes of the log.
             raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
         if not {"states", "actions", "next_states", "max_per_unit"} <= parts.keys() <= {*_PARTS}:

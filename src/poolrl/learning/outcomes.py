@@ -7,6 +7,7 @@ as ρ → 0 it is the public prior, uniform between the outcome's bounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +76,20 @@ class OutcomeDistribution:
         """What goes into a file."""
         always = {"points": self.points, "weights": self.weights, "observed": np.array(self.observed)}
         return always if self.cutoffs is None else always | {"cutoffs": self.cutoffs}
+
+
+def outcomes_from_arrays(arrays: Mapping[str, FloatArray], horizon: int) -> OutcomeDistribution:
+    """The inverse of `arrays`; an estimate of files before 0.4 does not say how much was observed."""
+    points, weights, cutoffs = (arrays.get(name) for name in ("points", "weights", "cutoffs"))
+    observed = np.asarray(arrays.get("observed", 1.0))
+    if points is None or weights is None or points.ndim != 2 or weights.shape != (horizon, *points.shape):
+        raise ValueError("the estimate of outcomes has another shape than the problem")
+    if cutoffs is not None and cutoffs.shape != weights.shape:
+        raise ValueError("the estimate of cut-off levels has another shape than that of outcomes")
+    parts = [part for part in (points, weights, cutoffs, observed) if part is not None]
+    if observed.ndim or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts):
+        raise ValueError("the estimate of outcomes must hold finite numbers")
+    return OutcomeDistribution(points, weights, cutoffs, float(observed))
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
-import zlib
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from poolrl.archives import Arrays, read_arrays
 from poolrl.arrays import FloatArray, as_floats
-from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.rules import Levels, Rule, rule_from_arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import Problem
 
 FORMAT = "poolrl policy 1"
+# Of all arrays together, many times what the largest partitions need.
+MOST_BYTES = 2**32
 
 
 class Policy:
@@ -92,40 +93,36 @@ class Policy:
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
         """Read what `save` wrote; `problem` is needed for problems of your own and must match the file's facts."""
         try:
-            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays = read_arrays(path, most_bytes=MOST_BYTES)
             facts = json.loads(arrays.pop("facts").tobytes())
-            checksum = facts.pop("sha256")
-            intact = checksum == _checksum(facts, arrays) and facts["format"] == FORMAT
-        except FileNotFoundError:
-            raise
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            LookupError,
-            ValueError,
-            OSError,
-            TypeError,
-            AttributeError,
-        ) as error:
+            intact = facts["format"] == FORMAT and facts.pop("sha256") == _checksum(facts, arrays)
+        except (LookupError, ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
         if not intact:
             raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")
+        try:
+            return cls._from_facts(facts, arrays, problem)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        except (LookupError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{path} is not a whole policy: an entry is missing or of another kind") from error
+
+    @classmethod
+    def _from_facts(cls, facts: dict[str, Any], arrays: Arrays, problem: Problem | None) -> Self:
+        declared = dict(facts["problem"])
         known = {"LostSales": LostSales, "Backlog": Backlog}
         if problem is None:
-            kind = facts["problem"].pop("kind")
+            kind = declared.pop("kind")
             if kind not in known:
-                raise ValueError(f"{path} is a policy for your own problem {kind}: pass it as problem=...")
-            problem = known[kind](**facts["problem"])
-        elif problem.facts() != facts["problem"]:
-            raise ValueError(f"{path} was learned for other public facts than those of the problem given")
+                raise ValueError(f"a policy for your own problem {kind}: pass it as problem=...")
+            problem = known[kind](**declared)
+        elif problem.facts() != declared:
+            raise ValueError("learned for other public facts than those of the problem given")
         rule = rule_from_arrays(facts["rule"], problem, arrays)
         prefix = "outcomes."
         estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        observed = float(estimate.pop("observed", np.array(1.0)))
-        outcomes = OutcomeDistribution(**estimate, observed=observed) if estimate else None
-        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), facts["report"], outcomes)
+        outcomes = outcomes_from_arrays(estimate, problem.horizon) if estimate else None
+        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]), outcomes)
 
 
 def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from poolrl.arrays import FloatArray
 from poolrl.learning.grid import Lattice
-from poolrl.learning.partition import Nodes, Partition
+from poolrl.learning.partition import LARGEST_TABLE, Nodes, Partition
 from poolrl.learning.separable import Axes
 from poolrl.learning.zones import Rings
 from poolrl.problems.problem import Problem, SeparableProblem
@@ -83,29 +83,66 @@ class PartitionQ:
 
 
 def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
-    """The inverse of a rule's `arrays`."""
+    """The inverse of a rule's `arrays`; whatever does not fit the problem is refused."""
+    read = READERS.get(str(kind))
+    if read is None:
+        raise ValueError(f"the file's rule {kind!r} is not known to this version")
+    own = {name: array for name, array in arrays.items() if not name.startswith("outcomes.")}
+    if not all(array.dtype == np.float64 and np.isfinite(array).all() for array in own.values()):
+        raise ValueError("the arrays of a rule must hold finite numbers in double precision")
     try:
-        if kind == "Levels":
-            return Levels(arrays["levels"])
-        if kind == "SeparableQ" and isinstance(problem, SeparableProblem):
-            points, beyond = arrays["axes"]
-            return SeparableQ(Axes(problem, int(points), bool(beyond)), arrays["q"])
-        if kind == "PartitionQ":
-            return PartitionQ(Partition(problem, _nodes(arrays, "pairs."), _nodes(arrays, "states.")[0]), arrays["q"])
+        return read(problem, own)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
-    raise ValueError(f"the file's rule {kind!r} is not known to this version")
 
 
-def _nodes(arrays: Mapping[str, FloatArray], prefix: str) -> tuple[Nodes, ...]:
+def _levels(problem: Problem, arrays: Mapping[str, FloatArray]) -> Levels:
+    return Levels(_shaped(arrays["levels"], (problem.horizon, problem.action_dim)))
+
+
+def _separable_q(problem: Problem, arrays: Mapping[str, FloatArray]) -> SeparableQ:
+    points, beyond = _shaped(arrays["axes"], (2,))
+    if not isinstance(problem, SeparableProblem) or points < 2:
+        raise ValueError("values on axes need a separable problem and two points or more")
+    axes = Axes(problem, int(points), bool(beyond))
+    return SeparableQ(axes, _shaped(arrays["q"], (problem.horizon, *axes.q_shape)))
+
+
+def _partition_q(problem: Problem, arrays: Mapping[str, FloatArray]) -> PartitionQ:
+    pairs = _nodes(arrays, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
+    states = _nodes(arrays, "states.", 1, problem.state_dim)
+    partition = Partition(problem, pairs, states[0])
+    return PartitionQ(partition, _shaped(arrays["q"], (problem.horizon, *partition.q_shape)))
+
+
+def _nodes(arrays: Mapping[str, FloatArray], prefix: str, spaces: int, dimensions: int) -> tuple[Nodes, ...]:
     parts: dict[str, Any] = {
         name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
     }
     if "corners" in parts:
-        return tuple(
-            Rings(corners, float(radius)) for corners, radius in zip(parts["corners"], parts["radius"], strict=True)
-        )
+        corners = parts["corners"]
+        _shaped(corners, (spaces, corners.shape[1], dimensions, dimensions))
+        radii = _shaped(parts["radius"], (spaces,))
+        if corners.shape[1] < 1 or (radii <= 0).any() or (np.linalg.matrix_rank(corners) < dimensions).any():
+            raise ValueError("rings need a radius and independent points")
+        return tuple(Rings(each, float(radius)) for each, radius in zip(corners, radii, strict=True))
+    reaches = _shaped(parts["reach"], (spaces, dimensions))
+    bins, linear = (_shaped(parts[name], (spaces,)) for name in ("bins", "linear"))
+    if (reaches <= 0).any() or (bins < 1).any() or (bins > LARGEST_TABLE).any():
+        raise ValueError("a lattice needs a reach and bins")
     return tuple(
-        Lattice(reach, int(bins), bool(linear))
-        for reach, bins, linear in zip(parts["reach"], parts["bins"], parts["linear"], strict=True)
+        Lattice(reach, int(count), bool(smooth)) for reach, count, smooth in zip(reaches, bins, linear, strict=True)
     )
+
+
+def _shaped(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    if array.shape != shape:
+        raise ValueError(f"an array of the rule has shape {array.shape}, where the problem needs {shape}")
+    return array
+
+
+READERS: dict[str, Callable[[Problem, Mapping[str, FloatArray]], Rule]] = {
+    "Levels": _levels,
+    "SeparableQ": _separable_q,
+    "PartitionQ": _partition_q,
+}

@@ -30,6 +30,8 @@ _SQL = {"str": "TEXT", "float": "REAL", "int": "INTEGER"}
 _KEYS = {field.name: f"{_SQL[str(field.type)]} NOT NULL" for field in fields(Setting)} | {"seed": "INTEGER NOT NULL"}
 # Measures have no type, for a column of type REAL forgets the sign of −0.0. NaN is NULL: SQLite knows no NaN.
 _COLUMNS = _KEYS | dict.fromkeys(MEASURES, "")
+_STORED: dict[str, Any] = {"TEXT": str, "REAL": float, "INTEGER": int, "": float | int | None}
+_KINDS = {name: _STORED[kind.removesuffix(" NOT NULL")] for name, kind in _COLUMNS.items()}
 
 
 class Results:
@@ -75,8 +77,10 @@ class Results:
     def runs(self) -> list[Run]:
         """Every run, in the order of its setting and seed: the same however many processes made them."""
         names = [field.name for field in fields(Setting)]
-        found = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}").fetchall()
+        found = self._read(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}")
         rows = [dict(zip(_COLUMNS, values, strict=True)) for values in found]
+        if not all(isinstance(row[name], _KINDS[name]) for row in rows for name in _COLUMNS):
+            raise self._unreadable("a row holds something else than a run")
         return [
             Run(Setting(**{n: row[n] for n in names}), row["seed"], **{n: _measure(row[n]) for n in MEASURES})
             for row in rows
@@ -84,8 +88,8 @@ class Results:
 
     def fact(self, name: str) -> str | None:
         """Something about the file as a whole."""
-        found = self._db.execute("SELECT value FROM facts WHERE name = ?", [name]).fetchone()
-        return None if found is None else str(found[0])
+        found = self._read("SELECT value FROM facts WHERE name = ?", [name])
+        return str(found[0][0]) if found else None
 
     def note(self, name: str, value: str) -> None:
         """Remember something about the file as a whole."""
@@ -117,10 +121,7 @@ class Results:
             os.close(folder)
 
     def _prepare(self, read_only: bool) -> None:
-        try:
-            tables = self._tables()
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from None
+        tables = self._tables()
         if not tables and not read_only:
             tables = self._make()
         held = self.fact("format") if "facts" in tables else None
@@ -145,9 +146,15 @@ class Results:
         return self._tables()
 
     def _tables(self) -> set[str]:
-        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _unreadable(self, error: sqlite3.Error) -> ValueError:
+    def _read(self, statement: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(statement, values or []).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: object) -> ValueError:
         return ValueError(
             f"{self.path} is not a results file, or is damaged ({error}); "
             "move it away, or choose another folder with --out"

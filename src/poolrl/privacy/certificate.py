@@ -178,25 +178,25 @@ def arithmetic_faults(facts: dict[str, Any]) -> list[str]:
     try:
         costs = []
         for each in facts["mechanisms"]:
-            variance, sensitivity = Fraction(each["variance"]), Fraction(each["sensitivity_squared"])
+            variance, sensitivity = zcdp.written(each["variance"]), zcdp.written(each["sensitivity_squared"])
             if variance <= 0 or sensitivity <= 0:
                 return ["a mechanism has no noise or no sensitivity"]
             costs.append(sensitivity / (2 * variance))
-            if costs[-1] != Fraction(each["rho"]):
+            if costs[-1] != zcdp.written(each["rho"]):
                 faults.append(f"the rho of {each['name']!r} is not sensitivity_squared / (2 variance)")
         rho = sum(costs, Fraction(0))
-        if not costs or rho != Fraction(facts["rho"]):
+        if not costs or rho != zcdp.written(facts["rho"]):
             return [*faults, "rho is not the sum over the mechanisms"]
         if facts["epsilon"] != epsilons(rho):
             faults.append("epsilon does not follow from rho")
         if facts["attack"] != attack(rho):
             faults.append("the power of an attack does not follow from rho")
-        spent = Fraction(facts["ledger"]["spent"])
+        spent = zcdp.written(facts["ledger"]["spent"])
         if spent < rho or facts["in_all"] != in_all(spent):
             faults.append("what was spent in all does not follow from the ledger's entry")
         if facts["private"] is not True:
             faults.append("it does not say that anything is private")
-        budget, left = Fraction(facts["ledger"]["budget"]), Fraction(facts["ledger"]["left"])
+        budget, left = zcdp.written(facts["ledger"]["budget"]), zcdp.written(facts["ledger"]["left"])
         if left != max(Fraction(0), budget - spent):
             faults.append("what is left does not follow from the budget and what was spent")
         problem = facts["assumed_public"]["problem"]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from poolrl.privacy.accounts import Entry
+from poolrl.privacy.zcdp import written
 
 SCHEMA = """
 CREATE TABLE entries (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, account TEXT NOT NULL,
@@ -92,7 +93,7 @@ class Chain:
             if entry.number != number:
                 return [f"entry {number} is missing"]
             seal = self._seal(entry, seal)
-            if not hmac.compare_digest(seal, entry.seal):
+            if not hmac.compare_digest(seal.encode(), str(entry.seal).encode()):
                 return [f"entry {number} or one before it was changed: its seal does not fit"]
         if head != [(number, self._head_seal(number, seal))]:
             return ["entries at the end were removed or added by another hand"]
@@ -134,6 +135,8 @@ class Chain:
             yield
         except sqlite3.Error as error:
             raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} cannot be used as a ledger: it holds text that is none") from None
 
     def _prepare(self, *, create: bool) -> bytes:
         """The key of the file, which gets its tables if it is new.
@@ -211,4 +214,4 @@ def _read_key(path: Path) -> bytes:
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     number, kind, time, account, rho, refers, note, seal = row
-    return Entry(number, kind, time, account, None if rho is None else Fraction(rho), refers, json.loads(note), seal)
+    return Entry(number, kind, time, account, None if rho is None else written(rho), refers, json.loads(note), seal)

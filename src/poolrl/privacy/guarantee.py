@@ -118,8 +118,8 @@ class Guarantee:
                 Mechanism(
                     str(m["name"]),
                     int(m["cells"]),
-                    Fraction(m["sensitivity_squared"]),
-                    Fraction(m["variance"]),
+                    zcdp.written(m["sensitivity_squared"]),
+                    zcdp.written(m["variance"]),
                 )
                 for m in facts["mechanisms"]
             ),

@@ -8,6 +8,7 @@ Dong, Roth and Su 2022 (attacks as hypothesis tests).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -27,6 +28,20 @@ def budget(rho: Budget) -> Budget:
         return rho
     positive(rho=rho)
     return math.inf if math.isinf(rho) else Fraction(str(float(rho)))
+
+
+# "1e999999999" is a short text and a number that no memory holds.
+_WRITTEN = re.compile(r"\d{1,400}(/\d{1,400})?", re.ASCII)
+
+
+def written(text: str) -> Fraction:
+    """A number that is not negative as files have it, "3" or "1/3"; refuses whatever takes long to read."""
+    if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
+        raise ValueError("not a number written as a fraction")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError("a fraction of nothing") from None
 
 
 def noise_variance(*, sensitivity_squared: Fraction, rho: Budget) -> Fraction:

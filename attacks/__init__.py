@@ -1,0 +1,1 @@
+"""Attacks from outside: hostile files (`python -m attacks.fuzz`) and faults (`python -m attacks.soak`)."""

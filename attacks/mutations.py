@@ -1,0 +1,139 @@
+"""Hostile values, and how bytes choose among them: a fuzzer changes bytes, and those spoil one good file or another."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# What a reader might believe: empty, too large, of another kind, or a number that takes for ever to write out.
+HOSTILE: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2,
+    10**6,
+    10**18,
+    2**63,
+    -(2**63),
+    0.5,
+    -0.0,
+    1e-300,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "0",
+    "-1",
+    "1/0",
+    "1/3",
+    "1e999999999",
+    "1" * 5000,
+    "nan",
+    "../../etc/passwd",
+    "/tmp/x\x00y",
+    "\ud800",
+    "\u202e[bold]{}%s\n",
+    "'; DROP TABLE entries; --",
+    [],
+    {},
+    [[]],
+    [None],
+    [0.0, 0.0],
+    {"kind": "LostSales"},
+    ["x"] * 1000,
+)
+
+
+# Stands for a list in a list in a list: deeper than what writes JSON can go, so it is put in afterwards.
+DEEP = "@deep@"
+
+
+def deepened(text: str) -> str:
+    """Written facts with every DEEP in them made so."""
+    return text.replace(f'"{DEEP}"', "[" * 50_000 + "]" * 50_000)
+
+
+class Script:
+    """Bytes read as choices; when they are used up, every choice is the first."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def number(self, below: int) -> int:
+        """One of 0 .. below − 1."""
+        width = 1 if below <= 256 else 4
+        taken = self._content[self._at : self._at + width]
+        self._at += width
+        return int.from_bytes(taken, "little") % below
+
+    def pick(self, choices: Sequence[Any]) -> Any:
+        """One of several."""
+        return choices[self.number(len(choices))]
+
+    def rest(self) -> bytes:
+        """Whatever has not been read."""
+        return self._content[self._at :]
+
+
+def mutated(facts: Any, script: Script) -> Any:
+    """Facts as JSON has them, with up to four entries replaced, removed or doubled."""
+    facts = copy.deepcopy(facts)
+    for _ in range(script.number(4) + 1):
+        owner, key = _somewhere(facts, script)
+        if owner is None:
+            continue
+        how = script.number(8)
+        if how == 0 and isinstance(owner, dict):
+            del owner[key]
+        elif how == 1 and isinstance(owner, list):
+            owner.append(owner[key])
+        elif how == 2:
+            owner[key] = DEEP
+        elif how == 3:
+            owner[key] = script.rest()[:40].decode("utf-8", "replace")
+        else:
+            owner[key] = copy.deepcopy(script.pick(HOSTILE))
+    return facts
+
+
+def _somewhere(facts: Any, script: Script) -> tuple[Any, Any]:
+    """A list or dictionary inside, and a place in it."""
+    owner, key = None, None
+    here = facts
+    while isinstance(here, dict | list) and here:
+        keys = list(here) if isinstance(here, dict) else list(range(len(here)))
+        owner, key = here, script.pick(keys)
+        here = here[key]
+        if script.number(4) == 0:
+            break
+    return owner, key
+
+
+def mutated_array(array: np.ndarray[Any, Any], script: Script) -> np.ndarray[Any, Any]:
+    """An array of another kind, shape or content."""
+    how = script.number(9)
+    if how == 0:
+        return array.reshape(-1)[:0]
+    if how == 1:
+        return np.array(script.pick((0.0, 1e9, float("nan"), -1.0)))
+    if how == 2:
+        return array.astype(script.pick(("float32", "int8", "complex128", "U4", "S3", "bool", ">f8")))
+    if how == 3:
+        return np.full_like(array, script.pick((float("nan"), float("inf"), -1e308, 1e18, 0.0)))
+    if how == 4:
+        return array.reshape(-1)
+    if how == 5:
+        return np.concatenate([array.reshape(-1), array.reshape(-1)])
+    if how == 6:
+        return array[None]
+    changed = np.array(array)
+    if changed.size:
+        changed.reshape(-1)[script.number(changed.size)] = script.pick((0.0, -1.0, 1e18, 7.0))
+    return changed
