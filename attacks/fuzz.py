@@ -66,7 +66,8 @@ def _one(name: str, cases: int, seed: int) -> tuple[int, bool]:
     failed = answer.returncode != 0 or done < cases
     print("a finding:" if failed else "nothing", flush=True)
     if failed:
-        print("\n".join(f"    {line}" for line in said.splitlines()[-40:]))
+        told = said[said.find("=== Uncaught Python exception") :] if "=== Uncaught" in said else said
+        print("\n".join(f"    {line}" for line in told.splitlines()[-30:]))
     return done, failed
 
 

@@ -64,6 +64,8 @@ def attempt(target: Target, content: bytes) -> str | None:
                 read()
         except OSError as error:
             said = f"{error.strerror} {error.filename} {error if error.strerror is None else ''}"
+        except FindingError:
+            raise
         except Exception as error:
             if type(error) not in REFUSALS:  # also UnicodeDecodeError and the like, whose words quote the file
                 raise FindingError(f"{type(error).__name__} is no documented refusal") from error
@@ -233,8 +235,9 @@ def certificate(script: Script, place: Path) -> Callable[[], object]:
     (place / "certificate.json").write_bytes(text)
 
     def read() -> None:
-        checks = verify(good() / "release/policy.npz", place / "certificate.json", good() / "release/poolrl.toml", None)
-        if all(check.good for check in checks) and json.loads(text) != json.loads(original):
+        config, books = good() / "release/poolrl.toml", good() / "ledger.sqlite"
+        checks = verify(good() / "release/policy.npz", place / "certificate.json", config, books)
+        if all(check.good for check in checks) and text != original:
             raise FindingError("a forged certificate was believed")
 
     return read

@@ -121,13 +121,23 @@ def reproduce(
     run_reproduction(what, out, runs=runs, quick=quick, workers=workers, train_csv=rossmann, backend=backend)
 
 
+def _stop(*_: object) -> None:
+    """A request to end is answered as Ctrl-C is: drafts are removed, and what was not released is given back."""
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run the command line; a bad argument ends in one line, not in a traceback."""
     import os
+    import signal
     import sys
 
+    signal.signal(signal.SIGTERM, _stop)
     try:
         app()
+    except KeyboardInterrupt:
+        print("poolrl: stopped", file=sys.stderr)
+        raise SystemExit(130) from None
     except OSError as error:
         what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
         print(f"poolrl: {error if error.filename is None else f'{what}: {error.filename}'}", file=sys.stderr)

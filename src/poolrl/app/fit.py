@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.markup import escape
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
+from poolrl.app.drafts import draft_of, move, tidy
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import open_log
 from poolrl.app.report import draw_page
@@ -24,7 +24,7 @@ from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy import zcdp
 from poolrl.privacy.accounts import Account, Entry
-from poolrl.privacy.certificate import Release, canonical, certificate
+from poolrl.privacy.certificate import Release, canonical, certificate, read_certificate
 from poolrl.privacy.chain import onto_disk
 from poolrl.privacy.label import label
 from poolrl.privacy.ledger import Ledger
@@ -43,12 +43,20 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     console = Console(quiet=as_json)
-    # A folder that cannot be written to is found out before anything is spent.
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as draft:
-        with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
-            facts = release(file, ledger, Path(draft) / "release")
-        os.rename(Path(draft) / "release", folder)  # whole or not at all
-        onto_disk(folder.parent)
+    finished, removed = tidy(folder, file.ledger)
+    if removed:
+        console.print(f"Removed {removed} unfinished draft(s) of fits that were killed; what they cost stays spent.")
+    if finished:
+        console.print(
+            "A fit that was killed had paid for this release and committed it: it is finished now, for nothing."
+        )
+        facts = read_certificate((folder / CERTIFICATE).read_bytes())
+    else:
+        # A folder that cannot be written to is found out before anything is spent.
+        with draft_of(folder) as draft:
+            with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
+                facts = release(file, ledger, draft)
+            move(draft, folder)
     try:
         forecast = draw_page(folder, console)
     except (KeyboardInterrupt, ValueError, OSError, ArithmeticError, MemoryError) as error:
