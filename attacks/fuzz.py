@@ -78,7 +78,8 @@ def fuzz(name: str, cases: int, seed: int) -> None:
     # Loops that Numba compiles cannot carry the fuzzer's counters.
     compiled = ["poolrl.learning.compiled", "poolrl.privacy.inversion"]
     with atheris.instrument_imports(include=["poolrl"], exclude=compiled):
-        from attacks.targets import TARGETS, attempt, good
+        from attacks.good_files import good
+        from attacks.targets import TARGETS, attempt
     good()
     target = TARGETS[name]
     kept, corpus = KEPT / name, CORPUS / name

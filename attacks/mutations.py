@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,3 +140,40 @@ def mutated_array(array: np.ndarray[Any, Any], script: Script) -> np.ndarray[Any
     if changed.size:
         changed.reshape(-1)[script.number(changed.size)] = script.pick((0.0, -1.0, 1e18, 7.0))
     return changed
+
+
+def spoilt(content: bytes, script: Script) -> bytes:
+    """A good file with a few bytes changed, removed or doubled, or cut off."""
+    changed = bytearray(content)
+    for _ in range(script.number(6) + 1):
+        at = script.number(max(1, len(changed)))
+        how = script.number(6)
+        if how == 0:
+            del changed[at:]
+        elif how == 1:
+            del changed[at : at + script.number(40)]
+        elif how == 2:
+            changed[at:at] = changed[at : at + script.number(200)]
+        elif how == 3:
+            changed[at:at] = script.pick(
+                (b"\x00", b"\xff\xfe", b'"', b"\n", b",", b"1e999", b"-", b"\xed\xa0\x80", b"[[[")
+            )
+        elif at < len(changed):
+            changed[at] = script.number(256)
+    return bytes(changed)
+
+
+def lying_archive(script: Script) -> bytes:
+    """An archive whose members claim what is not so: sizes, names, types."""
+    shape = script.pick(("(1000000000000,)", "(10,)", "(-1,)", "()", "(1000000, 1000000, 1000000)", "(2, 'x')", "(0,)"))
+    kind = script.pick(("'<f8'", "'|O'", "'|V1000000000'", "'<U1000000000'", "[('a', '<f8')]", "'|u1'", "nonsense"))
+    order = script.pick(("True", "False", "None"))
+    header = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': {shape}, }}".encode()
+    header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
+    member = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + script.rest()[:200]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", script.pick((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as file:
+        for name in ("facts", script.pick(("levels", "../../levels", "/tmp/levels", "q", "outcomes.weights", "facts"))):
+            with contextlib.suppress(UserWarning):
+                file.writestr(f"{name}.npy", member if script.number(3) else b"\x93NUMPY\x01\x00\x10\x00junk")
+    return archive.getvalue()

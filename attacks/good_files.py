@@ -1,0 +1,83 @@
+"""One good file of every kind that the program reads, made once, for the fuzzer to spoil."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import json
+import shutil
+import tempfile
+from datetime import date, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from poolrl import LostSales, Pool, SeededNoise
+from poolrl.app.cli import app
+from poolrl.app.toml import write_toml
+from poolrl.paper.results import Results
+
+# Turn up in rows of the log and nowhere else, and so in no message.
+SECRET_NUMBER, SECRET_NAME = 31.3375, "Musterfrau"
+SECRETS = ("31.337", "3133", SECRET_NAME)
+
+
+def problem() -> LostSales:
+    """What the files are about."""
+    return LostSales(horizon=2, products=1, holding=0.2, shortage=0.5, demand_max=40.0)
+
+
+@cache
+def good() -> Path:
+    """A configuration, a log with secrets, a ledger and a release, made once."""
+    folder = Path(tempfile.mkdtemp(prefix="poolrl-good."))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    rng = np.random.default_rng(0)
+    log = problem().simulate_log(rng.uniform(0, 40, (30, 2, 1)), rng=rng)
+    log.save(folder / "log.npz")
+    table = log.to_arrow()
+    actions = table["action_0"].to_pylist()
+    rows = table.set_column(table.column_names.index("action_0"), "action_0", pa.array([SECRET_NUMBER, *actions[1:]]))
+    rows = rows.append_column("who", pa.array([f"{SECRET_NAME} {i // 2}" for i in range(len(table))]))
+    pq.write_table(rows, folder / "log.parquet")
+    pa.csv.write_csv(rows, folder / "log.csv")
+    facts: dict[str, dict[str, Any]] = {
+        "problem": {
+            "kind": "lost sales",
+            "products": ["bread"],
+            "horizon": 2,
+            "holding": 0.2,
+            "shortage": 0.5,
+            "demand_max": 40.0,
+        },
+        "log": {
+            "source": "log.parquet",
+            "trajectory": "trajectory",
+            "step": "step",
+            "first_step": 0,
+            "opening": ["state_0"],
+            "order_up_to": ["action_0"],
+            "left": ["next_state_0"],
+        },
+        "privacy": {"rho": 0.5, "budget": 1.0, "data_set": "shop"},
+        "plan": {"units": 30},
+        "publication": {"name": "Orders", "curator": "Ann", "region": "Here", "intended_use": "Trying."},
+    }
+    (folder / "facts.json").write_text(json.dumps(facts))
+    (folder / "poolrl.toml").write_text(write_toml(facts))
+    with contextlib.redirect_stdout(io.StringIO()):
+        app(["fit", "--config", str(folder / "poolrl.toml"), "--json"], result_action="return_value")
+    zones = Pool.published(1.0, zones=3).fit(problem(), log, noise=SeededNoise(0))
+    zones.save(folder / "zones.npz")
+    with Results(folder / "results.sqlite"):
+        pass
+    days = [date(2013, 1, 1) + timedelta(day) for day in range(60)]
+    lines = [f"{store},{day},{store * day.day}" for store in (1, 2) for day in days]
+    (folder / "train.csv").write_text("\n".join(["Store,Date,Sales", *lines, ""]))
+    return folder

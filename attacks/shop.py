@@ -1,0 +1,195 @@
+"""A shop that things happen to: its commands, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from poolrl import LostSales
+from poolrl.app.toml import write_toml
+from poolrl.app.verify import verify
+from poolrl.privacy.accounts import Entry
+from poolrl.privacy.ledger import Ledger
+
+POOLRL = [sys.executable, "-m", "poolrl.app.cli"]
+RHO, ROUND = 0.01, 20  # budget of a fit, and how many of them the owner allows at a time
+ALWAYS = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolrl.toml"}
+
+
+class LostError(AssertionError):
+    """Something that was confirmed is gone, or something was gained."""
+
+
+def hold(condition: object, what: str) -> None:
+    """What must be so."""
+    if not condition:
+        raise LostError(what)
+
+
+@dataclass
+class Shop:
+    """A data set with its configuration, its ledger and its releases, in a folder."""
+
+    folder: Path
+    rng: random.Random
+    seconds: float = 4.0  # about what a fit takes; moments to disturb it are drawn from there
+    fits: int = 0
+    rounds: int = 1  # how often the owner has allowed more
+    seen: list[Entry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        problem = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], demand_max=[40.0, 60.0])
+        rng = np.random.default_rng(0)
+        demand = np.minimum(rng.gamma(4.0, 4.0, (400, 3, 2)), problem.demand_max)
+        pq.write_table(problem.simulate_log(demand, rng=rng).to_arrow(), self.folder / "log.parquet")
+        self.write()
+
+    @property
+    def ledger(self) -> Path:
+        """Its file."""
+        return self.folder / "ledger.sqlite"
+
+    def write(self, *, source: str = "log.parquet", name: str = "poolrl.toml") -> Path:
+        """The configuration with what the owner allows by now."""
+        columns = {part: [f"{part}_0", f"{part}_1"] for part in ("state", "action", "next_state")}
+        log = {"source": source, "trajectory": "trajectory", "step": "step", "first_step": 0}
+        facts: dict[str, dict[str, Any]] = {
+            "problem": {
+                "kind": "lost sales",
+                "products": ["bread", "milk"],
+                "horizon": 3,
+                "holding": 0.2,
+                "shortage": [0.5, 0.6],
+                "demand_max": [40.0, 60.0],
+            },
+            "log": log | {"opening": columns["state"], "order_up_to": columns["action"], "left": columns["next_state"]},
+            "privacy": {"rho": RHO, "budget": float(Fraction(str(RHO)) * ROUND * self.rounds), "data_set": "shop"},
+            "plan": {"units": 400},
+            "publication": {"name": "Orders", "curator": "Ann", "region": "Here", "intended_use": "Trying."},
+        }
+        path = self.folder / name
+        path.write_text(write_toml(facts))
+        return path
+
+    def out(self) -> Path:
+        """Where the next fit writes."""
+        self.fits += 1
+        return self.folder / f"out-{self.fits}"
+
+    def fit(self, out: Path, *, config: str = "poolrl.toml", before: Callable[[], None] | None = None) -> Process:
+        """Start a fit."""
+        arguments = ["fit", "--config", str(self.folder / config), "--out", str(out), "--json"]
+        return Process([*POOLRL, *arguments], before)
+
+    def again(self, out: Path) -> str:
+        """The same fit undisturbed: it succeeds, or it says why not, and then does after what it says was done."""
+        ended = self.fit(out).end()
+        if "left are" in ended.said:
+            self.rounds += 1
+            budget = float(Fraction(str(RHO)) * ROUND * self.rounds)
+            raising = [
+                "ledger",
+                "budget",
+                str(budget),
+                "--reason",
+                "more",
+                "--config",
+                str(self.folder / "poolrl.toml"),
+            ]
+            hold(Process([*POOLRL, *raising]).end().code == 0, "the owner could not raise the budget")
+            self.write()
+            ended = self.fit(out).end()
+        if "a release is never overwritten" in ended.said:
+            return "was done"
+        hold(ended.code == 0, f"a fit could not be done again: {ended.said[-300:]}")
+        hold(not list(self.folder.glob(f".{out.name}.draft-*")), "drafts are left")
+        return "done again"
+
+    def check(self) -> None:
+        """What must hold whatever happened."""
+        if not self.ledger.exists():
+            hold(not self.seen and not list(self.folder.glob("out-*")), "the ledger is gone")
+            return
+        with Ledger.existing(self.ledger) as ledger:
+            faults, entries = ledger.verify(), ledger.entries()
+            hold(not faults, f"the ledger does not verify: {faults}")
+            account = ledger.account("shop")
+        hold(entries[: len(self.seen)] == self.seen, "an entry of the ledger is gone or was changed")
+        self.seen = entries
+        commits = [entry.note for entry in entries if entry.kind == "commit"]
+        releases = sorted(self.folder.glob("out-*"))
+        hold(len(releases) <= len(commits), "there are more releases than were paid for")
+        spent = account.spent if account else Fraction(0)
+        hold(spent >= len(commits) * Fraction(str(RHO)), "less is spent than was released")
+        hold(not account or account.spent <= account.budget, "more is spent than was allowed")
+        for release in releases[-3:]:  # older ones were looked at before, and nobody has touched them
+            names = {path.name for path in release.iterdir()}
+            hold(names >= ALWAYS, f"a release is not whole: {sorted(names)}")
+            checks = verify(release / "policy.npz", release / "certificate.json", None, self.ledger)
+            hold(all(check.good for check in checks), "a release does not verify against the ledger")
+
+    def told(self) -> str:
+        """What there is in the end."""
+        kinds = ", ".join(f"{sum(e.kind == kind for e in self.seen)} {kind}" for kind in ("reserve", "void", "commit"))
+        return f"{len(list(self.folder.glob('out-*')))} releases, all whole; ledger: {len(self.seen)} entries ({kinds})"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that is over."""
+
+    code: int
+    said: str
+
+    @property
+    def word(self) -> str:
+        """How."""
+        return "done" if self.code == 0 else "killed" if self.code < 0 else "refused"
+
+
+class Process:
+    """A command in a session of its own, so that it can be killed with all that it started."""
+
+    def __init__(self, command: list[str], before: Callable[[], None] | None = None) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=before,
+        )
+
+    def end(self, *, after: float | None = None, by: signal.Signals = signal.SIGKILL) -> Ended:
+        """Wait for its end, or bring it about after so many seconds."""
+        try:
+            said, _ = self._process.communicate(timeout=after if after is not None else 300)
+        except subprocess.TimeoutExpired:
+            hold(after is not None, "a command hangs")
+            if by == signal.SIGKILL:
+                os.killpg(self._process.pid, by)
+            else:
+                self._process.send_signal(by)
+            said, _ = self._process.communicate(timeout=120)
+        return Ended(self._process.returncode, said)
+
+
+def spent(shop: Shop) -> Fraction:
+    """What the ledger says is gone."""
+    if not shop.ledger.exists():
+        return Fraction(0)
+    with Ledger.existing(shop.ledger) as ledger:
+        account = ledger.account("shop")
+    return account.spent if account else Fraction(0)
