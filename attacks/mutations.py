@@ -129,7 +129,8 @@ def mutated_array(array: np.ndarray[Any, Any], script: Script) -> np.ndarray[Any
     if how == 2:
         return array.astype(script.pick(("float32", "int8", "complex128", "U4", "S3", "bool", ">f8")))
     if how == 3:
-        return np.full_like(array, script.pick((float("nan"), float("inf"), -1e308, 1e18, 0.0)))
+        with np.errstate(invalid="ignore"):
+            return np.full_like(array, script.pick((float("nan"), float("inf"), -1e308, 1e18, 0.0)))
     if how == 4:
         return array.reshape(-1)
     if how == 5:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -243,6 +244,8 @@ def _reading(source: Path) -> Iterator[IO[str]]:
 def _writing(out: Path | None, source: Path) -> Iterator[IO[str]]:
     """Standard output, or a file that appears when everything is answered."""
     if out is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
         yield sys.stdout
         return
     if out.exists() and source.exists() and out.samefile(source):
@@ -251,7 +254,8 @@ def _writing(out: Path | None, source: Path) -> Iterator[IO[str]]:
         raise ValueError(f"there is no folder {out.parent}")
     draft = out.with_name(f".{out.name}.draft")
     try:
-        with open(draft, "w", encoding="utf-8", newline="") as file:
+        # Half a character, which JSON can name and UTF-8 cannot write, stays as it was named: \ud800.
+        with open(draft, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             yield file
         draft.replace(out)
     finally:

@@ -1,0 +1,191 @@
+"""Faults: killed at a bad moment, asked to end, no room, a clock that jumps. `make soak` tries them at random."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from attacks.faults import CLOCK
+from attacks.shop import POOLRL, LostError, Shop
+
+from poolrl import Policy
+from poolrl.app.drafts import draft_of, tidy
+from poolrl.privacy.ledger import Ledger
+from tests.test_fit import VICTIM, spent, stages
+
+Run = Callable[..., str]
+
+
+def victim(step: str, when: str, config: Path) -> None:
+    answer = subprocess.run([sys.executable, "-c", VICTIM, step, when, config], capture_output=True, check=False)
+    assert answer.returncode == -signal.SIGKILL, answer.stderr
+
+
+def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path, config: Path, run: Run) -> None:
+    """Killed between the payment and the last rename: it is there already, and costs nothing more."""
+    victim("commit", "after", config)
+    assert not (tmp_path / "release").exists()
+    assert len(list(tmp_path.glob(".release.draft-*"))) == 1
+    before = stages(tmp_path)
+    said = run("fit", "--config", config)
+    assert "had paid for this release and committed it: it is finished now, for nothing" in " ".join(said.split())
+    assert stages(tmp_path) == before
+    assert spent(tmp_path) == Fraction(1, 2)
+    assert not list(tmp_path.glob(".release.draft-*"))
+    assert Policy.load(tmp_path / "release/policy.npz").guarantee.private
+    run(
+        "verify",
+        tmp_path / "release/policy.npz",
+        tmp_path / "release/certificate.json",
+        "--ledger",
+        tmp_path / "ledger.sqlite",
+    )
+
+
+def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, config: Path, run: Run) -> None:
+    victim("_write", "after", config)
+    (draft,) = tmp_path.glob(".release.draft-*")
+    assert (draft / "release/policy.npz").exists()
+    said = run("fit", "--config", config)
+    assert "Removed 1 unfinished draft(s) of fits that were killed; what they cost stays spent" in " ".join(
+        said.split()
+    )
+    assert not draft.exists()
+    assert spent(tmp_path) == 1
+    assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
+
+
+def test_a_draft_that_was_tampered_with_is_not_moved(tmp_path: Path, config: Path) -> None:
+    victim("commit", "after", config)
+    (draft,) = tmp_path.glob(".release.draft-*")
+    certificate = draft / "release/certificate.json"
+    certificate.write_bytes(certificate.read_bytes() + b" ")
+    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite") == (False, 1)
+    assert not (tmp_path / "release").exists()
+
+
+def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
+    with draft_of(tmp_path / "release") as draft:
+        draft.mkdir()
+        assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite") == (False, 0)
+        assert draft.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_release_leaves_no_half_noised_file(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the second table gets its noise."""
+    from poolrl.privacy import noise
+
+    honest, calls = noise._SecureSampler.add, []
+
+    def interrupted(self: object, counts: object, variance: object) -> object:
+        calls.append(variance)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return honest(self, counts, variance)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(noise._SecureSampler, "add", interrupted)
+    with pytest.raises(ValueError, match=r"The release had begun, so its rho = 0.5 stays spent"):
+        run("fit", "--config", config)
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert names == {"ledger.sqlite", "ledger.sqlite.key", "log.parquet", "poolrl.toml"}
+
+
+def test_a_request_to_end_is_answered(tmp_path: Path, config: Path) -> None:
+    """SIGTERM while the log is read: nothing is left over, and the reservation comes back."""
+    program = """
+import sys, time
+import poolrl.app.fit as fit
+def slow(log):
+    print("reading", flush=True)
+    time.sleep(60)
+fit.digests = slow
+sys.argv = ["poolrl", "fit", "--config", sys.argv[1]]
+from poolrl.app.cli import main
+main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", program, config], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "reading\n"
+    process.terminate()
+    assert process.wait(timeout=30) == 130
+    process.stdout.close()
+    assert stages(tmp_path) == ["open", "reserve", "void"]
+    assert not list(tmp_path.glob(".release*"))
+
+
+@pytest.mark.parametrize("most", [2_000, 20_000, 40_000])
+def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path, run: Run, most: int) -> None:
+    answer = subprocess.run(
+        [*POOLRL, "fit", "--config", config],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("poolrl: ")
+    assert "defect" not in answer.stderr
+    if (tmp_path / "ledger.sqlite").exists() and (tmp_path / "ledger.sqlite").stat().st_size:
+        with Ledger(tmp_path / "ledger.sqlite") as ledger:
+            assert ledger.verify() == []
+            account = ledger.account("small shop")
+            if (tmp_path / "release").exists():
+                assert account is not None
+                assert account.spent == Fraction(1, 2)
+    for path in tmp_path.glob("release/*.npz"):
+        Policy.load(path)
+    if not (tmp_path / "release").exists():
+        run("fit", "--config", config)
+        assert stages(tmp_path)[-1] == "commit"
+
+
+def test_a_clock_that_jumps_stops_nothing(tmp_path: Path, config: Path) -> None:
+    for name in ("one", "two"):
+        command = [sys.executable, "-c", CLOCK, "fit", "--config", config, "--out", tmp_path / name, "--json"]
+        subprocess.run(command, capture_output=True, check=True)
+    assert spent(tmp_path) == 1
+    with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
+        times = [entry.time for entry in ledger.entries()]
+    assert times != sorted(times)  # it did jump, and the order of entries is that of their numbers
+
+
+def test_the_soak_would_notice(tmp_path: Path) -> None:
+    """Its checks on a shop with two releases, from which something is taken."""
+    shop = Shop(tmp_path, random.Random(0))
+    for _ in range(2):
+        assert shop.again(shop.out()) == "done again"
+    shop.check()
+
+    def lost(what: str) -> None:
+        with pytest.raises(LostError, match=what):
+            shop.check()
+
+    label = tmp_path / "out-2/label.txt"
+    text = label.read_bytes()
+    label.unlink()
+    lost("a release is not whole")
+    label.write_bytes(text + b" ")
+    lost("does not verify")
+    label.write_bytes(text)
+    extra = tmp_path / "out-3"
+    os.symlink(tmp_path / "out-1", extra)
+    lost("more releases than were paid for")
+    extra.unlink()
+    shop.check()
+    seen = shop.seen
+    shop.seen = [*seen[:-1], seen[-1].sealed("another")]
+    lost("an entry of the ledger is gone")
+    shop.seen = seen
+    (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")
+    lost("the ledger is gone")
