@@ -90,9 +90,9 @@ def test_the_logs_use_up_what_was_paid_for(case: Case) -> None:
 @pytest.mark.parametrize("noise", ["secure", "opendp", "seeded"])
 @pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case.name)
 def test_a_sound_release_is_not_flagged(case: Case, noise: str) -> None:
-    found = audit(case, releases=1600, noise=noise)
+    found = audit(case, releases=800 if noise == "opendp" else 1600, noise=noise)
     assert found.faults == ()
-    assert 0.5 < found.rho_bound < 1.1  # the attack works, and not too well
+    assert 0.4 < found.rho_bound < 1.2  # the attack works, and not too well
     assert found.epsilon_bound < found.epsilon
 
 
