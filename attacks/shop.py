@@ -118,7 +118,8 @@ class Shop:
 
     def check(self) -> None:
         """What must hold whatever happened."""
-        if not self.ledger.exists():
+        # A ledger is made in one transaction, with its key: before that there is no file, or an empty one.
+        if not self.ledger.exists() or self.ledger.stat().st_size == 0:
             hold(not self.seen and not list(self.folder.glob("out-*")), "the ledger is gone")
             return
         with Ledger.existing(self.ledger) as ledger:

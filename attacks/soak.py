@@ -82,6 +82,8 @@ def soak(
             shop.check()
         except LostError as error:
             return tried, ended, f"{name}: {error}"
+        except Exception as error:
+            return tried, ended, f"{name}: what was left could not be looked at ({type(error).__name__}: {error})"
         if time.monotonic() - said > MINUTE:
             said = time.monotonic()
             left = (end - said) / MINUTE
