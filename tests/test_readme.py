@@ -110,7 +110,7 @@ def test_the_command_line_explains_itself() -> None:
     answer = poolrl("reproduce", "--help")
     for words in ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"):
         assert words in answer.stdout
-    assert poolrl("--version").stdout.strip() == "0.4.0"
+    assert poolrl("--version").stdout.strip() == "0.5.0"
 
 
 def test_a_bad_argument_is_one_line(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from poolrl.problems.inventory import Backlog, LostSales
     from poolrl.problems.problem import Boundary, OutcomeProblem, Problem, SeparableProblem
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 # Public name → its module, imported on first use: `poolrl --help` should not wait for SciPy.
 _HOME = {

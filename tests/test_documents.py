@@ -1,0 +1,33 @@
+"""Documents that point at code: every test they name exists, every link leads somewhere, every lemma has a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def functions_of(path: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_what_is_named_exists(document: Path) -> None:
+    text = document.read_text()
+    for path, name in re.findall(r"(tests/\w+\.py)::(\w+)", text):
+        assert name in functions_of(ROOT / path), f"{document.name} names {path}::{name}"
+    for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+        assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+def test_every_lemma_has_a_test() -> None:
+    _, *lemmas = re.split(r"^## Lemma (?=\d)", (ROOT / "docs/privacy.md").read_text(), flags=re.MULTILINE)
+    assert len(lemmas) == 13
+    for number, lemma in enumerate(lemmas, start=1):
+        assert lemma.startswith(f"{number}:")
+        assert re.search(r"tests/\w+\.py::test_\w+", lemma.split("\n## ")[0]), f"lemma {number} names no test"
