@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Visits, Zones
 from poolrl.arrays import FloatArray, IntArray
+from poolrl.audit.neighbours import Frozen
 from poolrl.privacy.noise import SecureNoise
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.zcdp import budget
@@ -229,17 +230,6 @@ def test_a_plain_number_buys_the_noise_it_says(problem: LostSales, log: Trajecto
     assert visits.guarantee.rho == 1
     with pytest.raises(ValueError, match="bins must be a power of two, got 6"):
         release_outcomes(log, problem, bins=6, rho=0.5, noise=SeededNoise(0))
-
-
-class Frozen:
-    """Noise that drowns everything: what comes out does not depend on the counts at all."""
-
-    def begin(self) -> Frozen:
-        self.rng = np.random.default_rng(0)
-        return self
-
-    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
-        return self.rng.integers(0, 40, counts.shape)
 
 
 @pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=4), Pool(1.0, Visits(), Grid(3))])

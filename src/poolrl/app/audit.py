@@ -13,10 +13,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from poolrl.app.figures import ACCENT, INK, QUIET
+from poolrl.app.progress import progress_bar
 from poolrl.arrays import positive, whole
 from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, NOISE, Finding, audit
 from poolrl.audit.neighbours import CASES, Case
@@ -61,15 +61,7 @@ def _cases(learner: str) -> list[Case]:
 def _findings(
     console: Console, cases: list[Case], rho: float, releases: int, noise: str, workers: int
 ) -> list[Finding]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with progress_bar(console) as bars:
         task = bars.add_task("releases", total=len(cases) * releases)
         found = []
         for case in cases:

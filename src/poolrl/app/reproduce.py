@@ -8,17 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TaskID
 from rich.table import Table as RichTable
 
+from poolrl.app.progress import progress_bar
 from poolrl.paper import rossmann
 from poolrl.paper.backends import Backend, started
 from poolrl.paper.pages import markdown, page, save_figures
@@ -156,16 +149,7 @@ class _Bars:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        self._progress = progress_bar(console)
         self._task: TaskID | None = None
         self._stage, self._total, self._done, self._began, self._said = "", 0, 0, 0.0, 0.0
 
