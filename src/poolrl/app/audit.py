@@ -86,10 +86,10 @@ def _print(console: Console, found: list[Finding], cases: int) -> None:
         title_style="bold",
         caption_justify="left",
         caption=(
-            f"Lower bounds with {CONFIDENCE:.0%} confidence, and their shares of the claim; flagged is what exceeds it "
-            f"with {FLAGGING:.1%}. rho and epsilon: of a Gaussian release, by the Gaussian-DP bound; one Gaussian of "
-            f"this rho has epsilon = {first.gaussian_epsilon:.2f}, so {most:.1%} is all there is to find. The last: "
-            "epsilon of any release, by Clopper-Pearson, which rare events limit."
+            f"Lower bounds, with {CONFIDENCE:.0%} confidence each, and their shares of the claim; flagged is what "
+            f"exceeds it with {FLAGGING:.1%}. rho and epsilon: of a Gaussian release, by the Gaussian-DP bound; one "
+            f"Gaussian of this rho has epsilon = {first.gaussian_epsilon:.2f}, {most:.1%} of the claim, and there is "
+            "hardly more to find. The last: epsilon of any release, by Clopper-Pearson, which rare events limit."
         ),
     )
     for name in ("learner", "rho", "epsilon", "any release", "verdict"):
@@ -97,12 +97,12 @@ def _print(console: Console, found: list[Finding], cases: int) -> None:
     for number, finding in enumerate(found):
         if number and number % cases == 0:
             table.add_section()
-        bounds = {
-            finding.rho_bound: finding.rho,
-            finding.gaussian_epsilon_bound: finding.epsilon,
-            finding.epsilon_bound: finding.epsilon,
-        }
-        shares = (f"{bound:.3f} ({bound / claimed:.1%})" for bound, claimed in bounds.items())
+        bounds = [
+            (finding.rho_bound, finding.rho),
+            (finding.gaussian_epsilon_bound, finding.epsilon),
+            (finding.epsilon_bound, finding.epsilon),
+        ]
+        shares = (f"{bound:.3f} ({bound / claimed:.1%})" for bound, claimed in bounds)
         table.add_row(finding.case.name, *shares, "[red]FLAGGED[/]" if finding.faults else "[green]holds[/]")
     console.print(table)
     for finding in found:

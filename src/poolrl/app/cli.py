@@ -46,9 +46,9 @@ def demo(
 
 AUDIT_EXAMPLES = """Examples:
   poolrl audit                                   both learners, c = 1 and 3: three minutes on 2 cores
-  poolrl audit --releases 20000                  a first look
+  poolrl audit --releases 20000                  a first look: sees a fifth of the noise missing, not a tenth
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
-  poolrl audit --times 20 --releases 20000       how often is a sound release flagged? never
+  poolrl audit --times 20 --releases 20000       how often is a sound release flagged?
 
 Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not."""
 

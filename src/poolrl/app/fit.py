@@ -140,6 +140,7 @@ def _write(
             versions={
                 "poolrl": __version__,
                 "opendp": version("opendp"),
+                "cryptography": version("cryptography"),
                 "numpy": version("numpy"),
                 "scipy": version("scipy"),
                 "python": platform.python_version(),

@@ -1,7 +1,7 @@
 """The audit of a fit: two neighbouring logs at the worst case, many releases of each, and who can tell them apart.
 
-Releases go through the code that a fit goes through, with its noise. The bounds hold with the stated confidence
-whatever that code does; that they come close to the claim shows that the attack is a strong one.
+Releases go through the code that a fit goes through, with its noise. Bounds hold with the stated confidence, each by
+itself, if releases are independent of each other; that they come close to the claim shows that the attack is strong.
 """
 
 from __future__ import annotations
@@ -15,8 +15,18 @@ from hashlib import sha256
 import numpy as np
 
 from poolrl.arrays import FloatArray
-from poolrl.audit.evidence import Errors, LearnedScore, Rows, best_threshold, roc, stated_score
+from poolrl.audit.evidence import (
+    Errors,
+    LearnedScore,
+    Rows,
+    best_threshold,
+    discreteness,
+    noise_faults,
+    roc,
+    stated_score,
+)
 from poolrl.audit.neighbours import Case, Exact, Frozen, policy_file, told
+from poolrl.data.counts import Log
 from poolrl.pool import Prepared
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SeededNoise
@@ -86,6 +96,8 @@ def audit(
         raise ValueError(f"releases must be at least 100, got {releases}")
     if noise not in NOISE:
         raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
+    if zcdp.epsilon(rho, DELTA) == 0:
+        raise ValueError(f"rho must be larger for an audit: at {rho:g} there is nothing to tell apart")
     prepared = case.prepared(rho)
     faults = _structure(prepared, case, noise)
     exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
@@ -94,18 +106,20 @@ def audit(
     if exact[0].public != exact[1].public:
         return Finding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise"))
     first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)
-    cut, variance = int(TRAINING * len(first)), exact[0].variance
+    variance = exact[0].variance
+    faults += noise_faults(np.concatenate([first - exact[0].numbers, second - exact[1].numbers]), variance)
+    cut = int(TRAINING * len(first))
     learned = LearnedScore.from_releases(first[:cut], second[:cut], variance)
     stated = [stated_score(each, exact[0].numbers, exact[1].numbers, variance) for each in (first, second)]
-    tests = [
-        Errors.of(stated[0], stated[1], 0.0),
-        Errors.of(learned(first[cut:]), learned(second[cut:]), 0.0),
-    ]
+    judged = [learned(each[cut:]) for each in (first, second)]
+    tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
     threshold = best_threshold(stated[0][:cut], stated[1][:cut], delta=DELTA, confidence=CONFIDENCE)
     general = Errors.of(stated[0][cut:], stated[1][cut:], threshold)
-    if _mu(tests, FLAGGING) > math.sqrt(2 * rho) or general.epsilon(DELTA, FLAGGING) > zcdp.epsilon(rho, DELTA):
+    most = math.sqrt(2 * rho) + max(0.0, discreteness(exact[1].numbers - exact[0].numbers, variance))
+    each = 1 - (1 - FLAGGING) / 2
+    if _mu(tests, each) > most or general.epsilon(DELTA, each) > zcdp.epsilon(rho, DELTA):
         faults.append("the logs can be told apart better than the claim allows")
-    stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else [learned(first), learned(second)]
+    stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
     return Finding(
         case,
         noise,
@@ -126,36 +140,46 @@ def _mu(tests: list[Errors], confidence: float) -> float:
 def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
     """What needs no statistics."""
     faults, logs = [], case.logs()
-    if noise != "seeded" and len(set(_in_forks(prepared, case, noise))) < 2:
+    if noise != "seeded" and len(set(_digests(prepared, case, noise))) < 3:
         faults.append("two processes draw the same noise")
     files = [policy_file(prepared, log, Frozen()) for log in logs]
     if files[0] != files[1]:
         faults.append("the policy depends on more than the released tables")
-    for log, table in zip(logs, case.tables(), strict=True):
-        arrays, engine = (told(prepared, prepared.release(each, Exact())).numbers for each in (log, table))
+    poorer_log, poorer_table = case.poorer()
+    three: tuple[list[Log], list[Log]] = ([*logs, poorer_log], [*case.tables(), poorer_table])
+    arrays, tables = ([told(prepared, prepared.release(log, Exact())) for log in each] for each in three)
+    for array, table in zip(arrays[:2], tables, strict=False):
         # A table is never taken to be complete, so that its unobserved counts may come on top.
-        if not np.array_equal(arrays, engine[: len(arrays)]):
+        if not np.array_equal(array.numbers, table.numbers[: array.numbers.size]):
             faults.append("a table in an engine is counted otherwise than the same arrays")
             break
+    if any(other.public != each[0].public for each in (arrays, tables) for other in each[1:]):
+        faults.append("neighbours differ without noise")
     return faults
 
 
-def _in_forks(prepared: Prepared, case: Case, noise: str) -> list[bytes]:
-    """One release in each of two forked processes, which share whatever state this one has."""
-    found = []
+def _digests(prepared: Prepared, case: Case, noise: str) -> list[bytes]:
+    """One release in this process, and one in each of two forks of it, which share whatever state that has made."""
+    log = case.logs()[0]
+
+    def digest() -> bytes:
+        return sha256(told(prepared, prepared.release(log, NOISE[noise](0))).numbers.tobytes()).digest()
+
+    found = [digest()]
     for _ in range(2):
         end, start = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                drawn = told(prepared, prepared.release(case.logs()[0], NOISE[noise](0)))
-                os.write(start, sha256(drawn.numbers.tobytes()).digest())
+                os.write(start, digest())
             finally:
                 os._exit(0)
         os.close(start)
         with os.fdopen(end, "rb") as pipe:
             found.append(pipe.read())
         os.waitpid(child, 0)
+        if not found[-1]:
+            raise RuntimeError("a forked process could not release")
     return found
 
 
@@ -179,4 +203,7 @@ def _block(case: Case, rho: float, noise: str, which: int, start: int, count: in
     # Both logs get seeds of their own: a seed that both share would cancel in the difference.
     sources = (NOISE[noise](2 * number + which) for number in range(start, start + count))
     drawn = [told(prepared, prepared.release(log, source)).numbers for source in sources]
-    return which, start, np.stack(drawn).astype(np.int32)
+    rows = np.stack(drawn)
+    if np.abs(rows).max() > np.iinfo(np.int32).max:
+        raise ValueError("rho must be larger for an audit: the noise is beyond all bounds")
+    return which, start, rows.astype(np.int32)

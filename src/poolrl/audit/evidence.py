@@ -14,12 +14,17 @@ from numpy.typing import NDArray
 from scipy.special import betainccinv, ndtri
 
 from poolrl.arrays import FloatArray, IntArray
+from poolrl.privacy.noise import discrete_gaussian
 
 # Rows of released numbers, (releases, numbers).
 Rows = NDArray[np.int32]
 
 # Directions in which releases hardly vary count as varying by this share of the stated variance.
 LEAST_VARIANCE = 1e-9
+# Error rates that no audit of millions of releases could tell from zero.
+RAREST = 1e-7
+# How often a sound release may fail `noise_faults`.
+LUCK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,51 @@ class LearnedScore:
     def __call__(self, released: Rows) -> FloatArray:
         """The score of each row; above zero speaks for the second log."""
         return np.asarray(released @ self.weights - self.middle)
+
+
+def discreteness(moved: IntArray, variance: float) -> float:
+    """By how much the best test on discrete noise beats that on a Gaussian, as a μ: next to nothing unless σ is small.
+
+    The stated score is a sum of discrete Gaussians, each times how far its count moved; its distribution is their
+    convolution, in which a threshold leaves errors α and β.
+    """
+    _, weights = discrete_gaussian(math.sqrt(variance))
+    pmf = np.ones(1)
+    for step in np.abs(moved[moved != 0]):
+        stretched = np.zeros((len(weights) - 1) * int(step) + 1)
+        stretched[:: int(step)] = weights
+        pmf = np.convolve(pmf, stretched)
+    below, shift = np.cumsum(pmf), int((moved.astype(np.int64) ** 2).sum())
+    # Under the second log the sum is higher by Σ moved².
+    alpha, beta = 1 - below[shift:], below[: len(below) - shift]
+    told = (alpha > RAREST) & (beta > RAREST)
+    return float((-ndtri(alpha[told]) - ndtri(beta[told])).max(initial=0.0) - math.sqrt(shift / variance))
+
+
+def noise_faults(noise: Rows, variance: float) -> list[str]:
+    """What is wrong with the noise of each number by itself, or of two of them together; (releases, numbers).
+
+    An attack sees the numbers that one unit moves. Here are all of them: their means, variances and correlations,
+    judged so strictly that a sound release is called unsound once in a million times.
+    """
+    releases, numbers = noise.shape
+    support, weights = discrete_gaussian(math.sqrt(variance))
+    expected, fourth = float(weights @ support**2), float(weights @ support**4.0)
+    limit = float(ndtri(1 - LUCK / (numbers * (numbers + 3) / 2)))
+    squares = (noise.astype(np.float64) ** 2).mean(axis=0)
+    centred = noise - noise.mean(axis=0)
+    found = []
+    if (np.abs(noise.mean(axis=0)) > limit * math.sqrt(expected / releases)).any():
+        found.append("the noise of a number is not centred")
+    # The fewer the releases the more a heavy tail makes variances stray: a tenth is allowed on top.
+    if (squares < expected - 1.1 * limit * math.sqrt((fourth - expected**2) / releases)).any():
+        found.append("a number has less noise than is stated")
+    scale = np.sqrt(np.maximum((centred**2).mean(axis=0), expected * LEAST_VARIANCE))
+    correlation = (centred / scale).T @ (centred / scale) / releases
+    np.fill_diagonal(correlation, 0.0)
+    if (np.abs(correlation) > 1.1 * limit / math.sqrt(releases)).any():
+        found.append("two numbers share noise")
+    return found
 
 
 def best_threshold(first: FloatArray, second: FloatArray, *, delta: float, confidence: float) -> float:

@@ -52,8 +52,12 @@ class Case:
         """The same logs as tables, to be counted by an engine."""
         return self._table(*NOTHING_SOLD), self._table(*SOLD_OUT)
 
-    def _arrays(self, level: float, left: float) -> dict[str, FloatArray]:
-        owned = np.array([2 * self.per_unit] + [1] * OTHERS)
+    def poorer(self) -> tuple[Trajectories, Table]:
+        """A third neighbour, which nothing public may tell: its unit owns one trajectory, in the table a part of it."""
+        return self._log(*SOLD_OUT, owns=1), self._table(*SOLD_OUT, owns=1, lacks=1)
+
+    def _arrays(self, level: float, left: float, owns: int | None = None) -> dict[str, FloatArray]:
+        owned = np.array([owns or 2 * self.per_unit] + [self.per_unit] * OTHERS)
         unit = np.repeat(np.arange(1 + OTHERS), owned)
         mine = (unit == 0)[:, None, None]
         shape = (len(unit), HORIZON, 1)
@@ -64,19 +68,19 @@ class Case:
             "next_states": np.where(mine, left, np.full(shape, 3.0)),
         }
 
-    def _log(self, level: float, left: float) -> Trajectories:
-        return Trajectories(**self._arrays(level, left), max_per_unit=self.per_unit)
+    def _log(self, level: float, left: float, *, owns: int | None = None) -> Trajectories:
+        return Trajectories(**self._arrays(level, left, owns), max_per_unit=self.per_unit)
 
-    def _table(self, level: float, left: float) -> Table:
+    def _table(self, level: float, left: float, *, owns: int | None = None, lacks: int = 0) -> Table:
         import pyarrow as pa
 
-        arrays = self._arrays(level, left)
+        arrays = self._arrays(level, left, owns)
         rows, steps = arrays["states"].shape[:2]
         columns = {name: arrays[name].ravel() for name in ("states", "actions", "next_states")}
         columns["unit"] = np.repeat(arrays["unit"], steps)
         columns["id"], columns["step"] = np.repeat(np.arange(rows), steps), np.tile(np.arange(steps), rows)
         return Table(
-            pa.table(columns),
+            pa.table(columns).slice(lacks),
             trajectory="id",
             step="step",
             states=["states"],

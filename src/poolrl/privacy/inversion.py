@@ -54,11 +54,14 @@ class Inversion:
         bits = WORD
         while True:
             word, bits = word << WORD | further(), bits + WORD
-            tails = upper_tails(self.variance, bits + WORD)
+            tails = _refined_tails(self.variance, bits + WORD)
             low, high = word << WORD, (word + 1) << WORD  # U, in the units of the tails
             for k in range(1 - len(tails), len(tails)):
                 if distribution(tails, k - 1).high <= low and high <= distribution(tails, k).low:
                     return k
+
+
+_refined_tails = lru_cache(maxsize=4)(upper_tails)  # needed once in 2⁵⁰ draws, and then perhaps for several
 
 
 @lru_cache(maxsize=32)

@@ -22,7 +22,7 @@ from poolrl.privacy.randomness import Stream
 
 # Cells drawn by one thread at a time: enough that starting it does not matter.
 SECURE_BLOCK, OPENDP_BLOCK, SEEDED_BLOCK = 2**16, 2**12, 2**17
-# Variances for which a table is made, in 0.3 s at the most; OpenDP draws the others.
+# Variances for which a table is made, in half a second at the most; OpenDP draws the others.
 TABLED = Fraction(1, 100), Fraction(2**24)
 # OpenDP's discrete Gaussian was biased before this version, at σ = 2 by 5% of P(X = 0) (opendp/opendp#2639).
 UNBIASED = (0, 14, 2)
@@ -55,6 +55,8 @@ class Sampler(Protocol):
 class SecureNoise:
     """Exact noise from a stream that nobody can foresee or repeat: what a private release uses."""
 
+    __slots__ = ()  # nothing of it can be replaced by something else
+
     def begin(self) -> Sampler:
         """A stream with a key of its own."""
         return _SecureSampler()
@@ -83,6 +85,8 @@ class _SecureSampler:
 
 class OpenDPNoise:
     """The same distribution drawn by OpenDP, a thousand times slower: for who would rather rely on its sampler."""
+
+    __slots__ = ()
 
     def begin(self) -> Sampler:
         """OpenDP keeps no state of ours, so every release is fresh."""

@@ -76,7 +76,7 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
                     f"{each['sensitivity_squared']}, variance {each['variance']}"
                     for each in facts["mechanisms"]
                 )
-                + f". poolrl {facts['versions']['poolrl']}, OpenDP {facts['versions']['opendp']}.",
+                + f". {_software(facts['versions'])}.",
                 "justification": (
                     "The budget was set in a configuration whose hash the certificate names, and reserved in a ledger "
                     "before the log was opened."
@@ -88,6 +88,16 @@ def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _software(versions: dict[str, str]) -> str:
+    """What drew the noise: since 0.5 poolrl's own sampler on the words of AES, OpenDP's where its tables end."""
+    if "cryptography" not in versions:
+        return f"poolrl {versions['poolrl']}, OpenDP {versions['opendp']}"
+    return (
+        f"Noise by poolrl {versions['poolrl']} with AES-256-CTR of cryptography {versions['cryptography']}, beyond its "
+        f"tables by OpenDP {versions['opendp']}"
+    )
 
 
 def _release_type(facts: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ A unit fills c = max_per_unit slots; a slot it leaves empty counts as unobserved
 
 from __future__ import annotations
 
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -85,15 +86,17 @@ class _Transitions:
     def __init__(self, counts: VisitCounts, sampler: Sampler, variance: Fraction) -> None:
         self._counts, self._sampler, self._variance = counts, sampler, variance
         self._handed_out = np.zeros(counts.pairs.shape, dtype=bool)
+        self._lock = threading.Lock()
 
     def __call__(self, step: int, rows: IntArray) -> IntArray:
         steps, nodes = len(self._handed_out), self._handed_out[0].size
         whole = isinstance(step, int) and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"
         if not whole or not 0 <= step < steps or ((rows < 0) | (rows >= nodes)).any():
             raise ValueError(f"transitions takes a step in 0 .. {steps - 1} and an array of rows in 0 .. {nodes - 1}")
-        if (np.diff(rows) <= 0).any() or self._handed_out[step, rows].any():
-            raise ValueError("each row of transitions is released once, in ascending order; fit again to pay again")
-        self._handed_out[step, rows] = True
+        with self._lock:
+            if (np.diff(rows) <= 0).any() or self._handed_out[step, rows].any():
+                raise ValueError("each row of transitions is released once, in ascending order; fit again to pay again")
+            self._handed_out[step, rows] = True
         return self._sampler.add(self._counts.transitions(step, rows), self._variance)
 
     def __reduce_ex__(self, protocol: object) -> str:
@@ -162,7 +165,7 @@ def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> Float
 def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
     return Guarantee(
         mechanisms=mechanisms,
-        secure=type(noise) in SECURE,
+        secure=any(type(noise) is each for each in SECURE),  # nobody else's word is taken for it
         steps=problem.horizon,
         trajectories_per_unit=log.max_per_unit,
         unit="unit" if log.has_units else "trajectory",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,6 @@ def exponential(x: Fraction, bits: int) -> Interval:
 ERROR_BITS = 32
 
 
-@lru_cache(maxsize=32)
 def upper_tails(variance: Fraction, bits: int) -> tuple[Interval, ...]:
     """P(X > k) for k = 0, 1, ..., as long as Z · P(X = k) is above 2^(ERROR_BITS − bits)."""
     q = exponential(1 / (2 * variance), bits)
