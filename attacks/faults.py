@@ -48,7 +48,7 @@ from poolrl.paper.reproduce import carry_out
 from poolrl.paper.results import Results
 with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():
     carry_out(PLAN, results, real=None, backend=backend, started=lambda *_: None,
-              finished=lambda run: print(run.seed, flush=True))
+              finished=lambda run: print('finished', run.seed, run.setting, flush=True))
 """
 # The clock of the ledger jumps by up to fifty years, either way, whenever somebody looks at it.
 CLOCK = """
@@ -83,8 +83,13 @@ def faults(shop: Shop) -> dict[str, Fault]:
         # Before Python has started, and after it has ended, a signal is not ours to answer.
         if by != signal.SIGKILL and ended.code >= 0:
             hold(not list(folder.glob(f".{out.name}.draft-*")), "a command that was asked to end left its draft")
+        before = [entry.kind for entry in shop.entries()]
         shop.check()
-        return [ended.word, shop.again(out)]
+        committed = bool(before) and before[-1] == "commit" and not out.exists()
+        word = shop.again(out)
+        if committed:
+            hold([entry.kind for entry in shop.entries()] == before, "what was paid for was paid for again")
+        return [ended.word, word]
 
     def ledger_writes() -> list[str]:
         path = folder / "writers.sqlite"
@@ -113,12 +118,12 @@ def faults(shop: Shop) -> dict[str, Fault]:
                 if workers:
                     os.kill(rng.choice(workers), signal.SIGKILL)
         ended = process.end(after=None if worker_only else 0.0)
-        with contextlib.suppress(ValueError):  # before there is a file there is nothing to look at
+        finished = {line for line in ended.said.splitlines() if line.startswith("finished ")}
+        if finished:
             stored = rows_of(path)
             hold(stored <= expected, "a stored run is another one than it was")
-            finished = [line for line in ended.said.splitlines() if line.isdigit()]
-            hold(len(stored) >= len(finished), "a finished run is gone")
-        if rng.random() < 0.3:
+            hold(finished <= {f"finished {row[1]} {row[0]}" for row in stored}, "a finished run is gone")
+        if rng.random() < 0.5:
             hold(Process([sys.executable, "-c", REPRODUCER, str(path)]).end().code == 0, "it did not go on")
             hold(rows_of(path) == expected, "the results are others than without the fault")
             shutil.rmtree(path.parent)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from attacks.good_files import good, problem
+from attacks.good_files import SECRET_NAME, SECRET_NUMBER, good, problem
 from attacks.mutations import HOSTILE, Script, lying_archive, mutated_array, spoilt
 from poolrl import Pool, SeededNoise, Trajectories
 from poolrl.data.frames import Columns
@@ -79,7 +79,9 @@ def _spoilt_table(name: str, script: Script) -> bytes:
     column = table.column_names[number]
     values = table[column].to_pylist()
     place = script.number(len(values))
-    values[place] = script.pick([each for each in HOSTILE if not isinstance(each, list | dict)])
+    # What trips a reader must be a secret itself, or nobody would notice that it is quoted.
+    secret = (f"{SECRET_NAME} x", SECRET_NAME * 40, "3133.7.5", -3133e300, f"{SECRET_NUMBER}e999")
+    values[place] = script.pick([*secret * 5, *(each for each in HOSTILE if not isinstance(each, list | dict))])
     try:
         changed = table.set_column(number, column, pa.array(values))
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # then in words, if they can be written

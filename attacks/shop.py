@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from poolrl import LostSales
+from poolrl.app.files import sha256
 from poolrl.app.toml import write_toml
 from poolrl.app.verify import verify
 from poolrl.privacy.accounts import Entry
@@ -116,6 +117,13 @@ class Shop:
         hold(not list(self.folder.glob(f".{out.name}.draft-*")), "drafts are left")
         return "done again"
 
+    def entries(self) -> list[Entry]:
+        """Of the ledger, as it is now."""
+        if not self.ledger.exists() or self.ledger.stat().st_size == 0:
+            return []
+        with Ledger.existing(self.ledger) as ledger:
+            return ledger.entries()
+
     def check(self) -> None:
         """What must hold whatever happened."""
         # A ledger is made in one transaction, with its key: before that there is no file, or an empty one.
@@ -131,6 +139,9 @@ class Shop:
         commits = [entry.note for entry in entries if entry.kind == "commit"]
         releases = sorted(self.folder.glob("out-*"))
         hold(len(releases) <= len(commits), "there are more releases than were paid for")
+        drafts = list(self.folder.glob(".out-*.draft-*/release"))
+        there = [hashes(place) for place in (*releases, *drafts)]
+        hold(all(commit in there for commit in commits), "a release that was paid for is gone")
         spent = account.spent if account else Fraction(0)
         hold(spent >= len(commits) * Fraction(str(RHO)), "less is spent than was released")
         hold(not account or account.spent <= account.budget, "more is spent than was allowed")
@@ -144,6 +155,12 @@ class Shop:
         """What there is in the end."""
         kinds = ", ".join(f"{sum(e.kind == kind for e in self.seen)} {kind}" for kind in ("reserve", "void", "commit"))
         return f"{len(list(self.folder.glob('out-*')))} releases, all whole; ledger: {len(self.seen)} entries ({kinds})"
+
+
+def hashes(release: Path) -> dict[str, str]:
+    """What the ledger knows of a release."""
+    files = [release / name for name in ("policy.npz", "certificate.json")]
+    return {file.name: sha256(file) for file in files if file.exists()}
 
 
 @dataclass(frozen=True)
@@ -163,6 +180,11 @@ class Process:
     """A command in a session of its own, so that it can be killed with all that it started."""
 
     def __init__(self, command: list[str], before: Callable[[], None] | None = None) -> None:
+        def prepare() -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
+            if before is not None:
+                before()
+
         self._process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -170,7 +192,7 @@ class Process:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=before,
+            preexec_fn=prepare,
         )
 
     def end(self, *, after: float | None = None, by: signal.Signals = signal.SIGKILL) -> Ended:
@@ -184,6 +206,7 @@ class Process:
             else:
                 self._process.send_signal(by)
             said, _ = self._process.communicate(timeout=120)
+        hold("Traceback" not in said and "defect of poolrl" not in said, f"not in words: {said[-400:]}")
         return Ended(self._process.returncode, said)
 
 

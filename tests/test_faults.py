@@ -17,7 +17,8 @@ from attacks.faults import CLOCK
 from attacks.shop import POOLRL, LostError, Shop
 
 from poolrl import Policy
-from poolrl.app.drafts import draft_of, tidy
+from poolrl.app.drafts import Tidied, draft_of, tidy
+from poolrl.app.files import sha256 as hash_of
 from poolrl.privacy.ledger import Ledger
 from tests.test_fit import VICTIM, spent, stages
 
@@ -68,16 +69,92 @@ def test_a_draft_that_was_tampered_with_is_not_moved(tmp_path: Path, config: Pat
     (draft,) = tmp_path.glob(".release.draft-*")
     certificate = draft / "release/certificate.json"
     certificate.write_bytes(certificate.read_bytes() + b" ")
-    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite") == (False, 1)
+    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite", hash_of(config)) == Tidied(False, 1)
     assert not (tmp_path / "release").exists()
 
 
 def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     with draft_of(tmp_path / "release") as draft:
-        draft.mkdir()
-        assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite") == (False, 0)
-        assert draft.exists()
+        draft.path.mkdir()
+        with pytest.raises(ValueError, match="another fit is writing to"):
+            tidy(tmp_path / "release", tmp_path / "ledger.sqlite", "")
+        assert draft.path.exists()
+        assert tidy(tmp_path / "r[e]lease", tmp_path / "ledger.sqlite", "") == Tidied(False, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("why", ["another configuration", "its ledger", "a link inside", "not whole"])
+def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
+    tmp_path: Path, config: Path, why: str
+) -> None:
+    victim("commit", "after", config)
+    (draft,) = tmp_path.glob(".release.draft-*")
+    place, books = tmp_path / "release", tmp_path / "ledger.sqlite"
+    if why == "another configuration":
+        with pytest.raises(ValueError, match="paid for, by a fit with another configuration"):
+            tidy(place, books, "another")
+    elif why == "its ledger":
+        with pytest.raises(ValueError, match=r"may be a release that was paid for, but its ledger .* is not there"):
+            tidy(place, tmp_path / "elsewhere.sqlite", hash_of(config))
+    elif why == "a link inside":
+        (tmp_path / "mine").write_text("mine")
+        (draft / "release/report.html").symlink_to(tmp_path / "mine")
+        assert tidy(place, books, hash_of(config)) == Tidied(False, 1)
+        assert (tmp_path / "mine").read_text() == "mine"
+        return
+    else:
+        (draft / "release/policy.npz").unlink()
+        assert tidy(place, books, hash_of(config)) == Tidied(False, 1)
+        return
+    assert (draft / "release/policy.npz").exists()
+    assert not place.exists()
+
+
+def test_a_release_that_cannot_be_moved_stays(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else made the folder meanwhile: what was paid for is kept, and named."""
+    honest = Ledger.commit
+
+    def slow(*args: object) -> object:
+        (tmp_path / "release").mkdir()
+        (tmp_path / "release/other").write_text("")
+        return honest(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ledger, "commit", slow)
+    with pytest.raises(
+        ValueError, match=r"is whole and paid for, but cannot be moved to .*: it lies in .*draft"
+    ) as said:
+        run("fit", "--config", config)
+    place = Path(str(said.value).rsplit("it lies in ", 1)[1])
+    assert Policy.load(place / "policy.npz").guarantee.private
+    for bad in ("..", str(tmp_path / "new" / "..")):
+        with pytest.raises(ValueError, match="--out must name a new folder"):
+            run("fit", "--config", config, "--out", bad)
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_nobody_interrupts_between_payment_and_release(tmp_path: Path, config: Path, by: signal.Signals) -> None:
+    """A signal that comes with the commit waits until the release is where it belongs."""
+    program = """
+import os, signal, sys
+from poolrl.privacy.ledger import Ledger
+signal.signal(signal.SIGINT, signal.default_int_handler)
+honest = Ledger.commit
+def interrupted(*args):
+    entry = honest(*args)
+    os.kill(os.getpid(), int(sys.argv[2]))
+    return entry
+Ledger.commit = interrupted
+config = sys.argv[1]
+sys.argv[1:] = sys.argv[2:]
+from poolrl.app.cli import main
+sys.argv = ["poolrl", "fit", "--config", config]
+main()
+""".replace("int(sys.argv[2])", str(int(by)))
+    subprocess.run([sys.executable, "-c", program, config], capture_output=True, check=False, timeout=120)
+    assert stages(tmp_path)[-1] == "commit"
+    assert {"policy.npz", "certificate.json", "label.txt"} <= {path.name for path in (tmp_path / "release").iterdir()}
 
 
 def test_an_interrupted_release_leaves_no_half_noised_file(

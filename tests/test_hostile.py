@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tracemalloc
 import zipfile
@@ -17,7 +18,10 @@ from attacks.targets import TARGETS, FindingError, attempt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from poolrl.app.config import parse_config
+from poolrl.app.verify import verify
 from poolrl.archives import DamagedError, read_arrays
+from poolrl.learning import policy as policies
 
 CORPUS = Path(__file__).parent / "corpus"
 # A fuzzer found them; each ended in a traceback, or in memory that a header had asked for.
@@ -114,6 +118,70 @@ def test_nothing_is_allocated_for_a_declared_size(content: bytes, tmp_path: Path
         read_arrays(tmp_path / "a.npz", most_bytes=10**8)
     assert tracemalloc.get_traced_memory()[1] < 5_000_000
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_directory_that_lies_about_sizes_is_not_believed(kind: int, tmp_path: Path) -> None:
+    """300 MB that the archive's directory calls 136 bytes: what is unpacked is what was declared, and no more."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", kind) as file:
+        file.writestr("a.npy", header("(1,)") + bytes(300_000_000))
+    lie = content.getvalue()
+    true = (len(header("(1,)")) + 300_000_000).to_bytes(4, "little")
+    lie = lie.replace(true, (len(header("(1,)")) + 8).to_bytes(4, "little"))
+    (tmp_path / "a.npz").write_bytes(lie)
+    tracemalloc.start()
+    with pytest.raises(DamagedError):
+        read_arrays(tmp_path / "a.npz", most_bytes=10**6)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{'descr': '<f8', (", "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "-" * 9000 + "1,)}", "{" * 500],
+)
+def test_headers_that_trip_their_readers(text: str, tmp_path: Path) -> None:
+    line = text.encode() + b"\n"
+    (tmp_path / "a.npz").write_bytes(archive(("a.npy", b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line)))
+    with pytest.raises(DamagedError):
+        read_arrays(tmp_path / "a.npz", most_bytes=10**6)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (".".join(["a"] * 20_000) + " = 1", "nested too deeply"),
+        ("a = " + "[" * 2000, "nested too deeply"),
+        ("a = " + "9" * 5000, "a number that is too long"),
+        ("# " + "x" * 2**20, "larger than"),
+    ],
+)
+def test_configurations_that_take_for_ever(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_config(Path("poolrl.toml"), text.encode())
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [("sensitivity_squared", "9" * 400), ("variance", "9" * 400), ("trajectories_per_unit", 0), ("labels", [])],
+)
+def test_policies_beyond_all_bounds_do_not_verify(entry: str, value: object, tmp_path: Path) -> None:
+    release = good() / "release"
+    with np.load(release / "policy.npz") as file:
+        arrays = dict(file)
+    facts = json.loads(arrays.pop("facts").tobytes())
+    del facts["sha256"]
+    if entry == "labels":
+        facts["report"]["labels"] = value
+    elif entry == "trajectories_per_unit":
+        facts["guarantee"][entry] = value
+    else:
+        facts["guarantee"]["mechanisms"][0][entry] = value
+    text = json.dumps(facts | {"sha256": policies._checksum(facts, arrays)}).encode()
+    np.savez(tmp_path / "policy.npz", facts=np.frombuffer(text, np.uint8), **arrays)
+    checks = verify(tmp_path / "policy.npz", release / "certificate.json")
+    assert not all(check.good for check in checks)
 
 
 def test_names_in_an_archive_are_names_and_not_places(tmp_path: Path) -> None:

@@ -162,6 +162,26 @@ def test_tampering_is_found(ledger: Ledger, what: str) -> None:
         assert "restore it from a backup" in str(error)
 
 
+def test_a_trigger_of_another_hand_is_found(tmp_path: Path) -> None:
+    """It could take every later entry back, and put the head where it was."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.open_account("shop", 1)
+    file = sqlite3.connect(path)
+    (seal,) = file.execute("SELECT seal FROM head").fetchone()
+    file.execute("DROP TRIGGER entries_remain")
+    file.execute(
+        "CREATE TRIGGER undo AFTER INSERT ON head WHEN new.number > 1 BEGIN DELETE FROM entries WHERE number > 1; "
+        f"UPDATE head SET number = 1, seal = '{seal}'; END"
+    )
+    file.commit()
+    file.close()
+    with Ledger(path) as ledger:
+        assert ledger.verify() == ["it has tables or triggers of another hand, or lacks its own"]
+        with pytest.raises(ValueError, match="tampered with or damaged"):
+            ledger.reserve("shop", 0.5)
+
+
 def test_the_file_itself_refuses_changes(ledger: Ledger) -> None:
     file = sqlite3.connect(ledger.path)
     for change in ("UPDATE entries SET rho = '1/1000'", "DELETE FROM entries"):

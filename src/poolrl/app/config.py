@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -86,7 +87,7 @@ class LogTable(_Section):
     query: str | None = None
     trajectory: str = Text
     step: str = Text
-    first_step: int = 0
+    first_step: int = Field(default=0, ge=-(2**53), le=2**53)
     opening: list[str] = Field(min_length=1)
     order_up_to: list[str] = Field(min_length=1)
     left: list[str] = Field(min_length=1)
@@ -114,7 +115,7 @@ class Privacy(_Section):
     budget: float = Field(gt=0)
     data_set: str = Text
     unit: str | None = None
-    max_per_unit: int | None = Field(default=None, ge=1)
+    max_per_unit: int | None = Field(default=None, ge=1, le=10**6)
     protects: str = ""
     ledger: str = "ledger.sqlite"
 
@@ -137,7 +138,7 @@ class Privacy(_Section):
 class PlanFacts(_Section):
     """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
 
-    units: int = Field(default=1000, ge=1)
+    units: int = Field(default=1000, ge=1, le=10**12)
     trajectories_per_unit: int | None = Field(default=None, ge=1)
     demand: str = "any"
 
@@ -239,6 +240,10 @@ class ConfigFile:
         return self.folder / Path(self.config.privacy.ledger).expanduser()
 
 
+# A key of many parts takes a parser memory and time that grow with their square.
+MOST_BYTES, DEEP_KEY = 2**20, re.compile(r"""(?:["']?[\w-]+["']?[ \t]*\.[ \t]*){100}""")
+
+
 def load_config(path: Path) -> ConfigFile:
     """Read and check a configuration; every mistake is told with its key."""
     if not path.is_file():
@@ -248,10 +253,17 @@ def load_config(path: Path) -> ConfigFile:
 
 def parse_config(path: Path, content: bytes) -> ConfigFile:
     """Check the bytes of a configuration that lies, or is about to lie, at a path."""
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{path} is not a configuration: it is larger than {MOST_BYTES:,} bytes")
     try:
-        facts = tomllib.loads(content.decode())
+        text = content.decode()
+        if DEEP_KEY.search(text):
+            raise RecursionError
+        facts = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from None
+    except ValueError:
+        raise ValueError(f"{path} is not a TOML file: it has a number that is too long") from None
     except RecursionError:
         raise ValueError(f"{path} is not a TOML file: it is nested too deeply") from None
     try:

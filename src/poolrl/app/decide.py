@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,7 +117,10 @@ def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> 
     desk = Desk.open(policy)
     with _reading(source) as file, _writing(out, source) as answers:
         rows = csv.reader(file)
-        names = next(rows, [])
+        try:
+            names = next(rows, [])
+        except csv.Error as error:
+            raise ValueError(f"{source}, line 1: {error}") from None
         for name in ("step", *desk.products):
             if names.count(name) != 1:
                 raise ValueError(
@@ -252,11 +257,28 @@ def _writing(out: Path | None, source: Path) -> Iterator[IO[str]]:
         raise ValueError("--out must not be the file that is read")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}")
-    draft = out.with_name(f".{out.name}.draft")
-    try:
-        # Half a character, which JSON can name and UTF-8 cannot write, stays as it was named: \ud800.
-        with open(draft, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    # A name that nobody can have taken. Half a character, which JSON can name and UTF-8 cannot write, stays as named.
+    with tempfile.NamedTemporaryFile(
+        "w",
+        encoding="utf-8",
+        errors="backslashreplace",
+        newline="",
+        dir=out.parent,
+        prefix=f".{out.name}.",
+        delete=False,
+    ) as file:
+        try:
             yield file
-        draft.replace(out)
-    finally:
-        draft.unlink(missing_ok=True)
+            file.close()
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, out)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    """What the user's other programs leave out of a new file's rights; temporary files leave out everything."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

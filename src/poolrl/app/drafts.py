@@ -1,78 +1,174 @@
 """Drafts: a release is written to a hidden folder and renamed when it is whole and committed.
 
 Whoever works on a draft holds a lock on it, so that what a killed command left can be told from what another command
-is doing. The next fit to the same place tidies up: a draft that the ledger has committed is paid for, and is moved to
-where it belongs; any other is removed, and what it cost stays spent.
+is doing. The next fit to the same place tidies up. A draft that the ledger has committed is paid for: it is moved to
+where it belongs, or, if that cannot be, left where it is, and named. Any other is removed; what it cost stays spent.
 """
 
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from poolrl.app.files import CERTIFICATE, POLICY, sha256
+from poolrl.privacy.certificate import read_certificate
 from poolrl.privacy.chain import onto_disk
 from poolrl.privacy.ledger import Ledger
 
 INSIDE = "release"
 
 
+@dataclass
+class Draft:
+    """What is to become `folder`, written to `path`; removed when its command ends, unless it is `kept`."""
+
+    folder: Path
+    path: Path
+    kept: bool = False
+
+    def move(self) -> None:
+        """Whole or not at all. What cannot be moved is paid for, and stays."""
+        self.kept = True
+        try:
+            os.rename(self.path, self.folder)
+            onto_disk(self.folder.parent)
+        except OSError as error:
+            raise ValueError(
+                f"the release is whole and paid for, but cannot be moved to {self.folder} ({error.strerror}): it lies "
+                f"in {self.path}"
+            ) from None
+        self.kept = False
+
+
 @contextmanager
-def draft_of(folder: Path) -> Iterator[Path]:
-    """Where to write what is to become `folder`; gone afterwards, unless it was moved there."""
-    with tempfile.TemporaryDirectory(prefix=_prefix(folder), dir=folder.parent) as draft:
-        lock = os.open(draft, os.O_RDONLY)
+def draft_of(folder: Path) -> Iterator[Draft]:
+    """A draft of its own, under a lock."""
+    hidden, lock = _locked_folder(folder)
+    draft = Draft(folder, hidden / INSIDE)
+    try:
+        yield draft
+    finally:
+        if not draft.kept:
+            shutil.rmtree(hidden, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Between a payment and what was paid for nobody interrupts: Ctrl-C and a request to end wait, and then do."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
+    late: list[int] = []
+    before = {
+        each: signal.signal(each, lambda number, _: late.append(number)) for each in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    if late:
+        raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """What was done about drafts that killed commands had left."""
+
+    finished: bool
+    removed: int
+
+
+def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
+    """Finish what was committed, with this configuration, and remove what was not."""
+    finished, removed = False, 0
+    for path in _left(folder):
+        lock = _lock(path)
+        if lock is None:
+            raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
         try:
-            with suppress(OSError):  # some file systems know no locks
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield Path(draft) / INSIDE
-        finally:
-            os.close(lock)
-
-
-def move(draft: Path, folder: Path) -> None:
-    """Whole or not at all."""
-    os.rename(draft, folder)
-    onto_disk(folder.parent)
-
-
-def tidy(folder: Path, ledger_path: Path) -> tuple[bool, int]:
-    """Finish or remove what killed commands have left; whether `folder` is there now, and how many were removed."""
-    left = [path for path in folder.parent.glob(f"{_prefix(folder)}*") if path.is_dir() and not path.is_symlink()]
-    committed = _committed(ledger_path) if left else []
-    moved, removed = False, 0
-    for path in left:
-        lock = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # somebody is working on it
-            continue
-        else:
-            files = [path / INSIDE / name for name in (POLICY, CERTIFICATE)]
-            whole = all(file.is_file() for file in files)
-            if whole and not moved and {file.name: sha256(file) for file in files} in committed:
-                move(path / INSIDE, folder)
-                moved = True
+            whole = _whole(path / INSIDE)
+            if whole and not ledger.exists():
+                raise ValueError(f"{path} may be a release that was paid for, but its ledger {ledger} is not there")
+            if whole and _is_committed(path / INSIDE, ledger):
+                facts = read_certificate((path / INSIDE / CERTIFICATE).read_bytes())
+                if finished or facts["config_sha256"] != config_sha256:
+                    raise ValueError(
+                        f"{path / INSIDE} is a release that was paid for, by a fit with another configuration: move it "
+                        "to where it belongs"
+                    )
+                Draft(folder, path / INSIDE).move()
+                finished = True
             else:
                 removed += 1
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(lock)
-    return moved, removed
+    return Tidied(finished, removed)
 
 
 def _prefix(folder: Path) -> str:
     return f".{folder.name}.draft-"
 
 
-def _committed(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
+def _left(folder: Path) -> list[Path]:
+    """Folders of this user's that look like drafts: another user's might hold anything."""
+    found = []
+    for path in sorted(folder.parent.glob(f"{glob.escape(_prefix(folder))}*")):
+        with suppress(OSError):
+            about = path.lstat()
+            if path.is_dir() and not path.is_symlink() and about.st_uid == os.geteuid():
+                found.append(path)
+    return found
+
+
+def _locked_folder(folder: Path) -> tuple[Path, int]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_prefix(folder), dir=folder.parent))
+        lock = _lock(path)
+        # Before it was locked somebody may have tidied it up.
+        if lock is not None and path.exists() and os.fstat(lock).st_ino == path.stat().st_ino:
+            return path, lock
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """A handle that holds the lock of a folder; None if another has it, or the folder is gone."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    except OSError:
+        pass  # some file systems know no locks; there two fits to one place are not told apart
+    return handle
+
+
+def _whole(release: Path) -> bool:
+    """Whether it is a folder of plain files, no links, with a policy and a certificate."""
+    if not release.is_dir() or release.is_symlink():
+        return False
+    plain = {path.name for path in release.iterdir() if path.is_file() and not path.is_symlink()}
+    return {POLICY, CERTIFICATE} <= plain == {path.name for path in release.iterdir()}
+
+
+def _is_committed(release: Path, path: Path) -> bool:
+    hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE)}
     with Ledger.existing(path) as ledger:
         ledger.accounts()  # refuses one that was tampered with
-        return [entry.note for entry in ledger.entries() if entry.kind == "commit"]
+        return any(entry.kind == "commit" and entry.note == hashes for entry in ledger.entries())

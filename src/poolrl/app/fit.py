@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.drafts import draft_of, move, tidy
+from poolrl.app.drafts import Draft, draft_of, tidy, undisturbed
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import open_log
 from poolrl.app.report import draw_page
@@ -38,33 +38,44 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     """Spend ρ once and leave a release: a folder with the policy, its certificate and the page."""
     file = load_config(path)
     folder = out or file.folder / "release"
+    if folder.name in ("", ".."):
+        raise ValueError(f"--out must name a new folder, got {folder}")
     if os.path.lexists(folder):
         page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     console = Console(quiet=as_json)
-    finished, removed = tidy(folder, file.ledger)
-    if removed:
-        console.print(f"Removed {removed} unfinished draft(s) of fits that were killed; what they cost stays spent.")
-    if finished:
+    tidied = tidy(folder, file.ledger, file.sha256)
+    if tidied.removed:
+        console.print(
+            f"Removed {tidied.removed} unfinished draft(s) of fits that were killed; what they cost stays spent."
+        )
+    if tidied.finished:
         console.print(
             "A fit that was killed had paid for this release and committed it: it is finished now, for nothing."
         )
         facts = read_certificate((folder / CERTIFICATE).read_bytes())
     else:
         # A folder that cannot be written to is found out before anything is spent.
-        with draft_of(folder) as draft:
-            with Ledger(file.ledger) as ledger, console.status("reading, releasing, learning"):
+        try:
+            with (
+                draft_of(folder) as draft,
+                Ledger(file.ledger) as ledger,
+                console.status("reading, releasing, learning"),
+            ):
                 facts = release(file, ledger, draft)
-            move(draft, folder)
+        except KeyboardInterrupt:
+            if folder.exists():
+                raise ValueError(f"stopped. {_whole(folder)}") from None
+            raise
     try:
         forecast = draw_page(folder, console)
     except (KeyboardInterrupt, ValueError, OSError, ArithmeticError, MemoryError) as error:
         why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
-        done = f"The release in {folder} is whole and paid for; 'poolrl report {folder}' draws its page"
-        raise ValueError(f"{why}. {done}") from None
+        raise ValueError(f"{why}. {_whole(folder)}") from None
     if as_json:
-        print(json.dumps({"folder": str(folder), "certificate": facts}, indent=2))
+        finished = {"finished_earlier_fit": True} if tidied.finished else {}
+        print(json.dumps({"folder": str(folder), "certificate": facts} | finished, indent=2))
         return
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
@@ -81,11 +92,11 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
 
 
-def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
+def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
     """The steps of a release, in the order in which a crash may cut them off; the certificate's facts.
 
     Until `ledger.read` nothing has left the log, and a failure gives the reservation back. From there on it is spent.
-    What is written to `folder` is committed before anybody gets to see it.
+    What is written to the draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.problem()
     pool = Pool(config.privacy.rho)
@@ -110,16 +121,19 @@ def release(file: ConfigFile, ledger: Ledger, folder: Path) -> dict[str, Any]:
             policy.report |= {"labels": config.labels(), "units": units}
             account = ledger.account(config.privacy.data_set)
             assert account is not None
-            facts = _write(folder, policy, file, reservation, account, units=units)
-            ledger.commit(reservation, {name: sha256(folder / name) for name in (POLICY, CERTIFICATE)})
+            facts = _write(draft.path, policy, file, reservation, account, units=units)
+            hashes = {name: sha256(draft.path / name) for name in (POLICY, CERTIFICATE)}
         except (Exception, KeyboardInterrupt) as error:
             # Of writing and paying the message may be told. What fails while the log is at hand might quote it.
             tellable = learned and isinstance(error, ValueError | OSError)
             why = str(error) if tellable else f"stopped by {type(error).__name__}"
-            raise ValueError(
-                f"{why}. The release had begun, so its rho = {config.privacy.rho:g} stays spent (entry "
-                f"{reservation.number} of {ledger.path})"
-            ) from None
+            raise ValueError(f"{why}. {_stays_spent(reservation, ledger)}") from None
+    with undisturbed():
+        try:
+            ledger.commit(reservation, hashes)
+        except ValueError as error:
+            raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
+        draft.move()
     return facts
 
 
@@ -160,9 +174,21 @@ def _write(
     (folder / LABEL).write_bytes(label(facts).encode())
     (folder / CONFIG).write_bytes(file.content)
     (folder / RECORD).write_bytes(registry_yaml(registry_record(facts)).encode())
-    for path in (*folder.iterdir(), folder):
-        onto_disk(path)
+    for path in (*folder.iterdir(), folder, folder.parent, folder.parent.parent):
+        onto_disk(path)  # before the ledger says that it is there
     return facts
+
+
+def _whole(folder: Path) -> str:
+    return f"The release in {folder} is whole and paid for; 'poolrl report {folder}' draws its page"
+
+
+def _stays_spent(reservation: Entry, ledger: Ledger) -> str:
+    assert reservation.rho is not None
+    return (
+        f"The release had begun, so its rho = {float(reservation.rho):g} stays spent (entry {reservation.number} of "
+        f"{ledger.path})"
+    )
 
 
 def _given_back(ledger: Ledger, reservation: Entry) -> str:

@@ -63,6 +63,8 @@ def draw_page(folder: Path, console: Console) -> Forecast:
         predicted,
         policy.problem.censored or not policy.problem.boundary.everywhere,
     )
+    if (folder / PAGE).is_symlink():
+        raise ValueError(f"{folder / PAGE} is a link: the page would be written elsewhere")
     (folder / PAGE).write_text(page(facts), encoding="utf-8")
     return predicted
 

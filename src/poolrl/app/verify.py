@@ -78,9 +78,12 @@ def verify(policy: Path, certificate: Path, config: Path | None = None, ledger: 
         checks += _against_policy(facts, Policy.load(policy))
     except ValueError as error:
         checks.append(Check("the policy can be read", False, str(error)))
-    # A configuration counts as the release's own where the label lies beside it too.
+    except ArithmeticError:
+        checks.append(Check("the policy can be read", False, "it holds a number that is beyond all bounds"))
+    # A configuration counts as the release's own where the label or the record lies beside it too.
     beside = certificate.parent
-    own = beside / CONFIG if (beside / CONFIG).exists() and (beside / LABEL).exists() else None
+    released = (beside / LABEL).exists() or (beside / RECORD).exists()
+    own = beside / CONFIG if (beside / CONFIG).exists() and released else None
     if config or own:
         checks += _against_config(facts, config or own or Path(), sound=not arithmetic)
     if all(check.good for check in checks):
@@ -117,7 +120,8 @@ def _against_policy(facts: dict[str, Any], policy: Policy) -> list[Check]:
     guarantee, public = policy.guarantee, facts["assumed_public"]
     named = ("unit", "trajectories_per_unit", "steps", "adjacency")
     agree = all(facts[name] == getattr(guarantee, name) for name in named)
-    labels = policy.report.get("labels", {})
+    labels = policy.report.get("labels")
+    labels = labels if isinstance(labels, dict) else {}
     same = public["problem"] == policy.problem.facts() and public["units"] == policy.report.get("units")
     same = same and all(public[name] == labels.get(name) for name in ("products", "steps"))
     return [

@@ -19,8 +19,8 @@ from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import Problem
 
 FORMAT = "poolrl policy 1"
-# Of all arrays together, many times what the largest partitions need.
-MOST_BYTES = 2**32
+# Of all arrays together, some times what the largest partitions need; and of the text among them.
+MOST_BYTES, MOST_TEXT = 2**29, 2**22
 
 
 class Policy:
@@ -94,7 +94,10 @@ class Policy:
         """Read what `save` wrote; `problem` is needed for problems of your own and must match the file's facts."""
         try:
             arrays = read_arrays(path, most_bytes=MOST_BYTES)
-            facts = json.loads(arrays.pop("facts").tobytes())
+            text = arrays.pop("facts").tobytes()
+            if len(text) > MOST_TEXT:
+                raise ValueError("more text than any policy has")
+            facts = json.loads(text)
             intact = facts["format"] == FORMAT and facts.pop("sha256") == _checksum(facts, arrays)
         except (LookupError, ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import Guarantee
+from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee
 
 FORMAT = "poolrl certificate 1"
 DELTAS = ("1e-05", "1e-06", "1e-09")
@@ -175,6 +175,8 @@ def mechanisms(guarantee: Guarantee) -> list[dict[str, Any]]:
 def arithmetic_faults(facts: dict[str, Any]) -> list[str]:
     """Which numbers of a certificate do not follow from its mechanisms; nothing in it is taken on trust."""
     faults = []
+    if len(facts["mechanisms"]) > MOST_MECHANISMS:
+        return ["more mechanisms than any release has"]
     try:
         costs = []
         for each in facts["mechanisms"]:

@@ -29,6 +29,7 @@ CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, '
 CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
 TABLES = {"entries", "head"}
+STATEMENTS = [statement.strip() for statement in SCHEMA.split(";\n") if statement.strip()]
 GENESIS = "poolrl ledger 1"
 PATIENCE = 60.0  # seconds to wait for other processes that are writing
 
@@ -83,10 +84,17 @@ class Chain:
         """What is wrong with the seals; an empty list if nothing is."""
         try:
             with self.snapshot():
-                entries = self.entries()
-                head = self._file.execute("SELECT number, seal FROM head").fetchall()
-        except (ValueError, TypeError, ZeroDivisionError):
+                return self._faults()
+        except (ValueError, TypeError, ZeroDivisionError, RecursionError):
             return ["the file is damaged"]
+
+    def _faults(self) -> list[str]:
+        # A trigger of another hand could undo what is about to be written.
+        made = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        if made != {statement.rstrip(";") for statement in STATEMENTS}:
+            return ["it has tables or triggers of another hand, or lacks its own"]
+        entries = self.entries()
+        head = self._file.execute("SELECT number, seal FROM head").fetchall()
         seal, number = GENESIS, 0
         for entry in entries:
             number += 1
@@ -114,7 +122,8 @@ class Chain:
             try:
                 yield
             finally:
-                self._file.execute("ROLLBACK")
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -124,7 +133,8 @@ class Chain:
             try:
                 yield
             except BaseException:
-                self._file.execute("ROLLBACK")
+                if self._file.in_transaction:  # a full disk may have ended it
+                    self._file.execute("ROLLBACK")
                 raise
             self._file.execute("COMMIT")
 
@@ -156,9 +166,8 @@ class Chain:
                     raise ValueError(f"{self.path} is not a ledger")
                 _write_key(draft)
                 self._key = _read_key(draft)
-                for statement in SCHEMA.split(";\n"):
-                    if statement.strip():
-                        self._file.execute(statement)
+                for statement in STATEMENTS:
+                    self._file.execute(statement)
                 self._set_head(0, GENESIS)
         with self.writing():  # one process renames, whoever comes first
             if draft.exists() and not self.key_path.exists():

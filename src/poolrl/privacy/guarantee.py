@@ -10,6 +10,7 @@ from typing import Any, Self
 from poolrl.privacy import zcdp
 
 NOT_PRIVATE = "NOT PRIVATE"
+MOST_MECHANISMS = 100  # a release has one or two
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ class Guarantee:
     @classmethod
     def from_dict(cls, facts: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; derived entries are computed anew, not believed."""
+        if len(facts["mechanisms"]) > MOST_MECHANISMS:
+            raise ValueError(f"a guarantee of more than {MOST_MECHANISMS} mechanisms is none of ours")
         return cls(
             mechanisms=tuple(
                 Mechanism(
