@@ -24,6 +24,7 @@ from poolrl.privacy.noise import SecureNoise
 
 DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS = CASES
 TOLD_APART = "the logs can be told apart better than the claim allows"
+TOO_LITTLE = "a number has less noise than is stated"
 Plant = pytest.MonkeyPatch
 
 
@@ -68,7 +69,7 @@ def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     monkeypatch.setattr(
         noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v if counts.shape[-1] != 4 else 0 * v)
     )
-    assert TOLD_APART in faults(audit(DEFAULT, releases=2000))
+    assert TOO_LITTLE in faults(audit(DEFAULT, releases=2000))
 
 
 @pytest.mark.parametrize("case", [DEFAULT, PUBLISHED], ids=lambda case: case.name)
@@ -77,7 +78,8 @@ def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(
         noise._SecureSampler, "add", lambda self, counts, v: np.where(counts > 0, honest(self, counts, v), 0)
     )
-    assert TOLD_APART in faults(audit(case, releases=2000))
+    found = faults(audit(case, releases=2000))
+    assert TOLD_APART in found or TOO_LITTLE in found
 
 
 def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
@@ -116,7 +118,7 @@ def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None
     monkeypatch.setattr(
         noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v if counts.ndim != 2 else 0 * v)
     )
-    assert "a number has less noise than is stated" in faults(audit(DEFAULT_UNITS, releases=1000))
+    assert TOO_LITTLE in faults(audit(DEFAULT_UNITS, releases=1000))
 
 
 def test_a_layout_that_follows_the_log(monkeypatch: Plant) -> None:

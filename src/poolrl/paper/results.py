@@ -11,6 +11,7 @@ import fcntl
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -148,9 +149,20 @@ class Results:
     def _tables(self) -> set[str]:
         return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
+    def _execute(self, statement: str, values: list[Any]) -> sqlite3.Cursor:
+        """SQLite waits for others by itself, but not while the file becomes one in WAL mode or is recovered."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._db.execute(statement, values)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
     def _read(self, statement: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
         try:
-            return self._db.execute(statement, values or []).fetchall()
+            return self._execute(statement, values or []).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
@@ -162,7 +174,7 @@ class Results:
 
     def _write(self, statement: str, values: list[Any] | None = None) -> None:
         try:
-            self._db.execute(statement, values or [])
+            self._execute(statement, values or [])
         except sqlite3.Error as error:
             raise OSError(
                 f"could not write to {self.path} ({error}); every run before this one is kept: "
