@@ -90,7 +90,7 @@ def test_noise_is_looked_at_number_by_number() -> None:
     assert noise_faults(sound, 9.0) == []
     for column, fault in (
         (np.zeros(20_000), "less noise than is stated"),
-        (rng.normal(0, 2.7, 20_000).round(), "less noise than is stated"),
+        (rng.normal(0, 3 * 0.9**0.5, 20_000).round(), "less noise than is stated"),  # a tenth of its variance
         (sound[:, 0] + 1, "not centred"),
         (sound[:, 0], "two numbers share noise"),
         (np.where(rng.random(20_000) < 0.8, sound[:, 1], -sound[:, 1]), "two numbers share noise"),

@@ -46,7 +46,7 @@ def demo(
 
 AUDIT_EXAMPLES = """Examples:
   poolrl audit                                   both learners, c = 1 and 3: three minutes on 2 cores
-  poolrl audit --releases 20000                  a first look: sees a fifth of the noise missing, not a tenth
+  poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
   poolrl audit --times 20 --releases 20000       how often is a sound release flagged?
 
