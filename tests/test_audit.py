@@ -129,7 +129,7 @@ def test_the_logs_use_up_what_was_paid_for(case: Case) -> None:
 
 
 @pytest.mark.parametrize("noise", ["secure", "opendp", "seeded"])
-@pytest.mark.parametrize("case", CASES[1:3], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [CASES[1], CASES[2]], ids=lambda case: case.name)
 def test_a_sound_release_is_not_flagged(case: Case, noise: str) -> None:
     found = audit(case, releases=800 if noise == "opendp" else 1600, noise=noise)
     assert found.faults == ()

@@ -201,7 +201,7 @@ main()
     assert not list(tmp_path.glob(".release*"))
 
 
-@pytest.mark.parametrize("most", [2_000, 20_000, 40_000])
+@pytest.mark.parametrize("most", [2_000, 40_000])
 def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path, run: Run, most: int) -> None:
     answer = subprocess.run(
         [*POOLRL, "fit", "--config", config],
@@ -228,27 +228,26 @@ def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path,
 
 
 def test_a_clock_that_jumps_stops_nothing(tmp_path: Path, config: Path) -> None:
-    for name in ("one", "two"):
-        command = [sys.executable, "-c", CLOCK, "fit", "--config", config, "--out", tmp_path / name, "--json"]
-        subprocess.run(command, capture_output=True, check=True)
-    assert spent(tmp_path) == 1
+    command = [sys.executable, "-c", CLOCK, "fit", "--config", config, "--json"]
+    subprocess.run(command, capture_output=True, check=True)
+    assert stages(tmp_path) == ["open", "reserve", "read", "commit"]
+    assert spent(tmp_path) == Fraction(1, 2)
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
-        times = [entry.time for entry in ledger.entries()]
-    assert times != sorted(times)  # it did jump, and the order of entries is that of their numbers
+        years = [int(entry.time[:4]) for entry in ledger.entries()]
+    assert max(years) - min(years) > 1  # it did jump, by up to fifty years either way
 
 
 def test_the_soak_would_notice(tmp_path: Path) -> None:
-    """Its checks on a shop with two releases, from which something is taken."""
+    """Its checks on a shop with a release, from which something is taken."""
     shop = Shop(tmp_path, random.Random(0))
-    for _ in range(2):
-        assert shop.again(shop.out()) == "done again"
+    assert shop.again(shop.out()) == "done again"
     shop.check()
 
     def lost(what: str) -> None:
         with pytest.raises(LostError, match=what):
             shop.check()
 
-    label = tmp_path / "out-2/label.txt"
+    label = tmp_path / "out-1/label.txt"
     text = label.read_bytes()
     label.unlink()
     lost("a release is not whole")
@@ -259,6 +258,9 @@ def test_the_soak_would_notice(tmp_path: Path) -> None:
     os.symlink(tmp_path / "out-1", extra)
     lost("more releases than were paid for")
     extra.unlink()
+    (tmp_path / "out-1").rename(tmp_path / "hidden")
+    lost("a release that was paid for is gone")
+    (tmp_path / "hidden").rename(tmp_path / "out-1")
     shop.check()
     seen = shop.seen
     shop.seen = [*seen[:-1], seen[-1].sealed("another")]
