@@ -23,7 +23,8 @@ def test_the_transcription_is_algorithm_1(products: int) -> None:
 
 
 @pytest.mark.parametrize("messy", [False, True])
-def test_contenders_count_alike(tmp_path: Path, messy: bool) -> None:
+def test_contenders_count_alike(tmp_path: Path, messy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting.resource, "setrlimit", lambda *_: None)  # it would last, and browsers need more
     path = tmp_path / "log.parquet"
     counting.make_log(path, 40_000, messy=messy)
     names = [name for name in counting.CONTENDERS if not (messy and counting.CONTENDERS[name] is counting.arrays)]
