@@ -46,9 +46,13 @@ from attacks.faults import PLAN
 from poolrl.paper.backends import started
 from poolrl.paper.reproduce import carry_out
 from poolrl.paper.results import Results
-with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():
+try:
+  with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():
     carry_out(PLAN, results, real=None, backend=backend, started=lambda *_: None,
               finished=lambda run: print('finished', run.seed, run.setting, flush=True))
+except (OSError, ValueError) as error:  # as the command line says it
+    print(error)
+    sys.exit(1)
 """
 # The clock of the ledger jumps by up to fifty years, either way, whenever somebody looks at it.
 CLOCK = """
