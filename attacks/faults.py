@@ -82,14 +82,14 @@ def faults(shop: Shop) -> dict[str, Fault]:
     rng, folder = shop.rng, shop.folder
 
     def disturbed(by: signal.Signals) -> list[str]:
-        out = shop.out()
+        out, known = shop.out(), len(shop.entries())
         ended = shop.fit(out).end(after=rng.uniform(0.2, shop.seconds), by=by)
         # Before Python has started, and after it has ended, a signal is not ours to answer.
         if by != signal.SIGKILL and ended.code >= 0:
             hold(not list(folder.glob(f".{out.name}.draft-*")), "a command that was asked to end left its draft")
         before = [entry.kind for entry in shop.entries()]
         shop.check()
-        committed = bool(before) and before[-1] == "commit" and not out.exists()
+        committed = len(before) > known and before[-1] == "commit" and not out.exists()
         word = shop.again(out)
         if committed:
             hold([entry.kind for entry in shop.entries()] == before, "what was paid for was paid for again")
