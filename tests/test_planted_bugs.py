@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories
+from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, pool
 from poolrl.audit.audit import Finding, audit
 from poolrl.audit.neighbours import CASES, Case, Exact
 from poolrl.data.counts import OutcomeCounts, VisitCounts
@@ -179,7 +179,7 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
         logs.append(log)
         return honest(log, *args, **named)
 
-    honest_plan = __import__("poolrl.pool", fromlist=["pool"]).plan_on_outcomes
+    honest_plan = pool.plan_on_outcomes
     monkeypatch.setattr("poolrl.pool.release_outcomes", remembering)
     monkeypatch.setattr(
         "poolrl.pool.plan_on_outcomes",

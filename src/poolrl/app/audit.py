@@ -17,8 +17,8 @@ from rich.table import Table
 
 from poolrl.app.figures import ACCENT, INK, QUIET
 from poolrl.app.progress import progress_bar
-from poolrl.arrays import positive, whole
-from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, NOISE, Finding, audit
+from poolrl.arrays import whole
+from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, Finding, audit, check
 from poolrl.audit.neighbours import CASES, Case
 from poolrl.privacy import zcdp
 
@@ -28,17 +28,12 @@ def run_audit(
 ) -> bool:
     """Audit every case of the learner so many times; whether nothing was flagged."""
     cases = _cases(learner)
-    positive(rho=rho)
-    whole(times=times)
-    if math.isinf(rho):
-        raise ValueError("rho must be finite: without noise there is nothing to audit")
-    if noise not in NOISE:
-        raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
-    whole(releases=releases, at_least=100)
-    whole(workers=workers if workers is not None else 1)
+    check(rho=rho, releases=releases, noise=noise)
+    processes = joblib.cpu_count() if workers is None else workers
+    whole(times=times, workers=processes)
     out.mkdir(parents=True, exist_ok=True)  # before the long part
     console = Console(quiet=as_json)
-    found = _findings(console, cases * times, rho, releases, noise, workers or joblib.cpu_count())
+    found = _findings(console, cases * times, rho, releases, noise, processes)
     figure = out / "audit.svg"
     _draw(figure, found[-len(cases) :])
     (out / "audit.json").write_text(json.dumps([_facts(finding) for finding in found], indent=2) + "\n")
@@ -81,7 +76,7 @@ def _print(console: Console, found: list[Finding], cases: int) -> None:
     most = first.gaussian_epsilon / first.epsilon
     claim = f"rho = {first.rho:g}, epsilon = {first.epsilon:.2f} at delta = {DELTA:g}"
     table = Table(
-        title=f"Claimed: {claim}\nProved by attacks on {first.releases:,} releases with {first.noise} noise:",
+        title=f"Claimed: {claim}\nProved by attacks on {found[-1].releases:,} releases with {first.noise} noise:",
         title_justify="left",
         title_style="bold",
         caption_justify="left",

@@ -1,8 +1,10 @@
-"""Writing `poolrl.toml`, with the reason for every key beside it."""
+"""Reading `poolrl.toml` from people one does not know, and writing it, with the reason for every key beside it."""
 
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from typing import Any
 
 HEADER = """\
@@ -58,6 +60,27 @@ KEYS: dict[str, dict[str, str]] = {
         "intended_use": "what it is for",
     },
 }
+
+
+# A key of many parts takes a parser memory and time that grow with their square.
+MOST_BYTES, DEEP_KEY = 2**20, re.compile(r"""(?:["']?[\w-]+["']?[ \t]*\.[ \t]*){100}""")
+
+
+def read_toml(content: bytes) -> dict[str, Any]:
+    """Facts from the bytes of a file; refuses, in words, what is no TOML or would take for ever to read."""
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES:,} bytes")
+    try:
+        text = content.decode()
+        if DEEP_KEY.search(text):
+            raise RecursionError
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from None
+    except ValueError:
+        raise ValueError("it has a number that is too long") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def write_toml(facts: dict[str, dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from poolrl.arrays import FloatArray
+from poolrl.arrays import FloatArray, positive, whole
 from poolrl.audit.evidence import (
     Errors,
     LearnedScore,
@@ -92,12 +92,7 @@ def audit(
     progress: Callable[[int], None] = lambda more: None,
 ) -> Finding:
     """Attack a case; `progress` hears how many more releases have come in."""
-    if releases < 100:
-        raise ValueError(f"releases must be at least 100, got {releases}")
-    if noise not in NOISE:
-        raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
-    if zcdp.epsilon(rho, DELTA) == 0:
-        raise ValueError(f"rho must be larger for an audit: at {rho:g} there is nothing to tell apart")
+    check(rho=rho, releases=releases, noise=noise)
     prepared = case.prepared(rho)
     faults = _structure(prepared, case, noise)
     exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
@@ -130,6 +125,18 @@ def audit(
         roc(stronger[0], stronger[1]),
         tuple(faults),
     )
+
+
+def check(*, rho: float, releases: int, noise: str) -> None:
+    """Refuse what cannot be audited."""
+    positive(rho=rho)
+    whole(releases=releases, at_least=100)
+    if noise not in NOISE:
+        raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
+    if math.isinf(rho):
+        raise ValueError("rho must be finite: without noise there is nothing to audit")
+    if zcdp.epsilon(rho, DELTA) == 0:
+        raise ValueError(f"rho must be larger for an audit: at {rho:g} there is nothing to tell apart")
 
 
 def _mu(tests: list[Errors], confidence: float) -> float:

@@ -1,6 +1,6 @@
 """Does ρ-zCDP hold? How far one trajectory moves the counts, and how much noise is drawn, on the real code path.
 
-An audit of the whole fit is more than this; here are the two facts on which the proof of a Gaussian release rests.
+Here are the two facts on which the proof of a Gaussian release rests; `poolrl audit` attacks the whole of it.
 """
 
 from __future__ import annotations

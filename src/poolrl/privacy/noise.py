@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from poolrl.arrays import FloatArray, IntArray, whole
-from poolrl.privacy.randomness import Stream
+from poolrl.privacy.randomness import OneProcess, Stream
 
 # Cells drawn by one thread at a time: enough that starting it does not matter.
 SECURE_BLOCK, OPENDP_BLOCK, SEEDED_BLOCK = 2**16, 2**12, 2**17
@@ -95,10 +95,10 @@ class OpenDPNoise:
 
 class _OpenDPSampler:
     def __init__(self) -> None:
-        self._stream = Stream()  # for its guard against forks alone
+        self._owner = OneProcess()
 
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
-        self._stream.take(0)
+        self._owner.check()
         return counts.copy() if variance == 0 else _add_by_opendp(counts, variance)
 
 

@@ -26,9 +26,21 @@ def _count_fork() -> None:
 os.register_at_fork(after_in_child=_count_fork)
 
 
-def this_process() -> tuple[int, int]:
-    """What a forked child does not share with its parent; counting forks helps where a number is used again."""
+def _this_process() -> tuple[int, int]:
+    # Counting forks helps where a process has the number of one that is gone.
     return os.getpid(), _forks
+
+
+class OneProcess:
+    """A guard: what belongs to the process that made it is not gone on with in a fork of it."""
+
+    def __init__(self) -> None:
+        self._process = _this_process()
+
+    def check(self) -> None:
+        """Refuse any other process."""
+        if _this_process() != self._process:
+            raise RuntimeError("a release belongs to the process that began it: begin another after a fork")
 
 
 class Stream:
@@ -36,14 +48,13 @@ class Stream:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._process = this_process()
+        self._owner = OneProcess()
         self._taken = 0
         self._lock = threading.Lock()
 
     def take(self, count: int) -> int:
         """Set `count` words aside; the place of the first, from which `words` reads them, in any thread."""
-        if this_process() != self._process:
-            raise RuntimeError("a release belongs to the process that began it: begin another after a fork")
+        self._owner.check()
         with self._lock:
             first = self._taken
             self._taken += count + count % 2  # a block of AES is two words
