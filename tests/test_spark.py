@@ -48,11 +48,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.xdist_group("spark")
 class TestSpark:
-    """One cluster for all of them."""
+    """One cluster for all of them, also where tests run side by side."""
 
-    @pytest.mark.parametrize("gridded", [False, True], ids=["random", "gridded"])
-    @pytest.mark.parametrize("kind", [LostSales, Backlog])
+    @pytest.mark.parametrize(("kind", "gridded"), [(LostSales, False), (Backlog, True)])
     def test_counts_like_arrays(self, cluster: Make, kind: type[Inventory], gridded: bool) -> None:
         assert_same_counts(cluster, kind, gridded=gridded)
 

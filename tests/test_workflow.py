@@ -114,15 +114,13 @@ print("OPENED", sorted(set(opened)), "duckdb" in sys.modules, "pyarrow.parquet" 
 """
 
 
-def test_plan_reads_no_row(tmp_path: Path, config: Path) -> None:
+def test_plan_reads_no_row(tmp_path: Path, config: Path, run: Run) -> None:
     plan = ["plan", "--config", config, "--demand", "normal", "--units", "100", "--json"]
     answer = subprocess.run(
         [sys.executable, "-c", WATCHED, tmp_path, *plan], capture_output=True, text=True, check=True
     )
-    assert answer.stdout.splitlines()[-1] == "OPENED ['poolrl.toml'] False False"
     (tmp_path / "log.parquet").unlink()  # nor does it miss it
-    again = subprocess.run([sys.executable, "-c", WATCHED, tmp_path, *plan], capture_output=True, text=True, check=True)
-    assert again.stdout == answer.stdout
+    assert answer.stdout == run(*plan) + "OPENED ['poolrl.toml'] False False\n"
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
@@ -160,19 +158,17 @@ def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run) -> N
     assert "Do not spend it like this: with 5 units at rho = 0.5 noise would drown about" in said
 
 
-def test_a_mistake_is_one_line_and_a_bad_exit(tmp_path: Path, config: Path) -> None:
+def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, run: Run) -> None:
     config.write_text(config.read_text().replace("rho =", "roh ="))
-    for verb in ("check", "plan", "fit"):
-        answer = subprocess.run(
-            [sys.executable, "-m", "poolrl.app.cli", verb, "--config", config],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert answer.returncode == 1
-        assert answer.stderr.startswith("poolrl: ")
-        assert "did you mean rho?" in answer.stderr
-        assert "Traceback" not in answer.stderr
+    for verb in ("check", "plan"):
+        with pytest.raises(ValueError, match=r"did you mean rho\?"):
+            run(verb, "--config", config)
+    fit = [sys.executable, "-m", "poolrl.app.cli", "fit", "--config", config]
+    answer = subprocess.run(fit, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("poolrl: ")
+    assert "did you mean rho?" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 def test_the_unexpected_is_one_line_without_its_message(config: Path) -> None:
