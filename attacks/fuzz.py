@@ -1,6 +1,6 @@
 """Feed hostile files to everything that the program reads; what reaches new lines is kept, and spoilt further.
 
-    python -m attacks.fuzz                     a hundred thousand cases, over all targets
+    python -m attacks.fuzz                     149,500 cases, over all targets
     python -m attacks.fuzz policy --cases 5000
     python -m attacks.fuzz --seed 7            other cases
 
@@ -27,11 +27,13 @@ BEGINNINGS = 3  # every so many cases are bytes at random; the others spring fro
 def main() -> int:
     """Run every target in a process of its own; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m attacks.fuzz", description=__doc__.splitlines()[0])
-    parser.add_argument("target", nargs="?", help="one target; all if left out")
-    parser.add_argument("--cases", type=int, default=None, help="cases of the target, or of all of them together")
+    parser.add_argument("target", nargs="?", help="what reads them; a wrong name lists all. All if left out")
+    parser.add_argument("--cases", type=int, default=None, help="of the target, or of all together (default: 149,500)")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzer (default: 1)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.cases is not None and arguments.cases < 1:
+        parser.error(f"--cases must be at least 1, got {arguments.cases}")
     if arguments.inside:
         fuzz(arguments.target, arguments.cases, arguments.seed)
         return 0

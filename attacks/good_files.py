@@ -24,8 +24,8 @@ from poolrl.app.toml import write_toml
 from poolrl.paper.results import Results
 
 # Turn up in rows of the log and nowhere else, and so in no message.
-SECRET_NUMBER, SECRET_NAME = 31.3375, "Musterfrau"
-SECRETS = ("31.337", "3133", SECRET_NAME)
+SECRET_NUMBER, SECRET_NAME = 31.337519, "Musterfrau"
+SECRETS = ("31.3375", "3133.75", "3.13375", "313375", SECRET_NAME)  # too long for a position in a file
 
 
 def problem() -> LostSales:

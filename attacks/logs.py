@@ -80,7 +80,7 @@ def _spoilt_table(name: str, script: Script) -> bytes:
     values = table[column].to_pylist()
     place = script.number(len(values))
     # What trips a reader must be a secret itself, or nobody would notice that it is quoted.
-    secret = (f"{SECRET_NAME} x", SECRET_NAME * 40, "3133.7.5", -3133e300, f"{SECRET_NUMBER}e999")
+    secret = (f"{SECRET_NAME} x", SECRET_NAME * 40, "3133.75.1", -313375e300, f"{SECRET_NUMBER}e999")
     values[place] = script.pick([*secret * 5, *(each for each in HOSTILE if not isinstance(each, list | dict))])
     try:
         changed = table.set_column(number, column, pa.array(values))

@@ -38,6 +38,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the faults; drawn and printed if left out")
     parser.add_argument("--only", default=None, help="one kind of fault")
     arguments = parser.parse_args()
+    if not arguments.minutes > 0:
+        parser.error(f"--minutes must be more than 0, got {arguments.minutes:g}")
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     console = Console(width=110)
     console.print(f"seed {seed}, {arguments.minutes:g} minutes", highlight=False)

@@ -240,7 +240,7 @@ def questions_json(script: Script, place: Path) -> Callable[[], object]:
 
 # How many of a hundred thousand cases each gets: what takes long gets fewer.
 SHARES: dict[Target, int] = {
-    policy: 22_000,
+    policy: 60_000,
     log_file: 12_000,
     configuration: 22_000,
     certificate: 6_000,

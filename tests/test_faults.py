@@ -83,7 +83,7 @@ def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("why", ["another configuration", "its ledger", "a link inside", "not whole"])
+@pytest.mark.parametrize("why", ["another configuration", "its ledger", "another ledger", "a link inside", "not whole"])
 def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
     tmp_path: Path, config: Path, why: str
 ) -> None:
@@ -96,6 +96,11 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
     elif why == "its ledger":
         with pytest.raises(ValueError, match=r"may be a release that was paid for, but its ledger .* is not there"):
             tidy(place, tmp_path / "elsewhere.sqlite", hash_of(config))
+    elif why == "another ledger":
+        with Ledger(tmp_path / "other.sqlite") as other:
+            other.open_account("small shop", Fraction(1))
+        with pytest.raises(ValueError, match=r"may be a release that was paid for, but not in .*other.sqlite"):
+            tidy(place, tmp_path / "other.sqlite", hash_of(config))
     elif why == "a link inside":
         (tmp_path / "mine").write_text("mine")
         (draft / "release/report.html").symlink_to(tmp_path / "mine")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from poolrl import Grid, LostSales, SeededNoise, Zones
+from poolrl.audit.neighbours import Exact
 from poolrl.data.counts import count_visits
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget
@@ -26,7 +27,16 @@ def test_a_row_of_transitions_is_handed_out_once() -> None:
         with pytest.raises(ValueError, match="each row of transitions is released once"):
             released.transitions(0, np.array(again))
     assert released.transitions(0, np.array([0, 5, 8])).shape == (3, 3)
-    for step, rows in ((2, [2]), (-1, [2]), (0, [-1]), (0, [9]), (0, [[2]]), (0, [2.0]), (np.array([0, 1]), [2])):
+    for step, rows in (
+        (2, [2]),
+        (-1, [2]),
+        (0, [-1]),
+        (0, [9]),
+        (0, [[2]]),
+        (0, [2.0]),
+        (np.array([0, 1]), [2]),
+        (True, [2]),
+    ):
         with pytest.raises(ValueError, match=r"a step in 0 \.\. 1 and an array of rows in 0 \.\. 8"):
             released.transitions(step, np.array(rows))
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy could be asked again
@@ -34,6 +44,19 @@ def test_a_row_of_transitions_is_handed_out_once() -> None:
             copied(released.transitions)
     with pytest.raises(TypeError, match="can be neither copied nor saved"):
         pickle.dumps(released)
+
+
+def test_narrow_integers_ask_for_the_rows_they_name() -> None:
+    """21 · 12 cells are more than a byte holds: wrapped around, it would be another row, handed out unseen."""
+    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=8.0)
+    rng = np.random.default_rng(0)
+    log = problem.simulate_log(rng.uniform(0, 8, (4000, 2, 1)), rng=rng)
+    partition = Grid(12).partition(problem)
+    exact = count_visits(log, partition).transitions(1, np.arange(partition.pair_count))
+    row = np.flatnonzero(exact[:128].sum(axis=1))[-1]
+    assert row > 21
+    released = release_visits(log, problem, partition, rho=budget(1.0), noise=Exact())
+    np.testing.assert_array_equal(released.transitions(1, np.array([row], dtype=np.int8)), exact[[row]])
 
 
 def test_rows_of_transitions_are_the_table() -> None:

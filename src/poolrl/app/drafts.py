@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from poolrl.app.files import CERTIFICATE, POLICY, sha256
 from poolrl.privacy.certificate import read_certificate
@@ -40,13 +41,19 @@ class Draft:
         self.kept = True
         try:
             os.rename(self.path, self.folder)
-            onto_disk(self.folder.parent)
         except OSError as error:
             raise ValueError(
                 f"the release is whole and paid for, but cannot be moved to {self.folder} ({error.strerror}): it lies "
                 f"in {self.path}"
             ) from None
         self.kept = False
+        try:
+            onto_disk(self.folder.parent)
+        except OSError as error:
+            raise ValueError(
+                f"the release in {self.folder} is whole and paid for, but a power cut may still undo its name "
+                f"({error.strerror}): copy it"
+            ) from None
 
 
 @contextmanager
@@ -97,11 +104,8 @@ def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
         if lock is None:
             raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
         try:
-            whole = _whole(path / INSIDE)
-            if whole and not ledger.exists():
-                raise ValueError(f"{path} may be a release that was paid for, but its ledger {ledger} is not there")
-            if whole and _is_committed(path / INSIDE, ledger):
-                facts = read_certificate((path / INSIDE / CERTIFICATE).read_bytes())
+            facts = _facts(path / INSIDE)
+            if facts is not None and _is_committed(path / INSIDE, facts["ledger"], ledger):
                 if finished or facts["config_sha256"] != config_sha256:
                     raise ValueError(
                         f"{path / INSIDE} is a release that was paid for, by a fit with another configuration: move it "
@@ -159,16 +163,29 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def _whole(release: Path) -> bool:
-    """Whether it is a folder of plain files, no links, with a policy and a certificate."""
+def _facts(release: Path) -> dict[str, Any] | None:
+    """Its certificate, if it is a folder of plain files, no links, with a policy and a whole certificate."""
     if not release.is_dir() or release.is_symlink():
-        return False
+        return None
     plain = {path.name for path in release.iterdir() if path.is_file() and not path.is_symlink()}
-    return {POLICY, CERTIFICATE} <= plain == {path.name for path in release.iterdir()}
+    if not {POLICY, CERTIFICATE} <= plain == {path.name for path in release.iterdir()}:
+        return None
+    with suppress(ValueError):
+        return read_certificate((release / CERTIFICATE).read_bytes())
+    return None
 
 
-def _is_committed(release: Path, path: Path) -> bool:
+def _is_committed(release: Path, named: dict[str, Any], path: Path) -> bool:
+    """Whether the ledger has committed it. Only the ledger of its reservation knows; no other is asked."""
+    if not path.exists():
+        raise ValueError(f"{release} may be a release that was paid for, but its ledger {path} is not there")
     hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE)}
     with Ledger.existing(path) as ledger:
         ledger.accounts()  # refuses one that was tampered with
-        return any(entry.kind == "commit" and entry.note == hashes for entry in ledger.entries())
+        entries = ledger.entries()
+    if not any((entry.number, entry.seal) == (named["entry"], named["seal"]) for entry in entries):
+        raise ValueError(
+            f"{release} may be a release that was paid for, but not in {path}: move it to where it belongs, or fit "
+            "with the ledger that it names"
+        )
+    return any(entry.kind == "commit" and entry.note == hashes for entry in entries)

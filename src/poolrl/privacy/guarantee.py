@@ -10,6 +10,7 @@ from typing import Any, Self
 from poolrl.privacy import zcdp
 
 NOT_PRIVATE = "NOT PRIVATE"
+LARGEST = 10**100
 MOST_MECHANISMS = 100  # a release has one or two
 
 
@@ -119,10 +120,7 @@ class Guarantee:
         return cls(
             mechanisms=tuple(
                 Mechanism(
-                    str(m["name"]),
-                    int(m["cells"]),
-                    zcdp.written(m["sensitivity_squared"]),
-                    zcdp.written(m["variance"]),
+                    str(m["name"]), int(m["cells"]), _in_range(m["sensitivity_squared"]), _in_range(m["variance"])
                 )
                 for m in facts["mechanisms"]
             ),
@@ -139,3 +137,11 @@ class Guarantee:
         if not math.isfinite(self.rho):
             return f"{NOT_PRIVATE}: rho = inf, the counts were released without noise."
         return f"{NOT_PRIVATE}: a dry run with seeded noise (or a sampler of one's own), which can be subtracted again."
+
+
+def _in_range(text: str) -> Fraction:
+    """A number of a file whose root, and whose ratio to another, floating point can hold."""
+    number = zcdp.written(text)
+    if number and not Fraction(1, LARGEST) <= number <= LARGEST:
+        raise ValueError("a guarantee with numbers like these is none of ours")
+    return number

@@ -90,7 +90,9 @@ class _Transitions:
 
     def __call__(self, step: int, rows: IntArray) -> IntArray:
         steps, nodes = len(self._handed_out), self._handed_out[0].size
-        whole = isinstance(step, int) and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"
+        # True is an index of another kind, narrow integers wrap around, and a caller may write to its array meanwhile.
+        whole = type(step) is int and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"
+        rows = np.array(rows, dtype=np.int64) if whole else rows
         if not whole or not 0 <= step < steps or ((rows < 0) | (rows >= nodes)).any():
             raise ValueError(f"transitions takes a step in 0 .. {steps - 1} and an array of rows in 0 .. {nodes - 1}")
         with self._lock:
