@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
-from poolrl.audit.audit import audit
+from poolrl.audit.audit import audit, exceeds
 from poolrl.audit.evidence import (
     Errors,
     LearnedScore,
     best_threshold,
     discreteness,
-    noise_faults,
     rate_limit,
+    releases_needed,
     roc,
     stated_score,
 )
-from poolrl.audit.neighbours import CASES, Case, Exact, told
+from poolrl.audit.neighbours import ATTACKED, CASES, COUNTED, Case, Exact, Shop, told
+from poolrl.audit.noise import noise_faults
 from poolrl.privacy import zcdp
+from poolrl.privacy.noise import discrete_gaussian
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (240, 1000), (10, 10)])
@@ -83,27 +87,82 @@ def test_discrete_noise_tells_a_little_more_than_a_gaussian() -> None:
     assert abs(discreteness(np.array([3, -3, 3, -3]), 360.0)) < 1e-4
 
 
+def test_more_than_a_gaussian_is_flagged_unless_it_is_discreteness() -> None:
+    """One count that moves by one under σ² = 1/4: ρ = 2, and the best test reaches more than μ = 2."""
+    rng, moved = np.random.default_rng(6), np.array([1])
+    noise = discrete((2, 200_000), 0.25, rng)
+    test = Errors.of(noise[0], noise[1] + 1, 0.5)
+    silent = Errors(500, 1000, 500, 1000)
+    assert exceeds(2.0, [test, silent], silent, allowance=0.0)
+    assert not exceeds(2.0, [test, silent], silent, allowance=discreteness(moved, 0.25))
+
+
+def test_a_release_that_seldom_tells_everything_is_flagged() -> None:
+    """Right without fail when it speaks, one time in twenty: only the bound for any release sees that."""
+    silent, seldom = Errors(500, 1000, 500, 1000), Errors(0, 10**6, 950_000, 10**6)
+    assert exceeds(1.0, [silent, silent], seldom, allowance=0.0)
+    assert not exceeds(1.0, [silent, silent], Errors(0, 10**4, 9500, 10**4), allowance=0.0)
+
+
+@pytest.mark.parametrize("mu", [0.2, 1.4, 3.0])
+def test_the_number_of_releases_that_is_asked_for_is_enough(mu: float) -> None:
+    rng, each = np.random.default_rng(7), releases_needed(mu, 0.9, 0.95) // 2
+    proved = [
+        Errors.of(rng.normal(0, 1, each), rng.normal(mu, 1, each), mu / 2).mu(0.95) ** 2 / mu**2 for _ in range(20)
+    ]
+    assert np.median(proved) == pytest.approx(0.9, abs=0.03)
+
+
+def discrete(shape: tuple[int, ...], variance: float, rng: np.random.Generator) -> NDArray[np.int32]:
+    support, weights = discrete_gaussian(math.sqrt(variance))
+    return rng.choice(support, p=weights, size=shape).astype(np.int32)
+
+
 def test_noise_is_looked_at_number_by_number() -> None:
     """Also where no unit moves anything: a number without noise, with less, off centre, or with another's."""
     rng = np.random.default_rng(5)
-    sound = rng.normal(0, 3, (20_000, 30)).round().astype(np.int32)
-    assert noise_faults(sound, 9.0) == []
+    first, second = discrete((2, 10_000, 30), 9.0, rng)
+    assert noise_faults(first, second, 9.0) == []
+    sign = rng.choice([-1, 1], 20_000)
+    both = np.concatenate([first, second])
     for column, fault in (
-        (np.zeros(20_000), "less noise than is stated"),
-        (rng.normal(0, 3 * 0.9**0.5, 20_000).round(), "less noise than is stated"),  # a tenth of its variance
-        (sound[:, 0] + 1, "not centred"),
-        (sound[:, 0], "two numbers share noise"),
-        (np.where(rng.random(20_000) < 0.8, sound[:, 1], -sound[:, 1]), "two numbers share noise"),
+        (np.zeros(20_000), "a number has less noise than is stated"),
+        (discrete((20_000,), 8.1, rng), "a number has less noise than is stated"),  # a tenth of its variance
+        (both[:, 7] + 1, "the noise of a number is not centred"),
+        (2 * (both[:, 7] // 2), "the noise of a number has another distribution than is stated"),
+        (np.clip(both[:, 7], -8, 8), "the noise of a number has another distribution than is stated"),
+        (both[:, 0], "two numbers share noise"),
+        (np.where(rng.random(20_000) < 0.8, both[:, 1], -both[:, 1]), "two numbers share noise"),
+        (sign * both[:, 1], "two numbers share noise"),  # their size alone
     ):
-        spoilt = sound.copy()
+        spoilt = both.copy()
         spoilt[:, 7] = column
-        assert any(fault in found for found in noise_faults(spoilt, 9.0)), fault
+        assert fault in noise_faults(spoilt[:10_000], spoilt[10_000:], 9.0), fault
+    again = second.copy()
+    again[17] = first[4]
+    assert noise_faults(first, again, 9.0) == ["two releases have the same noise"]
 
 
-@pytest.mark.parametrize("rho", [16.0, 25.0])
-def test_weak_budgets_are_not_flagged_for_being_discrete(rho: float) -> None:
-    """σ² = 1/4 and less, where discrete noise is easier to attack than a Gaussian of the same ρ."""
-    assert audit(CASES[2], rho=rho, releases=4000).faults == ()
+def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
+    rng = np.random.default_rng(8)
+    first, second = discrete((5000, 30), 7.2, rng), discrete((5000, 30), 10.8, rng)
+    assert "the noise of a number has another distribution than is stated" in noise_faults(first, second, 9.0)
+
+
+@pytest.mark.parametrize("variance", [0.01, 0.04, 0.1, 0.25, 1.0, 30.0])
+@pytest.mark.parametrize("releases", [50, 2000])
+def test_sound_noise_has_no_faults_however_little_there_is(variance: float, releases: int) -> None:
+    rng = np.random.default_rng(9)
+    for _ in range(10):
+        assert noise_faults(*discrete((2, releases, 60), variance, rng), variance) == []
+
+
+@pytest.mark.parametrize("rho", [0.001, 25.0, 1000.0])
+def test_budgets_at_which_little_can_be_seen(rho: float) -> None:
+    """Noise of several hundred, or hardly any: nothing is flagged, and nobody is told that anything was shown."""
+    found = audit(CASES[2], rho=rho, releases=400)
+    assert found.faults == ()
+    assert found.verdict == "too weak"
 
 
 def test_thresholds_and_curves() -> None:
@@ -118,13 +177,16 @@ def test_thresholds_and_curves() -> None:
     assert np.interp(0.2, false, true) == pytest.approx(zcdp.gaussian_attack_power(0.5, 0.2), abs=0.02)
 
 
+@pytest.mark.parametrize("shop", [ATTACKED, *COUNTED.values()], ids=["attacked", *COUNTED])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_logs_use_up_what_was_paid_for(case: Case) -> None:
+def test_the_logs_use_up_what_was_paid_for(case: Case, shop: Shop) -> None:
     """The worst case indeed: the squared change is Δ₂², of every table, in integers."""
-    prepared = case.prepared(1.0)
-    rows = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
-    mechanisms = rows[0].public["guarantee"].mechanisms
-    assert ((rows[0].numbers - rows[1].numbers) ** 2).sum() == sum(m.sensitivity_squared for m in mechanisms)
+    prepared = case.prepared(1.0, shop)
+    rows = [told(prepared, prepared.release(log, Exact())) for log in case.logs(shop)]
+    paid_for = sum(m.sensitivity_squared for m in rows[0].public["guarantee"].mechanisms)
+    if case.name == "default, c = 3" and not shop.problem.censored:
+        paid_for *= Fraction(4, 5)  # of five levels the root cannot move, as long as nobody owns less
+    assert ((rows[0].numbers - rows[1].numbers) ** 2).sum() == paid_for
     assert rows[0].public == rows[1].public
 
 
@@ -142,9 +204,18 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run) -> None: 
     assert "epsilon = 7.77 at delta = 1e-06" in said
     assert "2 audits, 0 flagged" in said
     facts = json.loads((tmp_path / "audit/audit.json").read_text())
-    assert [each["trajectories_per_unit"] for each in facts] == [1, 3]
-    assert not any(each["flagged"] for each in facts)
+    assert facts["private"] is True
+    assert [each["trajectories_per_unit"] for each in facts["audits"]] == [1, 3]
+    assert not any(each["flagged"] for each in facts["audits"])
     assert {"audit.svg", "audit.png", "audit.json"} == {path.name for path in (tmp_path / "audit").iterdir()}
+    with pytest.raises(ValueError, match="holds an audit, which is never overwritten"):
+        run("audit", "--out", tmp_path / "audit")
+    said = run(
+        "audit", "default", "--releases", "100", "--noise", "seeded", "--workers", "1", "--out", tmp_path / "dry"
+    )
+    assert "NOT PRIVATE" in said
+    assert "NOT PRIVATE" in (tmp_path / "dry/audit.svg").read_text()
+    assert json.loads((tmp_path / "dry/audit.json").read_text())["private"] is False
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import io
-import pickle
-import types
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, pool
+from poolrl import LostSales, SeededNoise, Trajectories, pool
 from poolrl.audit.audit import Finding, audit
 from poolrl.audit.neighbours import CASES, Case, Exact
-from poolrl.data.counts import OutcomeCounts, VisitCounts
+from poolrl.data.counts import OutcomeCounts
 from poolrl.privacy import noise, randomness, release
 from poolrl.privacy.ledger import Ledger
 from poolrl.privacy.noise import SecureNoise
@@ -32,8 +28,9 @@ def faults(found: Finding) -> str:
     return "; ".join(found.faults)
 
 
-def without_engines(monkeypatch: Plant) -> None:
-    """For plants that look into arrays."""
+def attacked_alone(monkeypatch: Plant) -> None:
+    """For plants that look into the arrays of the shop that is attacked: no engines, and no other shops."""
+    monkeypatch.setattr("poolrl.audit.audit.COUNTED", {})
     poorer = Case.poorer
     monkeypatch.setattr(Case, "tables", lambda self: self.logs())
     monkeypatch.setattr(Case, "poorer", lambda self: (poorer(self)[0], poorer(self)[0]))
@@ -91,7 +88,7 @@ def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
         return honest(log, LostSales(horizon=2, holding=1.0, shortage=1.0, demand_max=seen), bins=bins)
 
     monkeypatch.setattr(release, "count_outcomes", bounded)
-    without_engines(monkeypatch)
+    attacked_alone(monkeypatch)
     assert TOLD_APART in faults(audit(DEFAULT, releases=2000))
 
 
@@ -102,7 +99,7 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
         "count_outcomes",
         lambda log, problem, bins: honest(log, problem, bins=8 if log.actions.max() > 5 else 4),
     )
-    without_engines(monkeypatch)
+    attacked_alone(monkeypatch)
     assert "neighbours differ without noise" in faults(audit(DEFAULT, releases=200))
 
 
@@ -110,6 +107,49 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
 def test_the_same_noise_for_two_tables(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(randomness.Stream, "take", lambda self, count: 0)
     assert "two numbers share noise" in faults(audit(case, releases=1500))
+
+
+def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
+    """Every process has keys of its own, and uses each of them twice: the difference of two releases has no noise."""
+    honest, keys = randomness.secrets.token_bytes, list[bytes]()
+
+    def twice(size: int) -> bytes:
+        if keys:
+            return keys.pop()
+        keys.append(honest(size))
+        return keys[0]
+
+    monkeypatch.setattr(randomness.secrets, "token_bytes", twice)
+    assert "two releases have the same noise" in faults(audit(DEFAULT, releases=200))
+
+
+@pytest.mark.parametrize(
+    ("case", "plant"),
+    [
+        (DEFAULT, lambda noisy, sigma: 2 * np.rint(noisy / 2)),  # whether a count is even shows
+        (PUBLISHED, lambda noisy, sigma: 3 * np.rint(noisy / 3)),
+        (DEFAULT, lambda noisy, sigma: np.clip(noisy, -3 * sigma, 3 * sigma).round()),  # what lies beyond is certain
+    ],
+    ids=["even", "of three", "clipped"],
+)
+def test_noise_of_the_right_variance_and_another_shape(
+    monkeypatch: Plant, case: Any, plant: Callable[[Any, float], Any]
+) -> None:
+    honest = noise._SecureSampler.add
+
+    def add(self: Any, counts: Any, variance: Fraction) -> Any:
+        drawn = honest(self, np.zeros_like(counts), variance)
+        return counts + plant(drawn, float(variance) ** 0.5).astype(np.int64)
+
+    monkeypatch.setattr(noise._SecureSampler, "add", add)
+    assert "another distribution than is stated" in faults(audit(case, releases=4000))
+
+
+def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
+    """Of the shop that is attacked they are one; what a unit moves in another is counted."""
+    two_products = 2 * 2 * 2 * 5  # 2 H k L
+    monkeypatch.setattr(release, "Fraction", lambda number: Fraction(number, 2 if number == two_products else 1))
+    assert "one unit moves more than was paid for" in faults(audit(DEFAULT, releases=200))
 
 
 def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None:
@@ -147,7 +187,7 @@ def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) 
 
         monkeypatch.setattr(randomness.secrets, "token_bytes", late)
     found = audit(DEFAULT, releases=1000)
-    assert "two processes draw the same noise" in faults(found)
+    assert "two processes, or two releases, draw the same noise" in faults(found)
     assert (TOLD_APART in faults(found)) == ("every release" in plant)
 
 
@@ -185,7 +225,7 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
         "poolrl.pool.plan_on_outcomes",
         lambda outcomes, where: (honest_plan(outcomes, where)[0], {"mean": float(logs[-1].actions.mean())}),
     )
-    without_engines(monkeypatch)
+    attacked_alone(monkeypatch)
     assert "the policy depends on more than the released tables" in faults(audit(DEFAULT, releases=200))
 
 
@@ -210,78 +250,3 @@ def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str],
     files = released / "again/policy.npz", released / "again/certificate.json"
     with pytest.raises(SystemExit):
         run("verify", *files, "--ledger", released / "ledger.sqlite")
-
-
-def leaks(policy: Policy, log: Trajectories) -> set[str]:
-    """What of a log can be reached from a policy: by following every reference, and by pickling it and looking."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    frontier: list[Any] = [policy]
-    while frontier:
-        item = frontier.pop()
-        if id(item) in seen or isinstance(item, type | types.ModuleType):
-            continue
-        seen.add(id(item))
-        if type(item).__module__.startswith("poolrl.data"):
-            found.add(f"an object of {type(item).__module__}")
-        arrays = (log.states, log.actions, log.next_states)
-        if isinstance(item, np.ndarray) and any(np.shares_memory(item, each) for each in arrays):
-            found.add("an array of the log")
-        if isinstance(item, types.FunctionType):  # what it has closed over; its module is everybody's
-            frontier.extend([item.__closure__, item.__defaults__, item.__kwdefaults__])
-        else:
-            frontier.extend(gc.get_referents(item))
-    try:
-        content = io.BytesIO()
-        pickle.Pickler(content, protocol=5).dump(policy)
-    except (TypeError, AttributeError, pickle.PicklingError):
-        found.add("something that cannot be pickled")
-    else:
-        # Arrays keep numbers with their last byte first, pickle those of Python with their first.
-        written = (log.actions.ravel().astype(kind) for kind in ("<f8", ">f8"))
-        if any(
-            number.tobytes() in content.getvalue() for numbers in written for number in np.split(numbers, len(numbers))
-        ):
-            found.add("a number of the log")
-    return found
-
-
-@pytest.fixture
-def problem() -> LostSales:
-    return LostSales(horizon=2, products=1, holding=0.2, shortage=0.3, demand_max=100.0)
-
-
-@pytest.fixture
-def log(problem: LostSales) -> Trajectories:
-    rng = np.random.default_rng(0)
-    return problem.simulate_log(rng.uniform(0, 100, (50, 2, 1)), rng=rng)
-
-
-PLANTS: dict[str, Callable[[Policy, Trajectories], None]] = {
-    "nothing": lambda policy, log: None,
-    "an object of poolrl.data.trajectories": lambda policy, log: policy.report.update(log=log),
-    "an array of the log": lambda policy, log: policy.report.update(rows=log.actions[3:4]),
-    "a number of the log": lambda policy, log: policy.report.update(rows=float(log.actions[3, 0, 0])),
-    "something that cannot be pickled": lambda policy, log: setattr(policy, "act", lambda step, stock: log),
-}
-
-
-@pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=4)], ids=["default", "published"])
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_log_that_can_be_reached_from_the_policy(
-    pool: Pool, plant: str, problem: LostSales, log: Trajectories
-) -> None:
-    policy = pool.fit(problem, log)
-    PLANTS[plant](policy, log)
-    found = leaks(policy, log)
-    assert (plant in found) == bool(found)
-    assert bool(found) == (plant != "nothing")
-
-
-def test_exact_counts_behind_a_function_are_found_too(problem: LostSales, log: Trajectories) -> None:
-    prepared = Pool.published(1.0, zones=4).prepare(problem)
-    released = prepared.release(log, SecureNoise())
-    policy = prepared.learn(released)
-    assert leaks(policy, log) == set()
-    policy.report["rows"] = released.transitions
-    assert leaks(policy, log) >= {f"an object of {VisitCounts.__module__}", "something that cannot be pickled"}

@@ -61,7 +61,9 @@ def audit(
     releases: Annotated[int, Parameter(help="Of both logs together, in each case.")] = 200_000,
     noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
     times: Annotated[int, Parameter(help="Audits of each case.")] = 1,
-    out: Annotated[Path, Parameter(help="Folder for the picture and the figures.")] = Path("audit"),
+    out: Annotated[
+        Path | None, Parameter(help="New folder for the picture and the figures; audit/ and the time if left out.")
+    ] = None,
     workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
     json: Annotated[bool, Parameter(help="For programs: JSON on standard output.", negative="")] = False,
 ) -> None:

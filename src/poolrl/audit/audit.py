@@ -21,11 +21,11 @@ from poolrl.audit.evidence import (
     Rows,
     best_threshold,
     discreteness,
-    noise_faults,
     roc,
     stated_score,
 )
-from poolrl.audit.neighbours import Case, Exact, Frozen, policy_file, told
+from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, policy_file, told
+from poolrl.audit.noise import noise_faults
 from poolrl.data.counts import Log
 from poolrl.pool import Prepared
 from poolrl.privacy import zcdp
@@ -43,6 +43,8 @@ CONFIDENCE = 0.95
 FLAGGING = 0.999
 # How the chance to be wrong is shared: most of it to the attack that is best if nothing is wrong.
 SHARES = 0.9, 0.1
+# An audit that proves less than this share of the claimed ρ would not have seen much either.
+POWER = 0.5
 TRAINING = 0.2  # the share of releases from which the second attack learns, and by which thresholds are chosen
 BLOCK = 1000
 CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])  # the curve of an attack that never errs
@@ -60,6 +62,13 @@ class Finding:
     epsilon_bound: float  # the same by Clopper-Pearson, for any mechanism
     curve: tuple[FloatArray, FloatArray] = field(repr=False)
     faults: tuple[str, ...]  # why it is flagged, if it is
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is flagged, and if not, whether there was a chance that it would be."""
+        if self.faults:
+            return "FLAGGED"
+        return "not refuted" if self.rho_bound >= POWER * self.rho else "too weak"
 
     @property
     def rho_bound(self) -> float:
@@ -102,7 +111,7 @@ def audit(
         return Finding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise"))
     first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)
     variance = exact[0].variance
-    faults += noise_faults(np.concatenate([first - exact[0].numbers, second - exact[1].numbers]), variance)
+    faults += noise_faults(first - exact[0].numbers, second - exact[1].numbers, variance)
     cut = int(TRAINING * len(first))
     learned = LearnedScore.from_releases(first[:cut], second[:cut], variance)
     stated = [stated_score(each, exact[0].numbers, exact[1].numbers, variance) for each in (first, second)]
@@ -110,9 +119,7 @@ def audit(
     tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
     threshold = best_threshold(stated[0][:cut], stated[1][:cut], delta=DELTA, confidence=CONFIDENCE)
     general = Errors.of(stated[0][cut:], stated[1][cut:], threshold)
-    most = math.sqrt(2 * rho) + max(0.0, discreteness(exact[1].numbers - exact[0].numbers, variance))
-    each = 1 - (1 - FLAGGING) / 2
-    if _mu(tests, each) > most or general.epsilon(DELTA, each) > zcdp.epsilon(rho, DELTA):
+    if exceeds(rho, tests, general, allowance=discreteness(exact[1].numbers - exact[0].numbers, variance)):
         faults.append("the logs can be told apart better than the claim allows")
     stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
     return Finding(
@@ -139,6 +146,13 @@ def check(*, rho: float, releases: int, noise: str) -> None:
         raise ValueError(f"rho must be larger for an audit: at {rho:g} there is nothing to tell apart")
 
 
+def exceeds(rho: float, tests: list[Errors], general: Errors, *, allowance: float) -> bool:
+    """Whether the two tests of μ, or the one of ε, prove more than ρ allows; μ may be larger by the allowance."""
+    each = 1 - (1 - FLAGGING) / 2
+    too_much = _mu(tests, each) > math.sqrt(2 * rho) + max(0.0, allowance)
+    return too_much or general.epsilon(DELTA, each) > zcdp.epsilon(rho, DELTA)
+
+
 def _mu(tests: list[Errors], confidence: float) -> float:
     """The larger of the bounds, which hold together with this confidence."""
     return max(test.mu(1 - (1 - confidence) * share) for test, share in zip(tests, SHARES, strict=True))
@@ -147,8 +161,9 @@ def _mu(tests: list[Errors], confidence: float) -> float:
 def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
     """What needs no statistics."""
     faults, logs = [], case.logs()
-    if noise != "seeded" and len(set(_digests(prepared, case, noise))) < 3:
-        faults.append("two processes draw the same noise")
+    # At a budget at which no two releases are equal by chance.
+    if noise != "seeded" and len(set(_digests(case.prepared(1.0), case, noise))) < 4:
+        faults.append("two processes, or two releases, draw the same noise")
     files = [policy_file(prepared, log, Frozen()) for log in logs]
     if files[0] != files[1]:
         faults.append("the policy depends on more than the released tables")
@@ -162,17 +177,29 @@ def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
             break
     if any(other.public != each[0].public for each in (arrays, tables) for other in each[1:]):
         faults.append("neighbours differ without noise")
+    if any(_moves_more_than_was_paid_for(case, shop) for shop in (ATTACKED, *COUNTED.values())):
+        faults.append("one unit moves more than was paid for")
     return faults
 
 
+def _moves_more_than_was_paid_for(case: Case, shop: Shop) -> bool:
+    """The squared difference of neighbours, beside the squared sensitivity that noise is drawn for: whole numbers."""
+    prepared = case.prepared(1.0, shop)
+    first, second = (told(prepared, prepared.release(log, Exact())) for log in case.logs(shop))
+    if first.public != second.public:
+        return True
+    paid_for = sum(each.sensitivity_squared for each in first.public["guarantee"].mechanisms)
+    return bool(((second.numbers - first.numbers) ** 2).sum() > paid_for)
+
+
 def _digests(prepared: Prepared, case: Case, noise: str) -> list[bytes]:
-    """One release in this process, and one in each of two forks of it, which share whatever state that has made."""
+    """Two releases in this process, and one in each of two forks of it, which share whatever state those have made."""
     log = case.logs()[0]
 
     def digest() -> bytes:
         return sha256(told(prepared, prepared.release(log, NOISE[noise](0))).numbers.tobytes()).digest()
 
-    found = [digest()]
+    found = [digest(), digest()]
     for _ in range(2):
         end, start = os.pipe()
         child = os.fork()

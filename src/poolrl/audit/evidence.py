@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainccinv, ndtri
+from scipy.special import betainccinv, ndtr, ndtri
 
 from poolrl.arrays import FloatArray, IntArray
 from poolrl.privacy.noise import discrete_gaussian
@@ -23,8 +23,8 @@ Rows = NDArray[np.int32]
 LEAST_VARIANCE = 1e-9
 # Error rates that no audit of millions of releases could tell from zero.
 RAREST = 1e-7
-# How often a sound release may fail `noise_faults`.
-LUCK = 1e-6
+# Beyond this variance discrete noise is a Gaussian, to more digits than an audit could tell.
+SMOOTH = 1e6
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,14 @@ class Errors:
         alpha, beta = self.limits(confidence)
         best = max((1 - delta - alpha) / beta, (1 - delta - beta) / alpha)
         return math.log(best) if best > 1 else 0.0
+
+
+def releases_needed(mu: float, share: float, confidence: float) -> int:
+    """About how many releases, of both logs together, prove this share of ρ = μ²/2."""
+    error, failure = float(ndtr(-mu / 2)), (1 - confidence) / 2
+    slack = mu * (1 - math.sqrt(share)) / 2  # of each of the two quantiles
+    density = math.exp(-(mu**2) / 8) / math.sqrt(2 * math.pi)
+    return math.ceil(2 * error * (1 - error) * (-float(ndtri(failure)) / (density * slack)) ** 2)
 
 
 def rate_limit(errors: int, trials: int, failure: float) -> float:
@@ -105,43 +113,22 @@ def discreteness(moved: IntArray, variance: float) -> float:
     The stated score is a sum of discrete Gaussians, each times how far its count moved; its distribution is their
     convolution, in which a threshold leaves errors α and β.
     """
+    if variance > SMOOTH:
+        return 0.0
     _, weights = discrete_gaussian(math.sqrt(variance))
-    pmf = np.ones(1)
-    for step in np.abs(moved[moved != 0]):
+    steps, times = np.unique(np.abs(moved[moved != 0]), return_counts=True)
+    length = 1 + int((steps * times).sum()) * (len(weights) - 1)
+    transform = np.ones(length // 2 + 1, dtype=np.complex128)
+    for step, often in zip(steps, times, strict=True):
         stretched = np.zeros((len(weights) - 1) * int(step) + 1)
         stretched[:: int(step)] = weights
-        pmf = np.convolve(pmf, stretched)
+        transform *= np.fft.rfft(stretched, length) ** int(often)
+    pmf = np.fft.irfft(transform, length)
     below, shift = np.cumsum(pmf), int((moved.astype(np.int64) ** 2).sum())
     # Under the second log the sum is higher by Σ moved².
     alpha, beta = 1 - below[shift:], below[: len(below) - shift]
     told = (alpha > RAREST) & (beta > RAREST)
     return float((-ndtri(alpha[told]) - ndtri(beta[told])).max(initial=0.0) - math.sqrt(shift / variance))
-
-
-def noise_faults(noise: Rows, variance: float) -> list[str]:
-    """What is wrong with the noise of each number by itself, or of two of them together; (releases, numbers).
-
-    An attack sees the numbers that one unit moves. Here are all of them: their means, variances and correlations,
-    judged so strictly that a sound release is called unsound once in a million times.
-    """
-    releases, numbers = noise.shape
-    support, weights = discrete_gaussian(math.sqrt(variance))
-    expected, fourth = float(weights @ support**2), float(weights @ support**4.0)
-    limit = float(ndtri(1 - LUCK / (numbers * (numbers + 3) / 2)))
-    squares = (noise.astype(np.float64) ** 2).mean(axis=0)
-    centred = noise - noise.mean(axis=0)
-    found = []
-    if (np.abs(noise.mean(axis=0)) > limit * math.sqrt(expected / releases)).any():
-        found.append("the noise of a number is not centred")
-    # The fewer the releases the more a heavy tail makes variances stray: a tenth is allowed on top.
-    if (squares < expected - 1.1 * limit * math.sqrt((fourth - expected**2) / releases)).any():
-        found.append("a number has less noise than is stated")
-    scale = np.sqrt(np.maximum((centred**2).mean(axis=0), expected * LEAST_VARIANCE))
-    correlation = (centred / scale).T @ (centred / scale) / releases
-    np.fill_diagonal(correlation, 0.0)
-    if (np.abs(correlation) > 1.1 * limit / math.sqrt(releases)).any():
-        found.append("two numbers share noise")
-    return found
 
 
 def best_threshold(first: FloatArray, second: FloatArray, *, delta: float, confidence: float) -> float:

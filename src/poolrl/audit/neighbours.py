@@ -15,13 +15,35 @@ from poolrl.data.tables import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.pool import OnVisits, Pool, Prepared
 from poolrl.privacy.noise import NoiseSource
-from poolrl.problems.inventory import LostSales
+from poolrl.problems.inventory import Backlog, Inventory, LostSales
 
-HORIZON, DEMAND_MAX, ZONES = 2, 8.0, 3
+ZONES = 3
 # Two units that stay. What they did is not what the third does before or after, so the cells it leaves are empty.
-OTHERS = 2
-# Order-up-to level and stock left, at every step.
-NOTHING_SOLD, SOLD_OUT = (8.0, 8.0), (2.0, 0.0)
+OTHERS, THEIRS = 2, (5.0, 3.0)
+FACTS: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 8.0}
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What one unit does before and after, every product alike: order-up-to level and stock left, at every step.
+
+    At every step, coordinate and level of a tree it leaves one node for another, and so it does in both tables of
+    visits: what was paid for is used up to the last bit.
+    """
+
+    problem: Inventory
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+
+# One unit sold nothing of a full shelf, or ran out of a small one.
+ATTACKED = Shop(LostSales(**FACTS), before=(8.0, 8.0), after=(2.0, 0.0))
+# Here what a unit moves is compared with what is paid for, in whole numbers. In a backlog it sold nothing, or all.
+COUNTED = {
+    "two products, a boundary of 0.75": Shop(LostSales(**FACTS, products=2, boundary=0.75), (6.0, 6.0), (2.0, 0.0)),
+    "backlog": Shop(Backlog(**FACTS), (8.0, 8.0), (5.0, -3.0)),
+    "backlog of two products": Shop(Backlog(**FACTS, products=2), (8.0, 8.0), (5.0, -3.0)),
+}
 
 
 @dataclass(frozen=True)
@@ -36,40 +58,38 @@ class Case:
         """In words."""
         return f"{self.learner}, c = {self.per_unit}"
 
-    def prepared(self, rho: float) -> Prepared:
+    def prepared(self, rho: float, shop: Shop = ATTACKED) -> Prepared:
         """The learner, ready to release."""
-        return LEARNERS[self.learner](rho).prepare(problem())
+        return LEARNERS[self.learner](rho).prepare(shop.problem)
 
-    def logs(self) -> tuple[Trajectories, Trajectories]:
-        """One unit sold nothing of a full shelf, or ran out of a small one; it owns twice as much as may count.
-
-        At every step, coordinate and level of a tree it leaves one node for another, and so it does in both tables of
-        visits: what was paid for is used up to the last bit.
-        """
-        return self._log(*NOTHING_SOLD), self._log(*SOLD_OUT)
+    def logs(self, shop: Shop = ATTACKED) -> tuple[Trajectories, Trajectories]:
+        """Two neighbours. The unit in which they differ owns twice as much as may count."""
+        return self._log(*shop.before, products=shop.problem.products), self._log(
+            *shop.after, products=shop.problem.products
+        )
 
     def tables(self) -> tuple[Table, Table]:
         """The same logs as tables, to be counted by an engine."""
-        return self._table(*NOTHING_SOLD), self._table(*SOLD_OUT)
+        return self._table(*ATTACKED.before), self._table(*ATTACKED.after)
 
     def poorer(self) -> tuple[Trajectories, Table]:
         """A third neighbour, which nothing public may tell: its unit owns one trajectory, in the table a part of it."""
-        return self._log(*SOLD_OUT, owns=1), self._table(*SOLD_OUT, owns=1, lacks=1)
+        return self._log(*ATTACKED.after, owns=1), self._table(*ATTACKED.after, owns=1, lacks=1)
 
-    def _arrays(self, level: float, left: float, owns: int | None = None) -> dict[str, FloatArray]:
+    def _arrays(self, level: float, left: float, owns: int | None = None, products: int = 1) -> dict[str, FloatArray]:
         owned = np.array([owns or 2 * self.per_unit] + [self.per_unit] * OTHERS)
         unit = np.repeat(np.arange(1 + OTHERS), owned)
         mine = (unit == 0)[:, None, None]
-        shape = (len(unit), HORIZON, 1)
+        shape = (len(unit), FACTS["horizon"], products)
         return {
             "unit": unit,
             "states": np.zeros(shape),
-            "actions": np.where(mine, level, np.full(shape, 5.0)),
-            "next_states": np.where(mine, left, np.full(shape, 3.0)),
+            "actions": np.where(mine, level, np.full(shape, THEIRS[0])),
+            "next_states": np.where(mine, left, np.full(shape, THEIRS[1])),
         }
 
-    def _log(self, level: float, left: float, *, owns: int | None = None) -> Trajectories:
-        return Trajectories(**self._arrays(level, left, owns), max_per_unit=self.per_unit)
+    def _log(self, level: float, left: float, *, owns: int | None = None, products: int = 1) -> Trajectories:
+        return Trajectories(**self._arrays(level, left, owns, products), max_per_unit=self.per_unit)
 
     def _table(self, level: float, left: float, *, owns: int | None = None, lacks: int = 0) -> Table:
         import pyarrow as pa
@@ -93,11 +113,6 @@ class Case:
 
 LEARNERS = {"default": Pool, "published": lambda rho: Pool.published(rho, zones=ZONES)}
 CASES = tuple(Case(learner, per_unit) for learner in LEARNERS for per_unit in (1, 3))
-
-
-def problem() -> LostSales:
-    """A shop with one product."""
-    return LostSales(horizon=HORIZON, holding=1.0, shortage=1.0, demand_max=DEMAND_MAX)
 
 
 @dataclass(frozen=True)
