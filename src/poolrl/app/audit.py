@@ -117,7 +117,7 @@ def _findings(
 def _print(console: Console, found: list[Finding], cases: int) -> None:
     first = found[0]
     most = first.gaussian_epsilon / first.epsilon
-    claim = f"rho = {first.rho:g}, epsilon = {first.epsilon:.2f} at delta = {DELTA:g}"
+    claim = f"rho = {first.rho:g}, epsilon = {zcdp.rounded_up(first.epsilon)} at delta = {DELTA:g}"
     table = Table(
         title=f"Claimed: {claim}\nAt least, by attacks on {found[-1].releases:,} releases with {first.noise} noise:",
         title_justify="left",

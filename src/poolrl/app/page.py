@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from poolrl.app.charts import cost_chart, levels_chart
 from poolrl.app.prediction import signed_percent
-from poolrl.privacy.label import percent, rounded_up, sections, whose
+from poolrl.privacy.label import percent, sections, whose
+from poolrl.privacy.zcdp import rounded_up
 
 if TYPE_CHECKING:
     from poolrl.app.forecast import Forecast, Hidden

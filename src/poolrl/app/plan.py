@@ -32,8 +32,8 @@ from poolrl.app.prediction import (
 )
 from poolrl.arrays import fraction, positive, whole
 from poolrl.paper.families import FAMILIES
-from poolrl.privacy.label import percent, rounded_up
-from poolrl.privacy.zcdp import attack_power, epsilon
+from poolrl.privacy.label import percent
+from poolrl.privacy.zcdp import attack_power, epsilon, rounded_up
 from poolrl.problems.inventory import Backlog, LostSales
 
 SHOWN = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -1,4 +1,4 @@
-"""`poolrl verify`: does a certificate belong to a policy, and does its arithmetic hold? Nothing is taken on trust."""
+"""`poolrl verify`: does a certificate belong to a policy, and does its arithmetic hold? What can be computed is."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _against_policy(facts: dict[str, Any], policy: Policy) -> list[Check]:
     same = public["problem"] == policy.problem.facts() and public["units"] == policy.report.get("units")
     same = same and all(public[name] == labels.get(name) for name in ("products", "steps"))
     return [
-        Check("the policy was learned with secure noise", guarantee.private),
+        Check("the policy says that its noise was secure", guarantee.private),
         Check("the policy carries the same mechanisms", facts["mechanisms"] == certificates.mechanisms(guarantee)),
         Check("the policy protects the same unit", agree),
         Check("the policy decides the certified problem, from as many units", same),

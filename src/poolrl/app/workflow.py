@@ -187,7 +187,7 @@ def verify(
     ledger: Annotated[Path | None, Parameter(help="The ledger that paid for it (its key must lie beside it).")] = None,
     json: Json = False,
 ) -> None:
-    """Check hashes and arithmetic of a certificate again, taking nothing on trust."""
+    """Check hashes and arithmetic of a certificate again: whatever can be computed anew is."""
     from poolrl.app.verify import run_verify
 
     if not run_verify(policy, certificate, config, ledger, as_json=json):

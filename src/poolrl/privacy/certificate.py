@@ -173,7 +173,7 @@ def mechanisms(guarantee: Guarantee) -> list[dict[str, Any]]:
 
 
 def arithmetic_faults(facts: dict[str, Any]) -> list[str]:
-    """Which numbers of a certificate do not follow from its mechanisms; nothing in it is taken on trust."""
+    """Which numbers of a certificate do not follow from its mechanisms."""
     faults = []
     if len(facts["mechanisms"]) > MOST_MECHANISMS:
         return ["more mechanisms than any release has"]

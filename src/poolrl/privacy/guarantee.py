@@ -82,7 +82,8 @@ class Guarantee:
         )
         if not self.private:
             return f"{self._why_not()}\nWould protect {whose}.\nMechanisms: {paid or 'none'}."
-        curve = f"epsilon = {self.epsilon(1e-6):.2f} at delta = 1e-6, {self.epsilon(1e-9):.2f} at 1e-9"
+        small, smaller = (zcdp.rounded_up(self.epsilon(delta)) for delta in (1e-6, 1e-9))
+        curve = f"epsilon = {small} at delta = 1e-6, {smaller} at 1e-9"
         return (
             f"Private: rho = {self.rho:.6g} (zCDP), that is {curve}.\n{protects}\n"
             f"Exact discrete Gaussian noise from a secure source. {paid}."

@@ -7,6 +7,8 @@ import textwrap
 from fractions import Fraction
 from typing import Any
 
+from poolrl.privacy.zcdp import rounded_up
+
 WIDTH = 78
 SIGNATURE = (
     "Checked by (name, role): ____________________________________________",
@@ -123,12 +125,6 @@ def percent(share: float) -> str:
     digits = 0 if share >= 0.1 else 1
     scale = 100 * 10**digits
     return f"{math.ceil(share * scale - 1e-9) / 10**digits:.{digits}f}".removesuffix(".0") + "%"
-
-
-def rounded_up(value: float) -> str:
-    """Two decimals, or two digits of a small number, and never less than the value."""
-    digits = 2 if value >= 0.1 or value <= 0 else 1 - math.floor(math.log10(value))
-    return f"{math.ceil(value * 10**digits - 1e-9) / 10**digits:.{digits}f}"
 
 
 def _short(fraction: str) -> str:

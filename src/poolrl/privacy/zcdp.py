@@ -151,3 +151,9 @@ def noise_bound(*, variance: float, cells: int, failure: float) -> float:
     where cells = H · M(w + d) · Mw numbers the transition counts.
     """
     return math.sqrt(8 * variance * math.log(4 * cells / failure))
+
+
+def rounded_up(value: float) -> str:
+    """An ε for people: two decimals, or two digits of a small number, and never less than the value."""
+    digits = 2 if value >= 0.1 or value <= 0 else 1 - math.floor(math.log10(value))
+    return f"{math.ceil(value * 10**digits - 1e-9) / 10**digits:.{digits}f}"
