@@ -19,6 +19,7 @@ from poolrl.app.drafts import Draft, draft_of, tidy, undisturbed
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import open_log
 from poolrl.app.report import draw_page
+from poolrl.data.engines import RowError
 from poolrl.data.fingerprints import digests
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
@@ -108,6 +109,11 @@ def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
             log.check(problem)
             units, contents = log.units, digests(log)
         except (ValueError, OSError) as error:
+            if isinstance(error, RowError) and config.log.query is not None:
+                raise ValueError(
+                    f"{error}. A query that fails on its rows tells of them. {_stays_spent(reservation, ledger)}; "
+                    "'poolrl check' tries a query for nothing, for your eyes"
+                ) from None
             raise ValueError(f"{error}. {_given_back(ledger, reservation)}") from None
         except BaseException:
             _given_back(ledger, reservation)

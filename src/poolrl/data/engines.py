@@ -8,7 +8,17 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
+# What an engine finds before it looks at rows, or whatever they hold: names, syntax, rights, connections, disks.
+KINDS_OF_NO_ROW = {
+    *("BinderException", "CatalogException", "ParserException", "SyntaxException", "PermissionException"),
+    *("ConnectionException", "IOException", "OperationalError"),
+}
+STATES_OF_NO_ROW = {"08", "25", "28", "3D", "42", "53", "57", "58"}
 _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
+
+
+class RowError(ValueError):
+    """An engine failed at its rows. If it was a query of the user's that did, the failure may tell of one of them."""
 
 
 def answer(question: ir.Table) -> pa.Table:
@@ -28,20 +38,17 @@ def answer(question: ir.Table) -> pa.Table:
         except IbisError as error:  # about the expression, not about the log
             raise ValueError(f"{name} cannot count this: {error}") from None
         except Exception as error:
-            raise ValueError(refused(name, kind_of(error))) from None
+            raise refused(name, error) from None
 
 
-def refused(engine: str, kind: str, detail: str = "") -> str:
-    """A complaint without the engine's own words."""
-    return (
-        f"{engine} refused the connection or the query ({kind}){detail}. Its message may quote the log and is not "
-        f"repeated here; run the query in {engine} itself to read it"
-    )
-
-
-def kind_of(error: BaseException) -> str:
-    """The class of the first error of a chain, and the state that SQL's standard has for it."""
+def refused(engine: str, error: BaseException, detail: str = "") -> ValueError:
+    """A complaint without the engine's own words: the class of the first error of a chain, and SQL's state for it."""
     while error.__context__ is not None:
         error = error.__context__
-    state = getattr(error, "sqlstate", None)
-    return type(error).__name__ + (f" SQLSTATE {state}" if state else "")
+    kind, state = type(error).__name__, getattr(error, "sqlstate", None)
+    message = (
+        f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}){detail}. Its "
+        f"message may quote the log and is not repeated here; run the query in {engine} itself to read it"
+    )
+    about_no_row = state[:2] in STATES_OF_NO_ROW if state else kind in KINDS_OF_NO_ROW
+    return ValueError(message) if about_no_row else RowError(message)

@@ -23,7 +23,7 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import kind_of, refused
+from poolrl.data.engines import refused
 from poolrl.data.frames import Columns, missing_column
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -160,7 +160,7 @@ def _connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyC
     try:
         database = duckdb.connect(file, config=settings)
     except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", kind_of(error))) from None
+        raise refused("DuckDB", error) from None
     with database:
         database.execute("SET enable_progress_bar = false")  # the command line has its own
         yield database
@@ -189,7 +189,7 @@ def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Colu
         database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM poolrl_answer")
         return backend.table("poolrl_log")
     except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", kind_of(error), _missing_name(str(error), query or ""))) from None
+        raise refused("DuckDB", error, _missing_name(str(error), query or "")) from None
 
 
 def _check_query(query: str) -> None:
@@ -224,7 +224,7 @@ def _postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
     try:
         connection = psycopg.connect(server)
     except psycopg.Error as error:
-        raise ValueError(refused("PostgreSQL", kind_of(error))) from None
+        raise refused("PostgreSQL", error) from None
     try:
         # A log is read, whatever the query says, and every question about it sees the same rows.
         connection.read_only = True
@@ -232,7 +232,7 @@ def _postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
         try:  # prepared, so that it can be one statement only
             described = connection.execute(f"SELECT * FROM {rows} LIMIT 0", prepare=True).description or []
         except psycopg.Error as error:
-            raise ValueError(refused("PostgreSQL", kind_of(error))) from None
+            raise refused("PostgreSQL", error) from None
         kinds = {column.name: column.type_code for column in described}
         for name in columns.names():
             if name not in kinds:
