@@ -151,10 +151,15 @@ def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
 
 @pytest.mark.parametrize("variance", [0.01, 0.04, 0.1, 0.25, 1.0, 30.0])
 @pytest.mark.parametrize("releases", [50, 2000])
-def test_sound_noise_has_no_faults_however_little_there_is(variance: float, releases: int) -> None:
+def test_sound_noise_fails_no_oftener_than_it_may(
+    variance: float, releases: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A millionth cannot be counted: each check is allowed to be wrong once in fifty times, and sound noise comes in."""
+    monkeypatch.setattr("poolrl.audit.noise.EACH", 0.02)
     rng = np.random.default_rng(9)
-    for _ in range(10):
-        assert noise_faults(*discrete((2, releases, 60), variance, rng), variance) == []
+    found = [noise_faults(*discrete((2, releases, 30), variance, rng), variance) for _ in range(50)]
+    for check in {fault for faults in found for fault in faults}:
+        assert sum(check in faults for faults in found) <= 5, check
 
 
 @pytest.mark.parametrize("rho", [0.001, 25.0, 1000.0])

@@ -23,8 +23,6 @@ Rows = NDArray[np.int32]
 LEAST_VARIANCE = 1e-9
 # Error rates that no audit of millions of releases could tell from zero.
 RAREST = 1e-7
-# Beyond this variance discrete noise is a Gaussian, to more digits than an audit could tell.
-SMOOTH = 1e6
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,6 @@ def discreteness(moved: IntArray, variance: float) -> float:
     The stated score is a sum of discrete Gaussians, each times how far its count moved; its distribution is their
     convolution, in which a threshold leaves errors α and β.
     """
-    if variance > SMOOTH:
-        return 0.0
     _, weights = discrete_gaussian(math.sqrt(variance))
     steps, times = np.unique(np.abs(moved[moved != 0]), return_counts=True)
     length = 1 + int((steps * times).sum()) * (len(weights) - 1)
