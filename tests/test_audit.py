@@ -154,7 +154,7 @@ def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
 def test_sound_noise_fails_no_oftener_than_it_may(
     variance: float, releases: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A millionth cannot be counted: each check is allowed to be wrong once in fifty times, and sound noise comes in."""
+    """A millionth cannot be counted: each check may be wrong once in fifty times, and sound noise comes in."""
     monkeypatch.setattr("poolrl.audit.noise.EACH", 0.02)
     rng = np.random.default_rng(9)
     found = [noise_faults(*discrete((2, releases, 30), variance, rng), variance) for _ in range(50)]
