@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,8 +70,10 @@ def test_a_draft_that_was_tampered_with_is_not_moved(tmp_path: Path, config: Pat
     (draft,) = tmp_path.glob(".release.draft-*")
     certificate = draft / "release/certificate.json"
     certificate.write_bytes(certificate.read_bytes() + b" ")
-    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite", hash_of(config)) == Tidied(False, 1)
+    with pytest.raises(ValueError, match=r"paid for, but has other files than were committed: move it .* --out"):
+        tidy(tmp_path / "release", tmp_path / "ledger.sqlite", hash_of(config))
     assert not (tmp_path / "release").exists()
+    assert certificate.exists()
 
 
 def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
@@ -83,36 +86,53 @@ def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("why", ["another configuration", "its ledger", "another ledger", "a link inside", "not whole"])
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("another configuration", "paid for, by a fit with another configuration"),
+        ("another version", "paid for, by a fit with another configuration or version"),
+        ("no ledger", "may be a release that was paid for, but its ledger .* is not there"),
+        ("another ledger", "may be a release that was paid for, but not in .*other.sqlite"),
+        ("a link inside", "paid for, but holds links or folders"),
+        ("a folder inside", "paid for, but holds links or folders"),
+        ("a copy", "is a copy of the release that was just finished"),
+    ],
+)
 def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
-    tmp_path: Path, config: Path, why: str
+    tmp_path: Path, config: Path, why: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim("commit", "after", config)
     (draft,) = tmp_path.glob(".release.draft-*")
-    place, books = tmp_path / "release", tmp_path / "ledger.sqlite"
+    books, its_config = tmp_path / "ledger.sqlite", hash_of(config)
     if why == "another configuration":
-        with pytest.raises(ValueError, match="paid for, by a fit with another configuration"):
-            tidy(place, books, "another")
-    elif why == "its ledger":
-        with pytest.raises(ValueError, match=r"may be a release that was paid for, but its ledger .* is not there"):
-            tidy(place, tmp_path / "elsewhere.sqlite", hash_of(config))
+        its_config = "another"
+    elif why == "another version":
+        monkeypatch.setattr("poolrl.app.drafts.read_certificate", lambda _: int("none of our versions"))
+    elif why == "no ledger":
+        books = tmp_path / "elsewhere.sqlite"
     elif why == "another ledger":
-        with Ledger(tmp_path / "other.sqlite") as other:
+        books = tmp_path / "other.sqlite"
+        with Ledger(books) as other:
             other.open_account("small shop", Fraction(1))
-        with pytest.raises(ValueError, match=r"may be a release that was paid for, but not in .*other.sqlite"):
-            tidy(place, tmp_path / "other.sqlite", hash_of(config))
     elif why == "a link inside":
         (tmp_path / "mine").write_text("mine")
         (draft / "release/report.html").symlink_to(tmp_path / "mine")
-        assert tidy(place, books, hash_of(config)) == Tidied(False, 1)
-        assert (tmp_path / "mine").read_text() == "mine"
-        return
+    elif why == "a folder inside":
+        (draft / "release/.AppleDouble").mkdir()
     else:
-        (draft / "release/policy.npz").unlink()
-        assert tidy(place, books, hash_of(config)) == Tidied(False, 1)
-        return
+        draft = Path(shutil.copytree(draft, tmp_path / ".release.draft-zzz"))
+    with pytest.raises(ValueError, match=f"{words}.*: move it to where it belongs, remove .* or name another place"):
+        tidy(tmp_path / "release", books, its_config)
     assert (draft / "release/policy.npz").exists()
-    assert not place.exists()
+    assert (tmp_path / "release").exists() == (why == "a copy")
+
+
+def test_a_draft_that_is_not_whole_is_removed(tmp_path: Path, config: Path) -> None:
+    victim("_write", "after", config)
+    (draft,) = tmp_path.glob(".release.draft-*")
+    (draft / "release/certificate.json").write_bytes((draft / "release/certificate.json").read_bytes()[:100])
+    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite", hash_of(config)) == Tidied(False, 1)
+    assert not draft.exists()
 
 
 def test_a_release_that_cannot_be_moved_stays(

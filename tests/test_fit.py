@@ -112,21 +112,6 @@ def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, f
     assert not (tmp_path / "release").exists()
 
 
-def test_a_query_that_fails_on_a_row_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """That it failed is a bit about a row, as often as one asks; what no row decides costs nothing."""
-    cast = "(CASE WHEN trajectory = 7 AND step = 1 AND action_0 > 0 THEN 'x' ELSE '1' END)::DOUBLE"
-    for query, message, cost in (
-        ("SELECT * REPLACE (nowhere AS state_0) FROM log", "Nothing was spent", 0),
-        ("SELECT * EXCLUDE (state_0) FROM log", "must have one column 'state_0'.*Nothing was spent", 0),
-        (f"SELECT * REPLACE ({cast} AS state_0) FROM log", "ConversionException.*stays spent", 1),
-    ):
-        facts["log"]["query"] = query
-        (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-        with pytest.raises(ValueError, match=message):
-            run("fit", "--config", tmp_path / "poolrl.toml")
-        assert spent(tmp_path) == Fraction(cost, 2)
-
-
 def test_a_log_that_tells_nothing_is_said_to(tmp_path: Path, facts: Facts, run: Run) -> None:
     """Steps that are none of those declared: no row can be refused, but what was released shows it."""
     facts["log"]["first_step"] = 100

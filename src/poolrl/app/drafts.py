@@ -26,6 +26,7 @@ from poolrl.privacy.chain import onto_disk
 from poolrl.privacy.ledger import Ledger
 
 INSIDE = "release"
+NOT_PAID_FOR = "was not paid for"
 
 
 @dataclass
@@ -104,21 +105,57 @@ def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
         if lock is None:
             raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
         try:
-            facts = _facts(path / INSIDE)
-            if facts is not None and _is_committed(path / INSIDE, facts["ledger"], ledger):
-                if finished or facts["config_sha256"] != config_sha256:
-                    raise ValueError(
-                        f"{path / INSIDE} is a release that was paid for, by a fit with another configuration: move it "
-                        "to where it belongs"
-                    )
+            problem = _what_hinders(path / INSIDE, ledger, config_sha256)
+            if problem is None and finished:
+                problem = "is a copy of the release that was just finished"
+            if problem == NOT_PAID_FOR:
+                removed += 1
+            elif problem is not None:
+                raise ValueError(
+                    f"{path / INSIDE} {problem}: move it to where it belongs, remove {path} if you do not want it, or "
+                    "name another place with --out"
+                )
+            else:
                 Draft(folder, path / INSIDE).move()
                 finished = True
-            else:
-                removed += 1
             shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(lock)
     return Tidied(finished, removed)
+
+
+def _what_hinders(release: Path, path: Path, config_sha256: str) -> str | None:
+    """Why a draft cannot become a release; None if it can. Nothing that may have been paid for is NOT_PAID_FOR."""
+    if release.is_symlink() or not all(_is_plain(release / name) for name in (POLICY, CERTIFICATE)):
+        return NOT_PAID_FOR  # a commit needs both
+    if not path.exists():
+        return f"may be a release that was paid for, but its ledger {path} is not there"
+    hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE)}
+    with Ledger.existing(path) as ledger:
+        ledger.accounts()  # refuses one that was tampered with
+        entries = ledger.entries()
+    commits = [entry for entry in entries if entry.kind == "commit"]
+    facts: dict[str, Any] | None = None
+    with suppress(ValueError):  # cut off while it was written, or another version's
+        facts = read_certificate((release / CERTIFICATE).read_bytes())
+    if any(entry.note == hashes for entry in commits):
+        if facts is None or facts["config_sha256"] != config_sha256:
+            return "is a release that was paid for, by a fit with another configuration or version"
+        if not all(_is_plain(each) for each in release.iterdir()):
+            return "is a release that was paid for, but holds links or folders that poolrl has not put there"
+        return None
+    if facts is None:
+        return NOT_PAID_FOR
+    named = facts["ledger"]
+    if not any((entry.number, entry.seal) == (named["entry"], named["seal"]) for entry in entries):
+        return f"may be a release that was paid for, but not in {path}"
+    if any(entry.refers == named["entry"] for entry in commits):
+        return "is a release that was paid for, but has other files than were committed"
+    return NOT_PAID_FOR
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _prefix(folder: Path) -> str:
@@ -161,31 +198,3 @@ def _lock(path: Path) -> int | None:
     except OSError:
         pass  # some file systems know no locks; there two fits to one place are not told apart
     return handle
-
-
-def _facts(release: Path) -> dict[str, Any] | None:
-    """Its certificate, if it is a folder of plain files, no links, with a policy and a whole certificate."""
-    if not release.is_dir() or release.is_symlink():
-        return None
-    plain = {path.name for path in release.iterdir() if path.is_file() and not path.is_symlink()}
-    if not {POLICY, CERTIFICATE} <= plain == {path.name for path in release.iterdir()}:
-        return None
-    with suppress(ValueError):
-        return read_certificate((release / CERTIFICATE).read_bytes())
-    return None
-
-
-def _is_committed(release: Path, named: dict[str, Any], path: Path) -> bool:
-    """Whether the ledger has committed it. Only the ledger of its reservation knows; no other is asked."""
-    if not path.exists():
-        raise ValueError(f"{release} may be a release that was paid for, but its ledger {path} is not there")
-    hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE)}
-    with Ledger.existing(path) as ledger:
-        ledger.accounts()  # refuses one that was tampered with
-        entries = ledger.entries()
-    if not any((entry.number, entry.seal) == (named["entry"], named["seal"]) for entry in entries):
-        raise ValueError(
-            f"{release} may be a release that was paid for, but not in {path}: move it to where it belongs, or fit "
-            "with the ledger that it names"
-        )
-    return any(entry.kind == "commit" and entry.note == hashes for entry in entries)

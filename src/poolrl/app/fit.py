@@ -110,10 +110,8 @@ def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
             units, contents = log.units, digests(log)
         except (ValueError, OSError) as error:
             if isinstance(error, RowError) and config.log.query is not None:
-                raise ValueError(
-                    f"{error}. A query that fails on its rows tells of them. {_stays_spent(reservation, ledger)}; "
-                    "'poolrl check' tries a query for nothing, for your eyes"
-                ) from None
+                paid = _stays_spent(reservation, ledger, "That a query fails at its rows tells of them")
+                raise ValueError(f"{error}. {paid}; 'poolrl check' tries a query for nothing, for your eyes") from None
             raise ValueError(f"{error}. {_given_back(ledger, reservation)}") from None
         except BaseException:
             _given_back(ledger, reservation)
@@ -189,12 +187,9 @@ def _whole(folder: Path) -> str:
     return f"The release in {folder} is whole and paid for; 'poolrl report {folder}' draws its page"
 
 
-def _stays_spent(reservation: Entry, ledger: Ledger) -> str:
+def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release had begun") -> str:
     assert reservation.rho is not None
-    return (
-        f"The release had begun, so its rho = {float(reservation.rho):g} stays spent (entry {reservation.number} of "
-        f"{ledger.path})"
-    )
+    return f"{began}, so its rho = {float(reservation.rho):g} stays spent (entry {reservation.number} of {ledger.path})"
 
 
 def _given_back(ledger: Ledger, reservation: Entry) -> str:

@@ -8,17 +8,11 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
-# What an engine finds before it looks at rows, or whatever they hold: names, syntax, rights, connections, disks.
-KINDS_OF_NO_ROW = {
-    *("BinderException", "CatalogException", "ParserException", "SyntaxException", "PermissionException"),
-    *("ConnectionException", "IOException", "OperationalError"),
-}
-STATES_OF_NO_ROW = {"08", "25", "28", "3D", "42", "53", "57", "58"}
 _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 
 
 class RowError(ValueError):
-    """An engine failed at its rows. If it was a query of the user's that did, the failure may tell of one of them."""
+    """There are no rows, or an engine failed at them. If a query of the user's made them, that may tell of one."""
 
 
 def answer(question: ir.Table) -> pa.Table:
@@ -38,17 +32,20 @@ def answer(question: ir.Table) -> pa.Table:
         except IbisError as error:  # about the expression, not about the log
             raise ValueError(f"{name} cannot count this: {error}") from None
         except Exception as error:
-            raise refused(name, error) from None
+            if isinstance(_first(error), KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            raise RowError(refused(name, error)) from None
 
 
-def refused(engine: str, error: BaseException, detail: str = "") -> ValueError:
+def refused(engine: str, error: BaseException, detail: str = "") -> str:
     """A complaint without the engine's own words: the class of the first error of a chain, and SQL's state for it."""
-    while error.__context__ is not None:
-        error = error.__context__
-    kind, state = type(error).__name__, getattr(error, "sqlstate", None)
-    message = (
+    kind, state = type(_first(error)).__name__, getattr(_first(error), "sqlstate", None)
+    return (
         f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}){detail}. Its "
         f"message may quote the log and is not repeated here; run the query in {engine} itself to read it"
     )
-    about_no_row = state[:2] in STATES_OF_NO_ROW if state else kind in KINDS_OF_NO_ROW
-    return ValueError(message) if about_no_row else RowError(message)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that a chain began with."""
+    return error if error.__context__ is None else _first(error.__context__)

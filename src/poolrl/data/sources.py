@@ -23,10 +23,11 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import refused
+from poolrl.data.engines import RowError, refused
 from poolrl.data.frames import Columns, missing_column
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
+INTERRUPTED = "Query interrupted"  # how DuckDB says that a signal came while it worked
 POSTGRES = ("postgresql://", "postgres://")
 # No extension is fetched from anywhere, and a query sees no variable of this program.
 DUCKDB_SETTINGS = {
@@ -160,10 +161,18 @@ def _connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyC
     try:
         database = duckdb.connect(file, config=settings)
     except duckdb.Error as error:
-        raise refused("DuckDB", error) from None
-    with database:
+        raise ValueError(refused("DuckDB", error)) from None
+    try:
         database.execute("SET enable_progress_bar = false")  # the command line has its own
         yield database
+    except RuntimeError as error:
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        # A thread that was interrupted may still hold the connection, which then refuses to be closed.
+        with suppress(duckdb.Error):
+            database.close()
 
 
 def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, text: bool) -> ir.Table:
@@ -174,8 +183,15 @@ def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Colu
         _check_query(query)
     try:
         # Kept, so that every question about the log sees the same rows, whatever the query draws or leaves open.
-        kind = "VIEW" if query is None else "TABLE"
-        database.execute(f"CREATE TEMP {kind} poolrl_answer AS {(query or 'FROM log').rstrip().rstrip(';')}\n")
+        if query is None:
+            database.execute("CREATE TEMP VIEW poolrl_answer AS FROM log")
+        else:
+            rows = query.rstrip().rstrip(";")
+            database.execute(f"EXPLAIN {rows}\n")  # finds what is wrong with it whatever the rows hold
+            try:
+                database.execute(f"CREATE TEMP TABLE poolrl_answer AS {rows}\n")
+            except duckdb.Error as error:
+                raise RowError(refused("DuckDB", error)) from None
         kinds = {row[0]: row[1] for row in database.execute("DESCRIBE poolrl_answer").fetchall()}
         for name in columns.names():
             if name not in kinds:
@@ -189,7 +205,7 @@ def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Colu
         database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM poolrl_answer")
         return backend.table("poolrl_log")
     except duckdb.Error as error:
-        raise refused("DuckDB", error, _missing_name(str(error), query or "")) from None
+        raise ValueError(refused("DuckDB", error, _missing_name(str(error), query or ""))) from None
 
 
 def _check_query(query: str) -> None:
@@ -224,7 +240,7 @@ def _postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
     try:
         connection = psycopg.connect(server)
     except psycopg.Error as error:
-        raise refused("PostgreSQL", error) from None
+        raise ValueError(refused("PostgreSQL", error)) from None
     try:
         # A log is read, whatever the query says, and every question about it sees the same rows.
         connection.read_only = True
@@ -232,7 +248,7 @@ def _postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
         try:  # prepared, so that it can be one statement only
             described = connection.execute(f"SELECT * FROM {rows} LIMIT 0", prepare=True).description or []
         except psycopg.Error as error:
-            raise refused("PostgreSQL", error) from None
+            raise ValueError(refused("PostgreSQL", error)) from None
         kinds = {column.name: column.type_code for column in described}
         for name in columns.names():
             if name not in kinds:
