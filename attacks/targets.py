@@ -238,7 +238,7 @@ def questions_json(script: Script, place: Path) -> Callable[[], object]:
     return lambda: decide.decide_lines(good() / "release/policy.npz", path, place / "out.jsonl", whole=whole)
 
 
-# How many of a hundred thousand cases each gets: what takes long gets fewer.
+# How many of all cases each gets: what takes long gets fewer.
 SHARES: dict[Target, int] = {
     policy: 60_000,
     log_file: 12_000,

@@ -20,7 +20,7 @@ from poolrl import __version__
 from poolrl.app.figures import ACCENT, INK, QUIET
 from poolrl.app.progress import progress_bar
 from poolrl.arrays import whole
-from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, Finding, audit, check
+from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, TRAINING, Finding, audit, check
 from poolrl.audit.evidence import releases_needed
 from poolrl.audit.neighbours import CASES, Case
 from poolrl.privacy import zcdp
@@ -47,7 +47,8 @@ def run_audit(
 ) -> bool:
     """Audit every case of the learner so many times; whether nothing was flagged."""
     cases = _cases(learner)
-    check(rho=rho, releases=releases, noise=noise)
+    for case in cases:
+        check(case, rho=rho, releases=releases, noise=noise)
     processes = joblib.cpu_count() if workers is None else workers
     whole(times=times, workers=processes)
     began = datetime.now(UTC)
@@ -74,10 +75,10 @@ def run_audit(
 
 def _new_folder(folder: Path) -> Path:
     """An audit is evidence: none is written over another."""
-    if (folder / "audit.json").exists():
-        raise ValueError(f"{folder} holds an audit, which is never overwritten: name another folder with --out")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise ValueError(f"{folder} exists, and no audit is written over another: name a new one with --out") from None
     except OSError as error:
         raise ValueError(f"the folder {folder} cannot be made: {error.strerror}") from None
     return folder
@@ -147,7 +148,7 @@ def _print(console: Console, found: list[Finding], cases: int) -> None:
     console.print(f"{len(found)} audits, {flagged} flagged.", highlight=False)
     if any(finding.verdict == "too weak" for finding in found):
         needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
-        enough = "no number of releases is enough at this rho; try 1"
+        enough = "at this rho it would take more than a hundred million releases; try 1"
         if needed < MANY:
             enough = f"at this rho take about {float(f'{needed:.1e}'):,.0f} releases"
         console.print(f"An audit that proves little would have seen little: {enough}.", highlight=False)
@@ -207,8 +208,9 @@ def _panel(axes: Axes, finding: Finding, times: int) -> None:
     best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
     colour = RED if finding.faults else ACCENT
     false, true = finding.curve
-    # Both logs' rates are as close to the truth as this, all at once, with 95% (Dvoretzky, Kiefer and Wolfowitz 1956).
-    off = math.sqrt(math.log(4 / (1 - CONFIDENCE)) / max(1, finding.releases)) if finding.releases else 0.0
+    # Both logs' rates are as close to the truth as this, all at once, also of the strongest of several audits
+    # (Dvoretzky, Kiefer and Wolfowitz 1956), judged by the releases that no attack was learned from.
+    off = math.sqrt(math.log(4 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
     low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
     axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
     axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)

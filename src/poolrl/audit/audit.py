@@ -29,7 +29,7 @@ from poolrl.audit.noise import noise_faults
 from poolrl.data.counts import Log
 from poolrl.pool import Prepared
 from poolrl.privacy import zcdp
-from poolrl.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SeededNoise
+from poolrl.privacy.noise import TABLED, NoiseSource, OpenDPNoise, SecureNoise, SeededNoise
 
 # By what a run says of itself; a seeded dry run gets another seed for every release, or there would be nothing to see.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {
@@ -47,7 +47,6 @@ SHARES = 0.9, 0.1
 POWER = 0.5
 TRAINING = 0.2  # the share of releases from which the second attack learns, and by which thresholds are chosen
 BLOCK = 1000
-MOST_VARIANCE = 2.0**24
 CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])  # the curve of an attack that never errs
 
 
@@ -102,11 +101,9 @@ def audit(
     progress: Callable[[int], None] = lambda more: None,
 ) -> Finding:
     """Attack a case; `progress` hears how many more releases have come in."""
-    check(rho=rho, releases=releases, noise=noise)
+    check(case, rho=rho, releases=releases, noise=noise)
     prepared = case.prepared(rho)
     exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
-    if exact[0].variance > MOST_VARIANCE:
-        raise ValueError(f"rho must be larger for an audit: at {rho:g} noise drowns whatever an attack could see")
     faults = _structure(prepared, case, noise)
     if exact[0].public["guarantee"].rho != rho:
         faults.append("the guarantee states another rho")
@@ -114,7 +111,8 @@ def audit(
         return Finding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise"))
     first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)
     variance = exact[0].variance
-    faults += noise_faults(first - exact[0].numbers, second - exact[1].numbers, variance)
+    counts = [each.numbers.astype(np.int32) for each in exact]
+    faults += noise_faults(first - counts[0], second - counts[1], variance)
     cut = int(TRAINING * len(first))
     learned = LearnedScore.from_releases(first[:cut], second[:cut], variance)
     stated = [stated_score(each, exact[0].numbers, exact[1].numbers, variance) for each in (first, second)]
@@ -137,14 +135,20 @@ def audit(
     )
 
 
-def check(*, rho: float, releases: int, noise: str) -> None:
-    """Refuse what cannot be audited."""
+def check(case: Case, *, rho: float, releases: int, noise: str) -> None:
+    """Refuse what cannot be audited, or at a budget at which nothing could be seen."""
     positive(rho=rho)
     whole(releases=releases, at_least=100)
     if noise not in NOISE:
         raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
     if math.isinf(rho):
         raise ValueError("rho must be finite: without noise there is nothing to audit")
+    prepared = case.prepared(rho)
+    variance = prepared.release(case.logs()[0], Exact()).variance
+    if variance > TABLED[1]:
+        raise ValueError(f"rho must be larger for an audit: at {rho:g} noise drowns whatever an attack could see")
+    if variance < TABLED[0]:
+        raise ValueError(f"rho must be smaller for an audit: at {rho:g} there is hardly any noise to see")
 
 
 def exceeds(rho: float, tests: list[Errors], general: Errors, *, allowance: float) -> bool:

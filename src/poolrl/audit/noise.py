@@ -9,6 +9,7 @@ fails any of them once in a million times.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,27 +20,25 @@ from poolrl.arrays import FloatArray, IntArray
 from poolrl.audit.evidence import Rows
 from poolrl.privacy.noise import discrete_gaussian
 
-# How often a sound release may fail, and the share of each of the five checks.
+# How often a sound release may fail, and the share of each of the seven checks.
 LUCK = 1e-6
-EACH = LUCK / 5
+EACH = LUCK / 7
 Law = tuple[IntArray, FloatArray]
+Check = Callable[[Rows, Law, float], bool]
 
 
 def noise_faults(first: Rows, second: Rows, variance: float) -> list[str]:
     """What is wrong with the noise of the two logs' releases, (releases, numbers) each."""
     law, both = discrete_gaussian(math.sqrt(variance)), np.concatenate([first, second])
-    # Values are looked at in each log, for what is too much in one and too little in the other would make up for it.
-    checks = {
-        "the noise of a number has another distribution than is stated": any(_misfits(e, law) for e in (first, second)),
-        "the noise of a number is not centred": _off_centre(both, variance),
-        "a number has less noise than is stated": _too_small(both, law),
-        "two numbers share noise": _related(both, law, variance),
-        "two releases have the same noise": _repeated(both, law),
-    }
-    return [fault for fault, found in checks.items() if found]
+    # In each log, for what is too much in one and too little in the other makes up for it; in both, to see more.
+    looks = first, second, both
+    found = [fault for fault, check in CHECKS.items() if any(check(each, law, EACH / len(looks)) for each in looks)]
+    if _coupled(first, second, law, EACH):
+        found.append("two releases share the noise of a number")
+    return found
 
 
-def _misfits(noise: Rows, law: Law) -> bool:
+def _misfits(noise: Rows, law: Law, luck: float) -> bool:
     """Whether a value, or whatever lies so far out, is too frequent or too rare: for a number, or for all together."""
     support, weights = law
     reach, (releases, numbers) = int(support[-1]), noise.shape
@@ -49,8 +48,13 @@ def _misfits(noise: Rows, law: Law) -> bool:
     trials = np.append(np.full(numbers, releases), releases * numbers)[:, None]
     seen = np.concatenate([histogram, _at_least(histogram)], axis=1)
     chance = np.minimum(np.concatenate([weights, _at_least(weights)]), 1.0)
+    return _unlikely(seen, trials, chance, luck)
+
+
+def _unlikely(seen: NDArray[Any], trials: NDArray[Any] | int, chance: FloatArray | float, luck: float) -> bool:
+    """Whether any of these counts is too small or too large for a binomial one."""
     rarest = np.minimum(binom.cdf(seen, trials, chance), binom.sf(seen - 1, trials, chance))
-    return bool(rarest.min() < EACH / 2 / 2 / seen.size)  # two logs, two sides
+    return bool((rarest < luck / 2 / max(1, seen.size)).any())
 
 
 def _at_least(of: NDArray[Any]) -> NDArray[Any]:
@@ -60,57 +64,87 @@ def _at_least(of: NDArray[Any]) -> NDArray[Any]:
     return folded[..., ::-1].cumsum(axis=-1)[..., ::-1]
 
 
-def _off_centre(noise: Rows, variance: float) -> bool:
+def _off_centre(noise: Rows, law: Law, luck: float) -> bool:
     """E exp(tx) ≤ exp(t²σ²/2) for discrete Gaussians as well (Canonne, Kamath and Steinke 2020)."""
     releases, numbers = noise.shape
-    limit = math.sqrt(2 * variance * math.log(2 * numbers / EACH) / releases)
+    limit = math.sqrt(2 * _parameter(law) * math.log(2 * numbers / luck) / releases)
     return bool((np.abs(noise.mean(axis=0)) > limit).any())
 
 
-def _too_small(noise: Rows, law: Law) -> bool:
+def _too_small(noise: Rows, law: Law, luck: float) -> bool:
     """P(mean x² ≤ s) ≤ exp(n (ts + log E exp(−tx²))) for every t > 0."""
     support, weights = law
     releases, numbers = noise.shape
-    needed = math.log(numbers / EACH) / releases
+    needed = math.log(numbers / luck) / releases
     squares = support.astype(np.float64) ** 2
     tried = np.geomspace(1e-4, 10, 200) / float(weights @ squares)
     limits = [(-math.log(float(weights @ np.exp(-t * squares))) - needed) / t for t in tried]
     return bool(((noise.astype(np.float64) ** 2).mean(axis=0) < max(limits)).any())
 
 
-def _related(noise: Rows, law: Law, variance: float) -> bool:
-    """Whether two numbers go together: in sign and size, by their product, or in size alone."""
+def _go_together(noise: Rows, law: Law, luck: float) -> bool:
+    """Whether the product of two numbers is not zero on average: E exp(txy) ≤ E exp(t²x²σ²/2)."""
     support, weights = law
     releases, numbers = noise.shape
-    pairs = np.triu_indices(numbers, 1)
-    luck = EACH / 2 / 2 / max(1, len(pairs[0]))
-    # E exp(txy) ≤ E exp(t²x²σ²/2); beyond 0.7 the sum over x would not end within the support.
+    pairs, variance = np.triu_indices(numbers, 1), _parameter(law)
+    needed = math.log(2 * max(1, len(pairs[0])) / luck) / releases
+    # Beyond 0.7 the sum over x would not end within the support.
     tried = np.geomspace(1e-4, 0.7, 200) / variance
     squares = support.astype(np.float64) ** 2
     moments = [math.log(float(weights @ np.exp(t**2 * variance / 2 * squares))) for t in tried]
-    limit = min((moment - math.log(luck) / releases) / t for t, moment in zip(tried, moments, strict=True))
+    limit = min((moment + needed) / t for t, moment in zip(tried, moments, strict=True))
     values = noise.astype(np.float64)
-    if (np.abs((values.T @ values / releases)[pairs]) > limit).any():
-        return True
-    beyond = _at_least(weights)
+    return bool((np.abs((values.T @ values / releases)[pairs]) > limit).any())
+
+
+def _are_alike(noise: Rows, law: Law, luck: float) -> bool:
+    """Whether two numbers are large, or small, at the same time, whatever their signs."""
+    releases, numbers = noise.shape
+    beyond = _at_least(law[1])
     cut = int(np.argmin(np.abs(beyond - 0.5)))
     large = (np.abs(noise) > cut).astype(np.float64)
-    together, one = large.T @ large, large.sum(axis=0)
-    alike = np.rint(releases - one[:, None] - one + 2 * together)[pairs]
-    chance = beyond[cut] ** 2 + (1 - beyond[cut]) ** 2
-    rarest = np.minimum(binom.cdf(alike, releases, chance), binom.sf(alike - 1, releases, chance))
-    return bool((rarest < luck).any())
+    alone = large.sum(axis=0)
+    alike = np.rint(releases - alone[:, None] - alone + 2 * (large.T @ large))[np.triu_indices(numbers, 1)]
+    return _unlikely(alike, releases, float(beyond[cut] ** 2 + (1 - beyond[cut]) ** 2), luck)
 
 
-def _repeated(noise: Rows, law: Law) -> bool:
-    """Whether two releases agree in as many numbers as can hardly be chance."""
-    _, weights = law
+def _repeated(noise: Rows, law: Law, luck: float) -> bool:
+    """Whether any two releases agree in so many neighbouring numbers that it can hardly be chance."""
     releases, numbers = noise.shape
+    agree = float(law[1] @ law[1])
     ways = releases * (releases - 1) / 2 * numbers
-    agree = float(weights @ weights)
-    width = math.ceil(math.log(EACH / ways) / math.log(agree)) if agree < 1 else math.inf
+    width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else math.inf
     if width > numbers:  # too little noise to tell
         return False
-    blocks = np.array_split(noise, numbers // width, axis=1)
-    as_bytes = (np.ascontiguousarray(block).view(f"V{block.itemsize * block.shape[1]}").ravel() for block in blocks)
-    return any(len(set(rows.tolist())) < releases for rows in as_bytes)
+    for start in range(0, numbers - width + 1, max(1, width // 3)):
+        block = np.ascontiguousarray(noise[:, start : start + width])
+        if len(set(block.view(f"V{block.itemsize * width}").ravel().tolist())) < releases:
+            return True
+    return False
+
+
+def _coupled(first: Rows, second: Rows, law: Law, luck: float) -> bool:
+    """Whether a number is equal too often in two releases of which one followed the other, or is its log's twin."""
+    pairs = [(each[start:-1:2], each[start + 1 :: 2]) for each in (first, second) for start in (0, 1)]
+    agree = float(law[1] @ law[1])
+    for one, other in (*pairs, (first, second)):
+        both = min(len(one), len(other))
+        if _unlikely((one[:both] == other[:both]).sum(axis=0), both, agree, luck / (len(pairs) + 1)):
+            return True
+    return False
+
+
+def _parameter(law: Law) -> float:
+    """σ², which is a little more than the variance: p(1)/p(0) = exp(−1/2σ²)."""
+    middle = len(law[1]) // 2
+    return float(-1 / (2 * math.log(law[1][middle + 1] / law[1][middle])))
+
+
+CHECKS: dict[str, Check] = {
+    "the noise of a number has another distribution than is stated": _misfits,
+    "the noise of a number is not centred": _off_centre,
+    "a number has less noise than is stated": _too_small,
+    "two numbers share noise": _go_together,
+    "two numbers share the size of their noise": _are_alike,
+    "two releases have the same noise": _repeated,
+}
