@@ -1,4 +1,4 @@
-"""The same expressions on a Spark cluster, a small one on this machine: driver and workers are processes apart."""
+"""The same expressions on a Spark cluster, a small one on this machine: driver and worker are processes apart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.test_tables import Make, a_mess, a_shop, assert_same_counts, by_hand,
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    """Lets a Spark cluster of two workers read an Arrow table from Parquet; an Ibis table of it."""
+    """Lets a Spark cluster of one worker read an Arrow table from Parquet; an Ibis table of it."""
     if shutil.which("java") is None:
         if os.environ.get("POOLRL_TEST_EVERYTHING"):
             pytest.fail("Java is not installed")
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
     pyspark = pytest.importorskip("pyspark.sql", reason="needs Spark: pip install 'poolrl[spark]'")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
-        pyspark.SparkSession.builder.master("local-cluster[2,1,1024]")
+        pyspark.SparkSession.builder.master("local-cluster[1,1,1024]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.host", "127.0.0.1")

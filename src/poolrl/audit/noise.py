@@ -113,7 +113,7 @@ def _repeated(noise: Rows, law: Law, luck: float) -> bool:
     releases, numbers = noise.shape
     agree = float(law[1] @ law[1])
     ways = releases * (releases - 1) / 2 * numbers
-    width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else math.inf
+    width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else numbers + 1
     if width > numbers:  # too little noise to tell
         return False
     for start in range(0, numbers - width + 1, max(1, width // 3)):
