@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl.app.toml import write_toml
+from poolrl.data.engines import interruptible
 from poolrl.data.sources import _connected
 from tests.test_fit import spent
 
@@ -79,11 +80,11 @@ def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Cal
     assert spent(tmp_path) == 0
 
 
-LONG = "SELECT sum(a.range * b.range) FROM range(100000) a, range(100000) b"  # ten seconds
+LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
 
-def test_a_signal_while_duckdb_works_is_a_signal() -> None:
-    """And no unexpected error of DuckDB's, which says in words of its own that it was interrupted."""
+def test_a_signal_stops_a_query() -> None:
+    """DuckDB would look up from it after minutes, if at all."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -91,29 +92,28 @@ def test_a_signal_while_duckdb_works_is_a_signal() -> None:
     before = signal.signal(signal.SIGALRM, stop)
     try:
         with _connected(":memory:", {}) as database:
-            database.execute("SELECT 1")  # the first takes longer
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
-        with pytest.raises(KeyboardInterrupt), _connected(":memory:", {}) as database:
-            database.execute(LONG)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                interruptible(lambda: database.execute(LONG), database.interrupt)
+            assert database.execute("SELECT 1").fetchall() == [(1,)]
     finally:
         signal.signal(signal.SIGALRM, before)
 
 
+def test_duckdbs_own_word_for_a_signal_is_one() -> None:
+    with pytest.raises(KeyboardInterrupt), _connected(":memory:", {}):
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError, match="something else"), _connected(":memory:", {}):
+        raise RuntimeError("something else")
+
+
 def test_a_connection_that_another_thread_holds_hides_no_signal() -> None:
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            database.execute(LONG)
-        except duckdb.Error as error:
-            failures.append(error)
-
-    with pytest.raises(KeyboardInterrupt), _connected(":memory:", {}) as database:  # noqa: PT012
-        thread = threading.Thread(target=work)
-        thread.start()
-        time.sleep(0.2)
-        raise KeyboardInterrupt
-    while thread.is_alive():
-        database.interrupt()
-        thread.join(0.05)
-    assert failures
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(KeyboardInterrupt), _connected(":memory:", {}) as database:  # noqa: PT012
+            waiting = pool.submit(database.execute, LONG)
+            time.sleep(0.2)
+            raise KeyboardInterrupt
+        while not waiting.done():
+            database.interrupt()
+            wait([waiting], timeout=0.05)
+    assert isinstance(waiting.exception(), duckdb.Error)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
+Answer = TypeVar("Answer")
 _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 
 
@@ -18,23 +21,28 @@ class RowError(ValueError):
 def answer(question: ir.Table) -> pa.Table:
     """Run an expression where its table lies. Ctrl-C stops the engine, not only the waiting for it."""
     backend = question.get_backend()
-    # DuckDB does not look at signals while it works, so it works in a thread that another may interrupt.
-    stop = backend.con.interrupt if backend.name == "duckdb" else None
     name = _NAMES.get(backend.name, backend.name)
+    try:
+        return interruptible(question.to_pyarrow, backend.con.interrupt if backend.name == "duckdb" else None)
+    except IbisError as error:  # about the expression, not about the log
+        raise ValueError(f"{name} cannot count this: {error}") from None
+    except Exception as error:
+        if isinstance(_first(error), KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise RowError(refused(name, error)) from None
+
+
+def interruptible(work: Callable[[], Answer], stop: Callable[[], None] | None) -> Answer:
+    """DuckDB does not look at signals while it works, so it works in a thread that another may interrupt."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(question.to_pyarrow)
+        waiting = pool.submit(work)
         try:
             return waiting.result()
         except KeyboardInterrupt:
-            if stop is not None:
-                stop()
+            while stop is not None and not waiting.done():
+                stop()  # once would be lost on a query that is about to begin
+                wait([waiting], timeout=0.05)
             raise
-        except IbisError as error:  # about the expression, not about the log
-            raise ValueError(f"{name} cannot count this: {error}") from None
-        except Exception as error:
-            if isinstance(_first(error), KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            raise RowError(refused(name, error)) from None
 
 
 def refused(engine: str, error: BaseException, detail: str = "") -> str:

@@ -23,7 +23,7 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import RowError, refused
+from poolrl.data.engines import RowError, interruptible, refused
 from poolrl.data.frames import Columns, missing_column
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -189,7 +189,9 @@ def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Colu
             rows = query.rstrip().rstrip(";")
             database.execute(f"EXPLAIN {rows}\n")  # finds what is wrong with it whatever the rows hold
             try:
-                database.execute(f"CREATE TEMP TABLE poolrl_answer AS {rows}\n")
+                interruptible(
+                    lambda: database.execute(f"CREATE TEMP TABLE poolrl_answer AS {rows}\n"), database.interrupt
+                )
             except duckdb.Error as error:
                 raise RowError(refused("DuckDB", error)) from None
         kinds = {row[0]: row[1] for row in database.execute("DESCRIBE poolrl_answer").fetchall()}
