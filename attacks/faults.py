@@ -47,9 +47,9 @@ from poolrl.paper.backends import started
 from poolrl.paper.reproduce import carry_out
 from poolrl.paper.results import Results
 try:
-  with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():
-    carry_out(PLAN, results, real=None, backend=backend, started=lambda *_: None,
-              finished=lambda run: print('finished', run.seed, run.setting, flush=True))
+    with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():
+        carry_out(PLAN, results, real=None, backend=backend, started=lambda *_: None,
+                  finished=lambda run: print('finished', run.seed, run.setting, flush=True))
 except (OSError, ValueError) as error:  # as the command line says it
     print(error)
     sys.exit(1)

@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
+from tests.test_fit import spent
+from tests.test_queries import fails
 from tests.test_sources import SECRET, seen
 
 Facts = dict[str, dict[str, Any]]
@@ -103,3 +106,20 @@ def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: 
         assert "31337" not in str(caught.value)
     with pytest.raises(ValueError, match="PostgreSQL refused the connection"):
         seen(tmp_path, facts, source="postgresql://shop@localhost:1/none", query="SELECT 1")
+
+
+def test_a_failure_at_rows_is_paid_for_whatever_postgres_calls_it(
+    tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
+) -> None:
+    """A name that a row decides is "undefined" like one that the query got wrong, which costs nothing."""
+    zeros = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
+    rows = "generate_series(0, 9) AS trajectory, generate_series(0, 2) AS step"
+    facts["log"]["source"] = server
+    told = "(CASE WHEN trajectory = 7 THEN 'nowhere' ELSE 'pg_class' END)::regclass::int8 AS state_0"
+    for query, cost in (
+        (f"SELECT *, {zeros} FROM nowhere", 0),
+        (f"SELECT trajectory, step, {zeros.replace('0 AS state_0', told)} FROM {rows}", 1),
+    ):
+        said = fails(tmp_path, facts, query, run)
+        assert "42P01" in said
+        assert spent(tmp_path) == Fraction(cost, 2)

@@ -179,19 +179,17 @@ def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Colu
     """The log, or the answer to one SELECT on it; with `text`, numbers that come as text are read row by row."""
     backend = ibis.duckdb.from_connection(database)
     database.execute("SET lock_configuration = true")  # Ibis has set its own by now
-    if query is not None:
-        _check_query(query)
     try:
         # Kept, so that every question about the log sees the same rows, whatever the query draws or leaves open.
         if query is None:
             database.execute("CREATE TEMP VIEW poolrl_answer AS FROM log")
         else:
+            _check_query(query)
             rows = query.rstrip().rstrip(";")
             database.execute(f"EXPLAIN {rows}\n")  # finds what is wrong with it whatever the rows hold
+            keep = f"CREATE TEMP TABLE poolrl_answer AS {rows}\n"
             try:
-                interruptible(
-                    lambda: database.execute(f"CREATE TEMP TABLE poolrl_answer AS {rows}\n"), database.interrupt
-                )
+                interruptible(lambda: database.execute(keep), database.interrupt)
             except duckdb.Error as error:
                 raise RowError(refused("DuckDB", error)) from None
         kinds = {row[0]: row[1] for row in database.execute("DESCRIBE poolrl_answer").fetchall()}
