@@ -206,8 +206,10 @@ class Process:
             else:
                 self._process.send_signal(by)
             said, _ = self._process.communicate(timeout=120)
-        # joblib's own bookkeeper complains in its own way about a worker that was killed.
-        ours = "Traceback" in said and "loky/backend/resource_tracker" not in said
+        # joblib's own bookkeeper complains in its own way about a worker that was killed, and Python itself answers a
+        # Ctrl-C that comes before poolrl has started.
+        early = self._process.returncode == -signal.SIGINT
+        ours = "Traceback" in said and "loky/backend/resource_tracker" not in said and not early
         hold(not ours and "defect of poolrl" not in said, f"not in words: {said[-400:]}")
         return Ended(self._process.returncode, said)
 

@@ -203,25 +203,30 @@ def test_an_interrupted_release_leaves_no_half_noised_file(
     assert names == {"ledger.sqlite", "ledger.sqlite.key", "log.parquet", "poolrl.toml"}
 
 
-def test_a_request_to_end_is_answered(tmp_path: Path, config: Path) -> None:
-    """SIGTERM while the log is read: nothing is left over, and the reservation comes back."""
-    program = """
+@pytest.mark.parametrize("becomes", ["KeyboardInterrupt", "ImportError"])
+def test_a_request_to_end_is_answered(tmp_path: Path, config: Path, becomes: str) -> None:
+    """SIGTERM while the log is read, in a library that may have its own word for it: all comes back, nothing stays."""
+    program = f"""
 import sys, time
 import poolrl.app.fit as fit
 def slow(log):
     print("reading", flush=True)
-    time.sleep(60)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        raise {becomes} from None
 fit.digests = slow
 sys.argv = ["poolrl", "fit", "--config", sys.argv[1]]
 from poolrl.app.cli import main
 main()
 """
-    process = subprocess.Popen([sys.executable, "-c", program, config], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", program, config]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "reading\n"
     process.terminate()
-    assert process.wait(timeout=30) == 130
-    process.stdout.close()
+    assert process.communicate(timeout=30)[1] == "poolrl: stopped\n"
+    assert process.returncode == 130
     assert stages(tmp_path) == ["open", "reserve", "void"]
     assert not list(tmp_path.glob(".release*"))
 

@@ -166,7 +166,7 @@ def test_stopping_after_the_log_was_read_says_what_it_cost(
 def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for error, words in ((KeyboardInterrupt(), "stopped"), (ValueError("no ink"), "no page: no ink")):
+    for error, words in ((KeyboardInterrupt(), "stopped"), (ImportError("no ink"), "no page: no ink")):
         out = tmp_path / words[:4]
 
         def fail(*_: object, error: BaseException = error) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from cyclopts import App, Parameter
 
@@ -17,6 +18,7 @@ app = App(
     help_format="plaintext",
     help_epilogue="""From a table to a signed policy:
   poolrl init --example && poolrl check && poolrl plan && poolrl fit""",
+    suppress_keyboard_interrupt=False,  # `main` says that it was stopped
 )
 add_workflow(app)
 
@@ -123,23 +125,25 @@ def reproduce(
     run_reproduction(what, out, runs=runs, quick=quick, workers=workers, train_csv=rossmann, backend=backend)
 
 
-def _stop(*_: object) -> None:
-    """A request to end is answered as Ctrl-C is: drafts are removed, and what was not released is given back."""
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Run the command line; a bad argument ends in one line, not in a traceback."""
     import os
     import signal
-    import sys
 
-    signal.signal(signal.SIGTERM, _stop)
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        """A request to end is answered as Ctrl-C is: drafts are removed, and what was not released is given back."""
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
+        signal.signal(signal.SIGINT, stop)
     try:
         app()
     except KeyboardInterrupt:
-        print("poolrl: stopped", file=sys.stderr)
-        raise SystemExit(130) from None
+        _end_as_asked()
     except OSError as error:
         what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
         print(f"poolrl: {error if error.filename is None else f'{what}: {error.filename}'}", file=sys.stderr)
@@ -148,11 +152,18 @@ def main() -> None:
         print(f"poolrl: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     except Exception as error:
+        if asked:  # a library that is interrupted may fail in words of its own, a compiled one at its import for one
+            _end_as_asked()
         if os.environ.get("POOLRL_TRACEBACK"):  # for its developers, on data of their own
             raise
         # The message is not printed, because nobody knows whether it quotes the log.
         print(f"poolrl: stopped by an unexpected {type(error).__name__}: a defect of poolrl", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _end_as_asked() -> NoReturn:
+    print("poolrl: stopped", file=sys.stderr)
+    raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
             raise
     try:
         forecast = draw_page(folder, console)
-    except (KeyboardInterrupt, ValueError, OSError, ArithmeticError, MemoryError) as error:
+    except (Exception, KeyboardInterrupt) as error:  # a page shows what is released, so the message may be told
         why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
         raise ValueError(f"{why}. {_whole(folder)}") from None
     if as_json:
