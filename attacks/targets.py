@@ -24,14 +24,14 @@ from poolrl.app import decide
 from poolrl.app.config import parse_config
 from poolrl.app.toml import write_toml
 from poolrl.app.verify import verify
-from poolrl.data.engines import RowError
+from poolrl.data.engines import NoRowsError, RowError
 from poolrl.learning import policy as policies
 from poolrl.paper.results import Results
 from poolrl.privacy.accounts import OverspendError
 from poolrl.privacy.ledger import Ledger
 
 Target = Callable[[Script, Path], Callable[[], object]]
-REFUSALS = (ValueError, RowError, OverspendError)
+REFUSALS = (ValueError, RowError, NoRowsError, OverspendError)
 
 
 class FindingError(AssertionError):

@@ -24,7 +24,7 @@ from poolrl.audit.evidence import (
     stated_score,
 )
 from poolrl.audit.neighbours import ATTACKED, CASES, COUNTED, Case, Exact, Shop, told
-from poolrl.audit.noise import noise_faults
+from poolrl.audit.noise import _windows, noise_faults
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise import discrete_gaussian
 
@@ -145,6 +145,33 @@ def test_noise_is_looked_at_number_by_number() -> None:
     twins = second.copy()
     twins[:, 7] = first[:, 7]
     assert noise_faults(first, twins, 9.0) == ["two releases share the noise of a number"]
+
+
+def test_noise_that_comes_back_at_another_place_is_seen() -> None:
+    """A stream that is not moved on far enough, or cut in other places for the other log."""
+    rng = np.random.default_rng(6)
+    stream = discrete((2000 * 15 + 30,), 9.0, rng)
+    overlapping = np.stack([stream[15 * i : 15 * i + 30] for i in range(2000)])
+    assert "two releases share the noise of a number" in noise_faults(overlapping[:1000], overlapping[1000:], 9.0)
+    first, second = discrete((2, 1000, 30), 9.0, rng)
+    second[:, 1:] = first[::-1, :-1]
+    assert noise_faults(first, second, 9.0) == ["two releases have the same noise"]
+    first, second = discrete((2, 1000, 30), 9.0, rng)
+    first[1:, 20] = first[:-1, 5]
+    assert noise_faults(first, second, 9.0) == ["two releases share the noise of a number"]
+    first, second = discrete((2, 1000, 30), 9.0, rng)
+    second[400, 9:] = first[700, 2:23]  # one stretch, once
+    assert noise_faults(first, second, 9.0) == ["two releases have the same noise"]
+
+
+def test_of_many_windows_equal_ones_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.tile(discrete((500, 30), 9.0, np.random.default_rng(7)), (2, 1))
+    monkeypatch.setattr("poolrl.audit.noise.MOST_WINDOWS", 2000)
+    hashes, release, start = _windows(rows, 12)
+    assert 1400 < len(hashes) < 2600  # of 19,000
+    where = set(zip(release.tolist(), start.tolist(), strict=True))
+    assert where == {((r + 500) % 1000, s) for r, s in where}
+    assert all(len(np.unique(hashes[(release % 500 == r) & (start == s)])) == 1 for r, s in where if r < 500)
 
 
 def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:

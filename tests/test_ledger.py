@@ -87,6 +87,7 @@ def test_the_same_rows_under_another_name_are_recognised(ledger: Ledger) -> None
     second = ledger.reserve("shop, renamed", 0.5)
     with pytest.raises(OverspendError, match="as 'shop': a new name is no new budget"):
         ledger.read(second, [b"rows"])
+    ledger.void(second)
     assert left(ledger, "shop, renamed") == 1  # nothing was released, so nothing is lost
     third = ledger.reserve("shop, renamed", 0.5)
     ledger.read(third, [b"other rows"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tests.test_queries import fails
 from tests.test_sources import SECRET, seen
 
 Facts = dict[str, dict[str, Any]]
+ZEROS = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
 
 
 def _postgres() -> Path | None:
@@ -93,13 +95,12 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
 def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
     with psycopg.connect(server) as connection:
         connection.execute("CREATE SEQUENCE numbers")
-    zeros = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
     for query, message in (
         (f"SELECT 'secret {SECRET}'::int", "PostgreSQL refused .*22P02"),
         ("SELECT nothing FROM nowhere", "PostgreSQL refused .*42P01"),
         ("CREATE TABLE written (x int)", "PostgreSQL refused .*42601"),  # no table
         ("SELECT 1) AS x; COMMIT; CREATE TABLE written (x int); SELECT * FROM (SELECT 1", "PostgreSQL refused .*42601"),
-        (f"SELECT nextval('numbers') AS trajectory, 0 AS step, {zeros}", "PostgreSQL refused .*25006"),  # reading only
+        (f"SELECT nextval('numbers') AS trajectory, 0 AS step, {ZEROS}", "PostgreSQL refused .*25006"),  # reading only
     ):
         with pytest.raises(ValueError, match=message) as caught:
             seen(tmp_path, facts, source=server, query=query)
@@ -112,14 +113,56 @@ def test_a_failure_at_rows_is_paid_for_whatever_postgres_calls_it(
     tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
 ) -> None:
     """A name that a row decides is "undefined" like one that the query got wrong, which costs nothing."""
-    zeros = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
     rows = "generate_series(0, 9) AS trajectory, generate_series(0, 2) AS step"
     facts["log"]["source"] = server
     told = "(CASE WHEN trajectory = 7 THEN 'nowhere' ELSE 'pg_class' END)::regclass::int8 AS state_0"
     for query, cost in (
-        (f"SELECT *, {zeros} FROM nowhere", 0),
-        (f"SELECT trajectory, step, {zeros.replace('0 AS state_0', told)} FROM {rows}", 1),
+        (f"SELECT *, {ZEROS} FROM nowhere", 0),
+        (f"SELECT trajectory, step, {ZEROS.replace('0 AS state_0', told)} FROM {rows}", 1),
     ):
         said = fails(tmp_path, facts, query, run)
         assert "42P01" in said
         assert spent(tmp_path) == Fraction(cost, 2)
+
+
+def test_a_query_is_not_planned_before_it_is_paid_for(
+    tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
+) -> None:
+    """PostgreSQL evaluates what is constant in a query while it plans it, and such a constant may read every row."""
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE TABLE diary AS SELECT 7 AS trajectory, 23.5 AS action_0")
+    asked = "xpath_exists('/diary/row[action_0 > 20]', table_to_xml('diary'::regclass, true, false, ''))"
+    facts["log"]["source"] = server
+    query = f"SELECT trajectory, 0 AS step, {ZEROS} FROM diary WHERE trajectory < 9 / (1 - {asked}::int)"
+    assert "22012" in fails(tmp_path, facts, query, run)  # division by zero
+    assert spent(tmp_path) == Fraction(1, 2)
+
+
+def test_a_query_that_ibis_says_in_other_words_costs_nothing(
+    tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
+) -> None:
+    facts["log"]["source"] = server
+    said = fails(tmp_path, facts, f"SELECT array_length(ARRAY[1], 1) AS trajectory, 0 AS step, {ZEROS}", run)
+    assert "42883" in said  # of a function that Ibis took for it
+    assert spent(tmp_path) == 0
+
+
+def test_a_signal_stops_the_server(tmp_path: Path, facts: Facts, server: str) -> None:
+    query = f"SELECT 1 AS trajectory, 0 AS step, {ZEROS} FROM pg_sleep(60)"
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        with pytest.raises(KeyboardInterrupt):
+            seen(tmp_path, facts, source=server, query=query)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with psycopg.connect(server) as connection:
+        (left,) = (
+            connection.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%'").fetchone()
+            or ()
+        )
+    assert left == 1  # this very question

@@ -1,8 +1,9 @@
-"""What a query of the user's costs when it fails: nothing, if no row decided that; its ρ, if one may have."""
+"""What a log that cannot be read costs: nothing, if no row decided that; its ρ, if one may have."""
 
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -11,18 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from poolrl.app.toml import write_toml
 from poolrl.data.engines import interruptible
-from poolrl.data.sources import _connected
+from poolrl.data.queries import connected
 from tests.test_fit import spent
 
 Facts = dict[str, dict[str, Any]]
-# Two questions about one row, which a failure would answer.
-CAST = "(CASE WHEN trajectory = 7 AND step = 1 AND action_0 > 0 THEN 'x' ELSE '1' END)::DOUBLE"
-NOBODY = "EXISTS (SELECT 1 FROM log WHERE trajectory = 7 AND step = 1 AND action_0 < 0)"
+# A question about one row; two queries whose failure would answer it.
+ASKED = "trajectory = 7 AND step = 1 AND action_0 > 0"
+CAST = f"SELECT * REPLACE ((CASE WHEN {ASKED} THEN 'x' ELSE '1' END)::DOUBLE AS state_0) FROM log"
+NOBODY = f"SELECT * FROM log WHERE NOT EXISTS (SELECT 1 FROM log WHERE {ASKED})"
+FALSE = "action_0 < 0"
 
 
 def fails(tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]) -> str:
@@ -42,6 +46,11 @@ def fails(tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]) -> 
         "SELECT * FRM log",
         "SELECT * FROM log WHERE regexp_matches('a', '(')",
         "SELECT * FROM log LIMIT 'x'",
+        "SELECT * EXCLUDE (state_0), state_0 AS state FROM log",
+        # DuckDB would read the file in order to explain this, and its rows would be names and kinds of columns.
+        "SELECT * FROM read_csv('log.csv', skip=23, header=true)",
+        "SELECT * FROM read_parquet('log.parquet')",
+        "SELECT *, getenv('HOME') FROM log",
     ],
 )
 def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]) -> None:
@@ -52,8 +61,8 @@ def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: 
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        (f"SELECT * REPLACE ({CAST} AS state_0) FROM log", "ConversionException"),
-        (f"SELECT * FROM log WHERE {NOBODY}", "must not be empty"),
+        (CAST, "ConversionException"),
+        (NOBODY, "must not be empty"),
     ],
     ids=["a cast", "nobody left"],
 )
@@ -63,11 +72,83 @@ def test_what_a_row_may_have_decided_is_paid_for(
     """Otherwise it would be a question about one row, answered for nothing, as often as one likes."""
     said = fails(tmp_path, facts, query, run)
     assert message in said
-    assert "tells of them, so its rho = 0.5 stays spent" in said
+    assert "One row may have decided that, so its rho = 0.5 stays spent" in said
     assert spent(tmp_path) == Fraction(1, 2)
     with pytest.raises(SystemExit):  # for the data holder's eyes, and free
         run("check", "--config", tmp_path / "poolrl.toml")
     assert spent(tmp_path) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("query", [CAST, NOBODY], ids=["a cast", "nobody left"])
+def test_the_same_queries_work_where_the_row_says_no(
+    tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]
+) -> None:
+    facts["log"]["query"] = query.replace("action_0 > 0", FALSE)
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    run("fit", "--config", tmp_path / "poolrl.toml")
+    assert (tmp_path / "release").exists()
+
+
+def test_what_the_answer_equals_is_paid_for(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
+    """Rows that have an account under another name are refused: also a question, if a query decides which rows."""
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    run("fit", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
+    facts["privacy"]["data_set"] = "renamed"
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"a new name is no new budget.*Nothing was spent"):
+        run("fit", "--config", tmp_path / "poolrl.toml")
+    assert "One row may have decided that" in fails(tmp_path, facts, "SELECT * FROM log", run)
+    assert spent(tmp_path, "renamed") == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("query", [None, "SELECT * FROM log"])
+def test_stopping_a_query_is_paid_for(
+    tmp_path: Path, facts: Facts, query: str | None, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take long because of one row. Counting a table does not."""
+    if query is not None:
+        facts["log"]["query"] = query
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+
+    def stopped(log: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("poolrl.app.fit.digests", stopped)
+    expected = KeyboardInterrupt if query is None else ValueError
+    with pytest.raises(expected, match=None if query is None else "stopped by KeyboardInterrupt. One row may have"):
+        run("fit", "--config", tmp_path / "poolrl.toml")
+    assert spent(tmp_path) == (0 if query is None else Fraction(1, 2))
+
+
+def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
+    """A text that is none, in one row of a file that any writer may have made: no query has to ask."""
+    table = pq.read_table(tmp_path / "log.parquet")
+    ids = [str(i).encode() for i in table["trajectory"].to_pylist()]
+    ids[5] = b"\xff\xfe"
+    texts = pa.Array.from_buffers(pa.string(), len(ids), pa.array(ids, pa.binary()).buffers())
+    pq.write_table(table.set_column(0, "trajectory", texts), tmp_path / "log.parquet")
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"InvalidInputException.*One row may have decided that.*stays spent"):
+        run("fit", "--config", tmp_path / "poolrl.toml")
+    assert spent(tmp_path) == Fraction(1, 2)
+
+
+def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(
+    tmp_path: Path, facts: Facts, run: Callable[..., str]
+) -> None:
+    rows = f"FROM read_parquet('{tmp_path / 'log.parquet'}')"
+    with duckdb.connect(tmp_path / "a shop's.duckdb") as database:
+        database.execute(f"CREATE SCHEMA till; CREATE TABLE till.log AS {rows}; CREATE VIEW outside AS {rows}")
+        database.execute("CREATE MACRO twice(x) AS x + x; CREATE VIEW sales AS FROM till.log")
+    facts["log"]["source"] = "a shop's.duckdb"
+    for query in ("SELECT * FROM log", "SELECT * FROM outside", f"SELECT * {rows}", "SELECT twice(1) AS state_0"):
+        assert "Nothing was spent" in fails(tmp_path, facts, query, run), query
+    assert spent(tmp_path) == 0
+    assert "One row may" in fails(tmp_path, facts, CAST.replace("FROM log", "FROM till.log"), run)
+    assert spent(tmp_path) == Fraction(1, 2)
+    facts["log"]["query"] = 'SELECT * REPLACE (twice(step) // 2 AS step) FROM "a shop\'s".sales'
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    run("fit", "--config", tmp_path / "poolrl.toml")
 
 
 def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
@@ -91,25 +172,28 @@ def test_a_signal_stops_a_query() -> None:
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        with _connected(":memory:", {}) as database:
+        with connected(":memory:", {}) as database:
             signal.setitimer(signal.ITIMER_REAL, 0.2)
+            late = threading.Timer(30, database.interrupt)  # so that a signal in vain fails the test, not hangs it
+            late.start()
             with pytest.raises(KeyboardInterrupt):
                 interruptible(lambda: database.execute(LONG), database.interrupt)
+            late.cancel()
             assert database.execute("SELECT 1").fetchall() == [(1,)]
     finally:
         signal.signal(signal.SIGALRM, before)
 
 
 def test_duckdbs_own_word_for_a_signal_is_one() -> None:
-    with pytest.raises(KeyboardInterrupt), _connected(":memory:", {}):
+    with pytest.raises(KeyboardInterrupt), connected(":memory:", {}):
         raise RuntimeError("Query interrupted")
-    with pytest.raises(RuntimeError, match="something else"), _connected(":memory:", {}):
+    with pytest.raises(RuntimeError, match="something else"), connected(":memory:", {}):
         raise RuntimeError("something else")
 
 
 def test_a_connection_that_another_thread_holds_hides_no_signal() -> None:
     with ThreadPoolExecutor(1) as pool:
-        with pytest.raises(KeyboardInterrupt), _connected(":memory:", {}) as database:  # noqa: PT012
+        with pytest.raises(KeyboardInterrupt), connected(":memory:", {}) as database:  # noqa: PT012
             waiting = pool.submit(database.execute, LONG)
             time.sleep(0.2)
             raise KeyboardInterrupt

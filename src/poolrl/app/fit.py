@@ -19,12 +19,12 @@ from poolrl.app.drafts import Draft, draft_of, tidy, undisturbed
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import open_log
 from poolrl.app.report import draw_page
-from poolrl.data.engines import RowError
+from poolrl.data.engines import NoRowsError, RowError
 from poolrl.data.fingerprints import digests
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy import zcdp
-from poolrl.privacy.accounts import Account, Entry
+from poolrl.privacy.accounts import Account, Entry, OverspendError
 from poolrl.privacy.certificate import Release, canonical, certificate, read_certificate
 from poolrl.privacy.chain import onto_disk
 from poolrl.privacy.label import label
@@ -96,8 +96,8 @@ def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
 def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
     """The steps of a release, in the order in which a crash may cut them off; the certificate's facts.
 
-    Until `ledger.read` nothing has left the log, and a failure gives the reservation back. From there on it is spent.
-    What is written to the draft is committed before anybody gets to see it.
+    Until `ledger.read` nothing has left the log, and a failure gives the reservation back, unless a row may have
+    decided it. From there on it is spent. What is written to the draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.problem()
     pool = Pool(config.privacy.rho)
@@ -107,16 +107,18 @@ def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
         try:
             log = opened.enter_context(open_log(file))
             log.check(problem)
-            units, contents = log.units, digests(log)
-        except (ValueError, OSError) as error:
-            if isinstance(error, RowError) and config.log.query is not None:
-                paid = _stays_spent(reservation, ledger, "That a query fails at its rows tells of them")
-                raise ValueError(f"{error}. {paid}; 'poolrl check' tries a query for nothing, for your eyes") from None
-            raise ValueError(f"{error}. {_given_back(ledger, reservation)}") from None
-        except BaseException:
-            _given_back(ledger, reservation)
+            units = log.units
+            ledger.read(reservation, digests(log))
+        except BaseException as error:
+            tellable = isinstance(error, ValueError | OSError)
+            why = str(error) if tellable else f"stopped by {type(error).__name__}"
+            if _may_tell(error, queried=config.log.query is not None):
+                paid = _stays_spent(reservation, ledger, "One row may have decided that")
+                raise ValueError(f"{why}. {paid}; 'poolrl check' tries a log for nothing, for your eyes") from None
+            given_back = _given_back(ledger, reservation)
+            if tellable:
+                raise ValueError(f"{why}. {given_back}") from None
             raise
-        ledger.read(reservation, contents)
         learned = False
         try:
             policy = pool.fit(problem, log)
@@ -181,6 +183,18 @@ def _write(
     for path in (*folder.iterdir(), folder, folder.parent, folder.parent.parent):
         onto_disk(path)  # before the ledger says that it is there
     return facts
+
+
+def _may_tell(error: BaseException, *, queried: bool) -> bool:
+    """Whether it may be one row's doing that a log could not be read.
+
+    How a query ends always may be: what it leaves of the log, what that equals, and how long it takes, so that somebody
+    stops it. It is a program, which has been tried where there are no rows.
+    """
+    if queried:
+        known = isinstance(error, ValueError | OSError)
+        return not known or isinstance(error, RowError | NoRowsError | OverspendError)
+    return isinstance(error, RowError)
 
 
 def _whole(folder: Path) -> str:

@@ -23,6 +23,8 @@ from poolrl.privacy.noise import discrete_gaussian
 # How often a sound release may fail, and the share of each of the seven checks.
 LUCK = 1e-6
 EACH = LUCK / 7
+# For comparing windows of neighbouring numbers: how many at most, and an odd number with which to hash them.
+MOST_WINDOWS, FACTOR = 2**25, 0x9E3779B97F4A7C15
 Law = tuple[IntArray, FloatArray]
 Check = Callable[[Rows, Law, float], bool]
 
@@ -33,6 +35,8 @@ def noise_faults(first: Rows, second: Rows, variance: float) -> list[str]:
     # In each log, for what is too much in one and too little in the other makes up for it; in both, to see more.
     looks = first, second, both
     found = [fault for fault, check in CHECKS.items() if any(check(each, law, EACH / len(looks)) for each in looks)]
+    if _repeated(both, law, EACH):
+        found.append("two releases have the same noise")
     if _coupled(first, second, law, EACH):
         found.append("two releases share the noise of a number")
     return found
@@ -83,18 +87,25 @@ def _too_small(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _go_together(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether the product of two numbers is not zero on average: E exp(txy) ≤ E exp(t²x²σ²/2)."""
-    support, weights = law
+    """Whether the product of two numbers is not zero on average."""
     releases, numbers = noise.shape
-    pairs, variance = np.triu_indices(numbers, 1), _parameter(law)
-    needed = math.log(2 * max(1, len(pairs[0])) / luck) / releases
+    values, pairs = noise.astype(np.float64), np.triu_indices(numbers, 1)
+    limit = _mean_product(law, releases, luck / max(1, len(pairs[0])))
+    return bool((np.abs((values.T @ values / releases)[pairs]) > limit).any())
+
+
+def _mean_product(law: Law, releases: int, luck: float) -> float:
+    """What the mean of xy exceeds too seldom, where x and y have nothing to do with each other.
+
+    E exp(txy) ≤ E exp(t²x²σ²/2), as y is no wilder than a Gaussian.
+    """
+    support, weights = law
+    needed, variance = math.log(2 / luck) / releases, _parameter(law)
     # Beyond 0.7 the sum over x would not end within the support.
     tried = np.geomspace(1e-4, 0.7, 200) / variance
     squares = support.astype(np.float64) ** 2
     moments = [math.log(float(weights @ np.exp(t**2 * variance / 2 * squares))) for t in tried]
-    limit = min((moment + needed) / t for t, moment in zip(tried, moments, strict=True))
-    values = noise.astype(np.float64)
-    return bool((np.abs((values.T @ values / releases)[pairs]) > limit).any())
+    return min((moment + needed) / t for t, moment in zip(tried, moments, strict=True))
 
 
 def _are_alike(noise: Rows, law: Law, luck: float) -> bool:
@@ -109,27 +120,61 @@ def _are_alike(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _repeated(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether any two releases agree in so many neighbouring numbers that it can hardly be chance."""
+    """Whether two releases agree in so many neighbouring numbers, wherever they stand, that it can hardly be chance."""
     releases, numbers = noise.shape
     agree = float(law[1] @ law[1])
-    ways = releases * (releases - 1) / 2 * numbers
+    ways = releases * (releases - 1) / 2 * numbers**2
     width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else numbers + 1
     if width > numbers:  # too little noise to tell
         return False
-    for start in range(0, numbers - width + 1, max(1, width // 3)):
-        block = np.ascontiguousarray(noise[:, start : start + width])
-        if len(set(block.view(f"V{block.itemsize * width}").ravel().tolist())) < releases:
+    hashes, release, start = _windows(noise, width)
+    order = np.argsort(hashes)
+    hashes, release, start = hashes[order], release[order], start[order]
+    same = (hashes[1:] == hashes[:-1]) & (release[1:] != release[:-1])
+    for i in np.flatnonzero(same):  # a hash may be equal by chance, and so the numbers decide
+        one, other = (noise[release[at], start[at] : start[at] + width] for at in (i, i + 1))
+        if (one == other).all():
             return True
     return False
 
 
+def _windows(noise: Rows, width: int) -> tuple[NDArray[np.uint64], IntArray, IntArray]:
+    """Hashes of `width` neighbouring numbers, with the release and the place of each; if there are very many, some.
+
+    The hash itself says which, so that of two equal windows both are there or none.
+    """
+    releases, numbers = noise.shape
+    values, starts = noise.astype(np.int64).view(np.uint64), numbers - width + 1
+    limit = np.uint64(min(2**64 - 1, 2**64 * MOST_WINDOWS // (releases * starts)))
+    highest = np.uint64(FACTOR**width % 2**64)
+    hashes = np.zeros(releases, dtype=np.uint64)
+    found = []
+    for end in range(numbers):  # h = Σ x[start + j] factorʷ⁻ʲ, modulo 2⁶⁴
+        hashes = (hashes + values[:, end]) * np.uint64(FACTOR)
+        if end >= width:
+            hashes -= values[:, end - width] * highest * np.uint64(FACTOR)
+        if end >= width - 1:
+            kept = np.flatnonzero(hashes < limit)
+            found.append((hashes[kept], kept, np.full(len(kept), end - width + 1)))
+    return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore[return-value]
+
+
 def _coupled(first: Rows, second: Rows, law: Law, luck: float) -> bool:
-    """Whether a number is equal too often in two releases of which one followed the other, or is its log's twin."""
+    """Whether two releases of which one followed the other, or is its log's twin, have to do with each other.
+
+    By a number that is equal too often, or by any number of one and any of the other whose product is not zero.
+    """
     pairs = [(each[start:-1:2], each[start + 1 :: 2]) for each in (first, second) for start in (0, 1)]
-    agree = float(law[1] @ law[1])
-    for one, other in (*pairs, (first, second)):
+    pairs.append((first, second))
+    agree, luck = float(law[1] @ law[1]), luck / len(pairs) / 2
+    for one, other in pairs:
         both = min(len(one), len(other))
-        if _unlikely((one[:both] == other[:both]).sum(axis=0), both, agree, luck / (len(pairs) + 1)):
+        if both == 0:
+            continue
+        products = one[:both].T.astype(np.float64) @ other[:both].astype(np.float64) / both
+        if (np.abs(products) > _mean_product(law, both, luck / products.size)).any():
+            return True
+        if _unlikely((one[:both] == other[:both]).sum(axis=0), both, agree, luck):
             return True
     return False
 
@@ -146,5 +191,4 @@ CHECKS: dict[str, Check] = {
     "a number has less noise than is stated": _too_small,
     "two numbers share noise": _go_together,
     "two numbers share the size of their noise": _are_alike,
-    "two releases have the same noise": _repeated,
 }

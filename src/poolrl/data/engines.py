@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -15,7 +15,11 @@ _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 
 
 class RowError(ValueError):
-    """There are no rows, or an engine failed at them. If a query of the user's made them, that may tell of one."""
+    """An engine failed at the rows of a log, which may be the doing of one of them."""
+
+
+class NoRowsError(ValueError):
+    """There are none. How many units a log has is public, but not what a query of the user's left of them."""
 
 
 def answer(question: ir.Table) -> pa.Table:
@@ -23,7 +27,7 @@ def answer(question: ir.Table) -> pa.Table:
     backend = question.get_backend()
     name = _NAMES.get(backend.name, backend.name)
     try:
-        return interruptible(question.to_pyarrow, backend.con.interrupt if backend.name == "duckdb" else None)
+        return interruptible(question.to_pyarrow, _stopping(backend))
     except IbisError as error:  # about the expression, not about the log
         raise ValueError(f"{name} cannot count this: {error}") from None
     except Exception as error:
@@ -32,8 +36,20 @@ def answer(question: ir.Table) -> pa.Table:
         raise RowError(refused(name, error)) from None
 
 
+def _stopping(backend: Any) -> Callable[[], None] | None:
+    """What makes an engine give up what it does."""
+    match backend.name:
+        case "duckdb":
+            return backend.con.interrupt
+        case "postgres":
+            return backend.con.cancel
+        case "pyspark":
+            return backend._session.sparkContext.cancelAllJobs
+    return None
+
+
 def interruptible(work: Callable[[], Answer], stop: Callable[[], None] | None) -> Answer:
-    """DuckDB does not look at signals while it works, so it works in a thread that another may interrupt."""
+    """Engines do not look at signals while they work, so they work in a thread that another may interrupt."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(work)
         try:
@@ -52,6 +68,11 @@ def refused(engine: str, error: BaseException, detail: str = "") -> str:
         f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}){detail}. Its "
         f"message may quote the log and is not repeated here; run the query in {engine} itself to read it"
     )
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _first(error: BaseException) -> BaseException:

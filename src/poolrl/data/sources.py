@@ -12,10 +12,9 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,12 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import RowError, interruptible, refused
+from poolrl.data.engines import quoted, refused
 from poolrl.data.frames import Columns, missing_column
+from poolrl.data.postgres import open_postgres
+from poolrl.data.queries import ANSWER, connected, run_query, shut, try_query
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
-INTERRUPTED = "Query interrupted"  # how DuckDB says that a signal came while it worked
 POSTGRES = ("postgresql://", "postgres://")
 # No extension is fetched from anywhere, and a query sees no variable of this program.
 DUCKDB_SETTINGS = {
@@ -43,7 +43,7 @@ DUCKDB_SETTINGS = {
 def open_table(source: str, columns: Columns, *, query: str | None = None, folder: Path = Path()) -> Iterator[ir.Table]:
     """Open a log with the named columns; paths are relative to `folder`."""
     if source.startswith(POSTGRES):
-        with _postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
+        with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
             yield table
         return
     where = folder / Path(source).expanduser()
@@ -54,15 +54,18 @@ def open_table(source: str, columns: Columns, *, query: str | None = None, folde
             query = _needed(query, "a DuckDB file")
             if not where.is_file():
                 raise FileNotFoundError(f"there is no file {where}")
-            with _connected(str(where), settings | {"access_mode": "read_only"}) as database:
-                yield _table(database, query, columns, text=False)
+            with connected(str(where), settings | {"access_mode": "read_only"}) as database:
+                try_query(query, columns.names(), database, settings, where)
+                yield _table(database, shut(database), query, columns, text=False)
         else:
             files, is_csv = _files(where)
-            with _connected(":memory:", settings) as database:
+            with connected(":memory:", settings) as database:
                 reader = _csv(files) if is_csv else _parquet(where, files)
                 _make_log(database, where, files, reader)
+                if query is not None:
+                    try_query(query, columns.names(), database, settings, None)
                 # What is text in the files, or in the names of folders, becomes a number row by row, or nothing.
-                yield _table(database, query, columns, text=is_csv or where.is_dir())
+                yield _table(database, shut(database), query, columns, text=is_csv or where.is_dir())
 
 
 def _needed(query: str | None, what: str) -> str:
@@ -121,7 +124,7 @@ def _csv(files: Sequence[str]) -> str:
         cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {_text(_FIELD)}, 1)"
         plain = "string_split(rtrim(line, chr(13)), ',')"
         fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
-        chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {_name(name)}" for i, name in enumerate(names, start=1))
+        chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {quoted(name)}" for i, name in enumerate(names, start=1))
         parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
     return " UNION ALL BY NAME ".join(parts)
 
@@ -145,7 +148,7 @@ def _header(file: str) -> tuple[str, ...]:
 
 
 def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
-    """Give the files the name `log`, and shut everything else."""
+    """Give the files the name `log`; no other is in reach."""
     try:
         database.execute(f"SET allowed_paths = {_texts(files)}")
         database.execute(f"CREATE VIEW log AS {reader}")
@@ -153,139 +156,31 @@ def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[
         raise ValueError(
             f"{where} is not a readable Parquet or CSV file (truncated, another format, or files of different columns?)"
         ) from None
-    database.execute("SET enable_external_access = false")
 
 
-@contextmanager
-def _connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyConnection]:
-    try:
-        database = duckdb.connect(file, config=settings)
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error)) from None
-    try:
-        database.execute("SET enable_progress_bar = false")  # the command line has its own
-        yield database
-    except RuntimeError as error:
-        if str(error) == INTERRUPTED:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        # A thread that was interrupted may still hold the connection, which then refuses to be closed.
-        with suppress(duckdb.Error):
-            database.close()
-
-
-def _table(database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, text: bool) -> ir.Table:
+def _table(
+    database: duckdb.DuckDBPyConnection, backend: ibis.BaseBackend, query: str | None, columns: Columns, *, text: bool
+) -> ir.Table:
     """The log, or the answer to one SELECT on it; with `text`, numbers that come as text are read row by row."""
-    backend = ibis.duckdb.from_connection(database)
-    database.execute("SET lock_configuration = true")  # Ibis has set its own by now
+    if query is not None:
+        run_query(query, database)
     try:
-        # Kept, so that every question about the log sees the same rows, whatever the query draws or leaves open.
         if query is None:
-            database.execute("CREATE TEMP VIEW poolrl_answer AS FROM log")
-        else:
-            _check_query(query)
-            rows = query.rstrip().rstrip(";")
-            database.execute(f"EXPLAIN {rows}\n")  # finds what is wrong with it whatever the rows hold
-            keep = f"CREATE TEMP TABLE poolrl_answer AS {rows}\n"
-            try:
-                interruptible(lambda: database.execute(keep), database.interrupt)
-            except duckdb.Error as error:
-                raise RowError(refused("DuckDB", error)) from None
-        kinds = {row[0]: row[1] for row in database.execute("DESCRIBE poolrl_answer").fetchall()}
+            database.execute(f"CREATE TEMP VIEW {ANSWER} AS FROM log")
+        kinds = {row[0]: row[1] for row in database.execute(f"DESCRIBE {ANSWER}").fetchall()}
         for name in columns.names():
             if name not in kinds:
                 raise ValueError(missing_column(name, list(kinds)))
         chosen = [
-            f"TRY_CAST({_name(name)} AS DOUBLE) AS {_name(name)}"
+            f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}"
             if text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
-            else _name(name)
+            else quoted(name)
             for name in dict.fromkeys(columns.names())
         ]
-        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM poolrl_answer")
+        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {ANSWER}")
         return backend.table("poolrl_log")
     except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error, _missing_name(str(error), query or ""))) from None
-
-
-def _check_query(query: str) -> None:
-    try:
-        statements = duckdb.extract_statements(query)
-    except duckdb.Error as error:
-        raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None  # it has seen the query alone
-    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
-
-
-def _missing_name(message: str, query: str) -> str:
-    """The column or table that a query asks for in vain: a word of the query, so it tells nothing of the log."""
-    found = re.search(r'Referenced column "([^"]+)"|Table with name (\S+) does not exist', message)
-    name = next(filter(None, found.groups()), "") if found else ""
-    if not name or name not in query:
-        return ""
-    return f": it asks for {name!r}, which is not there"
-
-
-# PostgreSQL's numbers for its types.
-_INTEGERS, _FLOATS, _NUMERIC, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 1082, (1114, 1184)
-
-
-@contextmanager
-def _postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
-    try:
-        import psycopg
-    except ModuleNotFoundError:
-        raise ValueError("reading from PostgreSQL needs its driver: pip install 'poolrl[postgres]'") from None
-    rows = f"({query.rstrip().rstrip(';')}\n) AS poolrl_answer"
-    try:
-        connection = psycopg.connect(server)
-    except psycopg.Error as error:
-        raise ValueError(refused("PostgreSQL", error)) from None
-    try:
-        # A log is read, whatever the query says, and every question about it sees the same rows.
-        connection.read_only = True
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        try:  # prepared, so that it can be one statement only
-            described = connection.execute(f"SELECT * FROM {rows} LIMIT 0", prepare=True).description or []
-        except psycopg.Error as error:
-            raise ValueError(refused("PostgreSQL", error)) from None
-        kinds = {column.name: column.type_code for column in described}
-        for name in columns.names():
-            if name not in kinds:
-                raise ValueError(missing_column(name, list(kinds)))
-        ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
-        names = list(dict.fromkeys(columns.names()))
-        chosen = [_postgres_id(n, kinds[n]) if n in ids else _postgres_number(n) for n in names]
-        schema = {n: "float64" if n not in ids else _postgres_type(kinds[n]) for n in names}
-        backend = ibis.postgres.from_connection(connection)
-        yield backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
-    finally:
-        with suppress(psycopg.Error):  # nothing was changed, so nothing is lost with a session that is gone
-            connection.close()
-
-
-def _postgres_id(name: str, kind: int) -> str:
-    """Whole numbers and times as they are; anything else as text in the order of its bytes, as engines have it."""
-    column = _name(name)
-    if kind in (*_INTEGERS, _DATE, *_TIMES):
-        return column
-    value = f"trim_scale({column})" if kind == _NUMERIC else column  # 7 and 7.00 are one id
-    if kind in (*_FLOATS, _NUMERIC):
-        value = f"nullif({value}, 'NaN')"
-    return f'CAST({value} AS text) COLLATE "C" AS {column}'
-
-
-def _postgres_type(kind: int) -> str:
-    return "int64" if kind in _INTEGERS else "date" if kind == _DATE else "timestamp" if kind in _TIMES else "string"
-
-
-def _postgres_number(name: str) -> str:
-    # A numeric may be larger or smaller than any double, and PostgreSQL's arithmetic fails where others round to 0.
-    column = _name(name)
-    return (
-        f"CASE WHEN {column} BETWEEN -1e-200 AND 1e-200 THEN 0 WHEN {column} BETWEEN -1e300 AND 1e300 "
-        f"THEN CAST({column} AS double precision) END AS {column}"
-    )
+        raise ValueError(refused("DuckDB", error)) from None
 
 
 def _texts(values: Sequence[str]) -> str:
@@ -294,7 +189,3 @@ def _texts(values: Sequence[str]) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _name(value: str) -> str:
-    return '"' + value.replace('"', '""') + '"'

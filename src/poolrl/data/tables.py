@@ -23,7 +23,7 @@ import numpy as np
 
 from poolrl.arrays import IntArray, whole
 from poolrl.data.counts import Partition, Tally, outcome_cells
-from poolrl.data.engines import RowError, answer
+from poolrl.data.engines import NoRowsError, answer
 from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, says_something
 from poolrl.data.frames import Columns, as_arrow, missing_column
 from poolrl.data.rows import Numbers, Row
@@ -93,7 +93,7 @@ class Table:
         found = self.rows.filter(self._named()).aggregate(units=self._ids()[self._keys[0]].nunique())
         number = int(answer(found)["units"][0].as_py())
         if number == 0:
-            raise RowError("the table must not be empty: no row names a trajectory and its unit")
+            raise NoRowsError("the table must not be empty: no row names a trajectory and its unit")
         return number
 
     @property

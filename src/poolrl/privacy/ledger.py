@@ -121,7 +121,7 @@ class Ledger:
     def read(self, reservation: Entry, contents: Collection[bytes]) -> Entry:
         """Record whose rows are about to be released, by digests; from here on nothing comes back.
 
-        Rows that share a digest with another account are refused and the reservation is void: they are paid for there.
+        Rows that share a digest with another account are refused: they are paid for there.
         """
         with self._chain.writing():
             accounts = self.accounts()
@@ -129,12 +129,11 @@ class Ledger:
             mine.require(reservation, "reserved")
             found = sorted(self._chain.fingerprint("content", content) for content in contents)
             other = next((a for a in accounts.values() if a is not mine and not a.contents.isdisjoint(found)), None)
-            if other is None:
-                return self._append("read", mine.fingerprint, refers=reservation.number, note={"contents": found})
-            self._append("void", mine.fingerprint, refers=reservation.number)
-        raise OverspendError(
-            f"these very rows have an account already, as {other.data_set!r}: a new name is no new budget"
-        )
+            if other is not None:
+                raise OverspendError(
+                    f"these very rows have an account already, as {other.data_set!r}: a new name is no new budget"
+                )
+            return self._append("read", mine.fingerprint, refers=reservation.number, note={"contents": found})
 
     def void(self, reservation: Entry) -> Entry:
         """Give a reservation back, because the log could not be read: nothing was released."""
