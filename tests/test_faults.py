@@ -1,11 +1,10 @@
-"""Faults: killed at a bad moment, asked to end, no room, a clock that jumps. `make soak` tries them at random."""
+"""Faults: stopped at a bad moment, no room, a clock that jumps. `make soak` tries them at random."""
 
 from __future__ import annotations
 
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,121 +17,10 @@ from attacks.faults import CLOCK
 from attacks.shop import POOLRL, LostError, Shop
 
 from poolrl import Policy
-from poolrl.app.drafts import Tidied, draft_of, tidy
-from poolrl.app.files import sha256 as hash_of
 from poolrl.privacy.ledger import Ledger
-from tests.test_fit import VICTIM, spent, stages
+from tests.test_fit import spent, stages
 
 Run = Callable[..., str]
-
-
-def victim(step: str, when: str, config: Path) -> None:
-    answer = subprocess.run([sys.executable, "-c", VICTIM, step, when, config], capture_output=True, check=False)
-    assert answer.returncode == -signal.SIGKILL, answer.stderr
-
-
-def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path, config: Path, run: Run) -> None:
-    """Killed between the payment and the last rename: it is there already, and costs nothing more."""
-    victim("commit", "after", config)
-    assert not (tmp_path / "release").exists()
-    assert len(list(tmp_path.glob(".release.draft-*"))) == 1
-    before = stages(tmp_path)
-    said = run("fit", "--config", config)
-    assert "had paid for this release and committed it: it is finished now, for nothing" in " ".join(said.split())
-    assert stages(tmp_path) == before
-    assert spent(tmp_path) == Fraction(1, 2)
-    assert not list(tmp_path.glob(".release.draft-*"))
-    assert Policy.load(tmp_path / "release/policy.npz").guarantee.private
-    run(
-        "verify",
-        tmp_path / "release/policy.npz",
-        tmp_path / "release/certificate.json",
-        "--ledger",
-        tmp_path / "ledger.sqlite",
-    )
-
-
-def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, config: Path, run: Run) -> None:
-    victim("_write", "after", config)
-    (draft,) = tmp_path.glob(".release.draft-*")
-    assert (draft / "release/policy.npz").exists()
-    said = run("fit", "--config", config)
-    assert "Removed 1 unfinished draft(s) of fits that were killed; what they cost stays spent" in " ".join(
-        said.split()
-    )
-    assert not draft.exists()
-    assert spent(tmp_path) == 1
-    assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
-
-
-def test_a_draft_that_was_tampered_with_is_not_moved(tmp_path: Path, config: Path) -> None:
-    victim("commit", "after", config)
-    (draft,) = tmp_path.glob(".release.draft-*")
-    certificate = draft / "release/certificate.json"
-    certificate.write_bytes(certificate.read_bytes() + b" ")
-    with pytest.raises(ValueError, match=r"paid for, but has other files than were committed: move it .* --out"):
-        tidy(tmp_path / "release", tmp_path / "ledger.sqlite", hash_of(config))
-    assert not (tmp_path / "release").exists()
-    assert certificate.exists()
-
-
-def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
-    with draft_of(tmp_path / "release") as draft:
-        draft.path.mkdir()
-        with pytest.raises(ValueError, match="another fit is writing to"):
-            tidy(tmp_path / "release", tmp_path / "ledger.sqlite", "")
-        assert draft.path.exists()
-        assert tidy(tmp_path / "r[e]lease", tmp_path / "ledger.sqlite", "") == Tidied(False, 0)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("why", "words"),
-    [
-        ("another configuration", "paid for, by a fit with another configuration"),
-        ("another version", "paid for, by a fit with another configuration or version"),
-        ("no ledger", "may be a release that was paid for, but its ledger .* is not there"),
-        ("another ledger", "may be a release that was paid for, but not in .*other.sqlite"),
-        ("a link inside", "paid for, but holds links or folders"),
-        ("a folder inside", "paid for, but holds links or folders"),
-        ("a copy", "is a copy of the release that was just finished"),
-    ],
-)
-def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
-    tmp_path: Path, config: Path, why: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    victim("commit", "after", config)
-    (draft,) = tmp_path.glob(".release.draft-*")
-    books, its_config = tmp_path / "ledger.sqlite", hash_of(config)
-    if why == "another configuration":
-        its_config = "another"
-    elif why == "another version":
-        monkeypatch.setattr("poolrl.app.drafts.read_certificate", lambda _: int("none of our versions"))
-    elif why == "no ledger":
-        books = tmp_path / "elsewhere.sqlite"
-    elif why == "another ledger":
-        books = tmp_path / "other.sqlite"
-        with Ledger(books) as other:
-            other.open_account("small shop", Fraction(1))
-    elif why == "a link inside":
-        (tmp_path / "mine").write_text("mine")
-        (draft / "release/report.html").symlink_to(tmp_path / "mine")
-    elif why == "a folder inside":
-        (draft / "release/.AppleDouble").mkdir()
-    else:
-        draft = Path(shutil.copytree(draft, tmp_path / ".release.draft-zzz"))
-    with pytest.raises(ValueError, match=f"{words}.*: move it to where it belongs, remove .* or name another place"):
-        tidy(tmp_path / "release", books, its_config)
-    assert (draft / "release/policy.npz").exists()
-    assert (tmp_path / "release").exists() == (why == "a copy")
-
-
-def test_a_draft_that_is_not_whole_is_removed(tmp_path: Path, config: Path) -> None:
-    victim("_write", "after", config)
-    (draft,) = tmp_path.glob(".release.draft-*")
-    (draft / "release/certificate.json").write_bytes((draft / "release/certificate.json").read_bytes()[:100])
-    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite", hash_of(config)) == Tidied(False, 1)
-    assert not draft.exists()
 
 
 def test_a_release_that_cannot_be_moved_stays(

@@ -8,8 +8,9 @@ where it belongs, or, if that cannot be, left where it is, and named. Any other 
 from __future__ import annotations
 
 import fcntl
-import glob
+import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -27,6 +28,7 @@ from poolrl.privacy.ledger import Ledger
 
 INSIDE = "release"
 NOT_PAID_FOR = "was not paid for"
+CHANGED = "is a release that was paid for, but has other files than were committed"
 
 
 @dataclass
@@ -105,7 +107,7 @@ def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
         if lock is None:
             raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
         try:
-            problem = _what_hinders(path / INSIDE, ledger, config_sha256)
+            problem = _what_hinders(path, ledger, config_sha256)
             if problem is None and finished:
                 problem = "is a copy of the release that was just finished"
             if problem == NOT_PAID_FOR:
@@ -124,34 +126,54 @@ def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
     return Tidied(finished, removed)
 
 
-def _what_hinders(release: Path, path: Path, config_sha256: str) -> str | None:
+def _what_hinders(draft: Path, path: Path, config_sha256: str) -> str | None:
     """Why a draft cannot become a release; None if it can. Nothing that may have been paid for is NOT_PAID_FOR."""
-    if release.is_symlink() or not all(_is_plain(release / name) for name in (POLICY, CERTIFICATE)):
+    release = draft / INSIDE
+    if any(each != release for each in draft.iterdir()) or not _is_ours(release):
+        return "holds, or lies among, things that poolrl has not put there"
+    hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE) if (release / name).exists()}
+    if not hashes:
         return NOT_PAID_FOR  # a commit needs both
     if not path.exists():
         return f"may be a release that was paid for, but its ledger {path} is not there"
-    hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE)}
     with Ledger.existing(path) as ledger:
         ledger.accounts()  # refuses one that was tampered with
         entries = ledger.entries()
     commits = [entry for entry in entries if entry.kind == "commit"]
-    facts: dict[str, Any] | None = None
-    with suppress(ValueError):  # cut off while it was written, or another version's
-        facts = read_certificate((release / CERTIFICATE).read_bytes())
+    facts = _facts(release / CERTIFICATE)
     if any(entry.note == hashes for entry in commits):
-        if facts is None or facts["config_sha256"] != config_sha256:
+        if not facts or facts["config_sha256"] != config_sha256:
             return "is a release that was paid for, by a fit with another configuration or version"
-        if not all(_is_plain(each) for each in release.iterdir()):
-            return "is a release that was paid for, but holds links or folders that poolrl has not put there"
         return None
+    if any((entry.note or {}).get(name) == found for entry in commits for name, found in hashes.items()):
+        return CHANGED
     if facts is None:
-        return NOT_PAID_FOR
+        return NOT_PAID_FOR  # what is committed is whole, and then its policy would be known
+    if not facts:
+        return "may be a release that was paid for, of another version"
     named = facts["ledger"]
     if not any((entry.number, entry.seal) == (named["entry"], named["seal"]) for entry in entries):
         return f"may be a release that was paid for, but not in {path}"
-    if any(entry.refers == named["entry"] for entry in commits):
-        return "is a release that was paid for, but has other files than were committed"
-    return NOT_PAID_FOR
+    return CHANGED if any(entry.refers == named["entry"] for entry in commits) else NOT_PAID_FOR
+
+
+def _facts(certificate: Path) -> dict[str, Any] | None:
+    """What a certificate says; nothing if this version cannot read it, and None if it is not there, or cut off."""
+    try:
+        content = certificate.read_bytes()
+        json.loads(content)
+    except (OSError, ValueError, RecursionError):
+        return None
+    with suppress(ValueError):
+        return read_certificate(content)
+    return {}
+
+
+def _is_ours(release: Path) -> bool:
+    """A folder of plain files, or not yet there."""
+    if release.is_symlink() or not release.exists():
+        return not release.is_symlink()
+    return release.is_dir() and all(_is_plain(each) for each in release.iterdir())
 
 
 def _is_plain(path: Path) -> bool:
@@ -163,10 +185,13 @@ def _prefix(folder: Path) -> str:
 
 
 def _left(folder: Path) -> list[Path]:
-    """Folders of this user's that look like drafts: another user's might hold anything."""
+    """Folders of this user's that are named like drafts: another user's might hold anything."""
+    named = re.compile(re.escape(_prefix(folder)) + "[a-z0-9_]{8}")  # as mkdtemp does
     found = []
-    for path in sorted(folder.parent.glob(f"{glob.escape(_prefix(folder))}*")):
+    for path in sorted(folder.parent.iterdir()):
         with suppress(OSError):
+            if not named.fullmatch(path.name):
+                continue
             about = path.lstat()
             if path.is_dir() and not path.is_symlink() and about.st_uid == os.geteuid():
                 found.append(path)
