@@ -54,7 +54,11 @@ def run_audit(
     began = datetime.now(UTC)
     folder = _new_folder(out or Path("audit") / f"{began:%Y-%m-%d-%H%M%S}")  # before the long part
     console = Console(quiet=as_json)
-    found = _findings(console, cases * times, rho, releases, noise, processes)
+    try:
+        found = _findings(console, cases * times, rho, releases, noise, processes)
+    except BaseException:
+        folder.rmdir()  # nothing is in it, and the next audit may have the name
+        raise
     figure = folder / "audit.svg"
     _draw(figure, [_strongest(found[number :: len(cases)]) for number in range(len(cases))], times)
     facts = {
@@ -208,9 +212,10 @@ def _panel(axes: Axes, finding: Finding, times: int) -> None:
     best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
     colour = RED if finding.faults else ACCENT
     false, true = finding.curve
-    # Both logs' rates are as close to the truth as this, all at once, also of the strongest of several audits
-    # (Dvoretzky, Kiefer and Wolfowitz 1956), judged by the releases that no attack was learned from.
-    off = math.sqrt(math.log(4 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
+    # Both logs' rates are as close to the truth as this, all at once, also of the stronger of two attacks and of the
+    # strongest of several audits (Dvoretzky, Kiefer and Wolfowitz 1956), judged by the releases that no attack was
+    # learned from.
+    off = math.sqrt(math.log(8 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
     low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
     axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
     axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)
