@@ -112,6 +112,7 @@ def test_what_is_named_otherwise_is_nobodys_draft(tmp_path: Path) -> None:
         ("a link inside", "things that poolrl has not put there"),
         ("a folder inside", "things that poolrl has not put there"),
         ("a file beside it", "things that poolrl has not put there"),
+        ("a file inside", "things that poolrl has not put there"),
         ("a copy", "is a copy of the release that was just finished"),
     ],
 )
@@ -136,6 +137,8 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
         (draft / "release/.AppleDouble").mkdir()
     if why == "a file beside it":
         (draft / "release.orig").write_text("")
+    if why == "a file inside":
+        (draft / "release/thesis.txt").write_text("mine")
     if why == "a copy":
         draft = Path(shutil.copytree(draft, tmp_path / ".release.draft-zzzzzzzz"))
     with pytest.raises(ValueError, match=f"{words}.*: move it to where it belongs, remove .* or name another place"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from poolrl.app.config import load_config
+from poolrl.app.logs import open_log
 from poolrl.app.toml import write_toml
 from poolrl.data.engines import interruptible
 from poolrl.data.queries import connected
@@ -29,8 +34,9 @@ NOBODY = f"SELECT * FROM log WHERE NOT EXISTS (SELECT 1 FROM log WHERE {ASKED})"
 FALSE = "action_0 < 0"
 
 
-def fails(tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]) -> str:
-    facts["log"]["query"] = query
+def fails(tmp_path: Path, facts: Facts, query: str | None, run: Callable[..., str]) -> str:
+    if query is not None:
+        facts["log"]["query"] = query
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     with pytest.raises(ValueError, match="spent") as caught:
         run("fit", "--config", tmp_path / "poolrl.toml")
@@ -89,35 +95,50 @@ def test_the_same_queries_work_where_the_row_says_no(
     assert (tmp_path / "release").exists()
 
 
-def test_what_the_answer_equals_is_paid_for(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
-    """Rows that have an account under another name are refused: also a question, if a query decides which rows."""
+@pytest.mark.parametrize("query", [None, "SELECT * FROM log"])
+def test_that_rows_are_known_is_paid_for(
+    tmp_path: Path, facts: Facts, query: str | None, run: Callable[..., str]
+) -> None:
+    """Rows that have an account under another name are refused: an answer to whether they are the same."""
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     run("fit", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
     facts["privacy"]["data_set"] = "renamed"
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    with pytest.raises(ValueError, match=r"a new name is no new budget.*Nothing was spent"):
-        run("fit", "--config", tmp_path / "poolrl.toml")
-    assert "One row may have decided that" in fails(tmp_path, facts, "SELECT * FROM log", run)
+    said = fails(tmp_path, facts, query, run)
+    assert "a new name is no new budget. One row may have decided that" in said
     assert spent(tmp_path, "renamed") == Fraction(1, 2)
 
 
-@pytest.mark.parametrize("query", [None, "SELECT * FROM log"])
+@pytest.mark.parametrize(
+    ("query", "where", "cost"),
+    [
+        (None, "poolrl.app.fit.digests", 0),  # counting a table does not take longer for one row
+        ("SELECT * FROM log", "poolrl.app.fit.digests", 1),
+        ("SELECT * FROM log", "poolrl.data.sources.run_query", 1),
+        ("SELECT * FROM log", "poolrl.data.sources.try_query", 0),  # which has seen no row
+        ("SELECT * FROM log", "poolrl.data.sources.duckdb.connect", 0),
+    ],
+)
 def test_stopping_a_query_is_paid_for(
-    tmp_path: Path, facts: Facts, query: str | None, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    facts: Facts,
+    query: str | None,
+    where: str,
+    cost: int,
+    run: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may take long because of one row. Counting a table does not."""
-    if query is not None:
-        facts["log"]["query"] = query
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    """It may take long because of one row."""
 
-    def stopped(log: object) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("poolrl.app.fit.digests", stopped)
-    expected = KeyboardInterrupt if query is None else ValueError
-    with pytest.raises(expected, match=None if query is None else "stopped by KeyboardInterrupt. One row may have"):
-        run("fit", "--config", tmp_path / "poolrl.toml")
-    assert spent(tmp_path) == (0 if query is None else Fraction(1, 2))
+    monkeypatch.setattr(where, stopped)
+    if cost:
+        assert "stopped by KeyboardInterrupt. One row may have" in fails(tmp_path, facts, query, run)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            fails(tmp_path, facts, query, run)
+    assert spent(tmp_path) == Fraction(cost, 2)
 
 
 def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
@@ -139,9 +160,10 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(
     rows = f"FROM read_parquet('{tmp_path / 'log.parquet'}')"
     with duckdb.connect(tmp_path / "a shop's.duckdb") as database:
         database.execute(f"CREATE SCHEMA till; CREATE TABLE till.log AS {rows}; CREATE VIEW outside AS {rows}")
-        database.execute("CREATE MACRO twice(x) AS x + x; CREATE VIEW sales AS FROM till.log")
+        database.execute("CREATE MACRO twice(x) AS x + x; CREATE VIEW sales AS FROM till.log; CREATE SEQUENCE numbers")
     facts["log"]["source"] = "a shop's.duckdb"
-    for query in ("SELECT * FROM log", "SELECT * FROM outside", f"SELECT * {rows}", "SELECT twice(1) AS state_0"):
+    nothing = "SELECT * REPLACE (nextval('numbers') AS trajectory) FROM till.log"  # which a file that is read has not
+    for query in ("SELECT * FROM log", "SELECT * FROM outside", f"SELECT * {rows}", "SELECT 1 AS state_0", nothing):
         assert "Nothing was spent" in fails(tmp_path, facts, query, run), query
     assert spent(tmp_path) == 0
     assert "One row may" in fails(tmp_path, facts, CAST.replace("FROM log", "FROM till.log"), run)
@@ -149,6 +171,20 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(
     facts["log"]["query"] = 'SELECT * REPLACE (twice(step) // 2 AS step) FROM "a shop\'s".sales'
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     run("fit", "--config", tmp_path / "poolrl.toml")
+
+
+def test_nobody_writes_to_a_duckdb_file_while_it_is_read(tmp_path: Path, facts: Facts) -> None:
+    with duckdb.connect(tmp_path / "shop.duckdb") as database:
+        database.execute(f"CREATE TABLE sales AS FROM read_parquet('{tmp_path / 'log.parquet'}')")
+    facts["log"] |= {"source": "shop.duckdb", "query": "FROM sales"}
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    program = "import duckdb, sys; duckdb.connect(sys.argv[1]).execute('DELETE FROM sales')"
+    with open_log(load_config(tmp_path / "poolrl.toml")) as log:
+        writer = subprocess.run(
+            [sys.executable, "-c", program, tmp_path / "shop.duckdb"], capture_output=True, check=False
+        )
+        assert b"Could not set lock" in writer.stderr
+        assert log.units == 300
 
 
 def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
@@ -164,24 +200,37 @@ def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Cal
 LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
 
-def test_a_signal_stops_a_query() -> None:
-    """DuckDB would look up from it after minutes, if at all."""
+@contextmanager
+def stopped_soon(release: Callable[[], object]) -> Iterator[None]:
+    """A signal in two seconds ends what is done here; if it does not, `release` does, and that is a failure."""
+    late = threading.Event()
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    def too_late() -> None:
+        late.set()
+        release()
+
+    timer = threading.Timer(30, too_late)
     before = signal.signal(signal.SIGALRM, stop)
+    timer.start()
     try:
-        with connected(":memory:", {}) as database:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
-            late = threading.Timer(30, database.interrupt)  # so that a signal in vain fails the test, not hangs it
-            late.start()
-            with pytest.raises(KeyboardInterrupt):
-                interruptible(lambda: database.execute(LONG), database.interrupt)
-            late.cancel()
-            assert database.execute("SELECT 1").fetchall() == [(1,)]
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        with pytest.raises(KeyboardInterrupt):
+            yield
     finally:
         signal.signal(signal.SIGALRM, before)
+        timer.cancel()
+    assert not late.is_set(), "the engine went on"
+
+
+def test_a_signal_stops_a_query() -> None:
+    """DuckDB would look up from it after minutes, if at all."""
+    with connected(":memory:", {}) as database:
+        with stopped_soon(database.interrupt):
+            interruptible(lambda: database.execute(LONG), database.interrupt)
+        assert database.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_duckdbs_own_word_for_a_signal_is_one() -> None:

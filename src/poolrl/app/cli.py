@@ -22,6 +22,7 @@ app = App(
 )
 add_workflow(app)
 
+STOPPED = 130  # what shells say of a command that Ctrl-C has ended
 
 DEMO_EXAMPLES = """Examples:
   poolrl demo
@@ -147,10 +148,10 @@ def main() -> None:
     except OSError as error:
         what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
         print(f"poolrl: {error if error.filename is None else f'{what}: {error.filename}'}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(STOPPED if asked else 1) from None
     except ValueError as error:
         print(f"poolrl: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(STOPPED if asked else 1) from None
     except Exception as error:
         if asked:  # a library that is interrupted may fail in words of its own, a compiled one at its import for one
             _end_as_asked()
@@ -163,7 +164,7 @@ def main() -> None:
 
 def _end_as_asked() -> NoReturn:
     print("poolrl: stopped", file=sys.stderr)
-    raise SystemExit(130) from None
+    raise SystemExit(STOPPED) from None
 
 
 if __name__ == "__main__":

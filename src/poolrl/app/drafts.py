@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poolrl.app.files import CERTIFICATE, POLICY, sha256
+from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, sha256
 from poolrl.privacy.certificate import read_certificate
 from poolrl.privacy.chain import onto_disk
 from poolrl.privacy.ledger import Ledger
 
 INSIDE = "release"
+WRITTEN = {POLICY, CERTIFICATE, LABEL, CONFIG, RECORD}
 NOT_PAID_FOR = "was not paid for"
 CHANGED = "is a release that was paid for, but has other files than were committed"
 
@@ -107,6 +108,8 @@ def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
         if lock is None:
             raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
         try:
+            if not path.exists():  # its own fit has removed it meanwhile
+                continue
             problem = _what_hinders(path, ledger, config_sha256)
             if problem is None and finished:
                 problem = "is a copy of the release that was just finished"
@@ -170,10 +173,10 @@ def _facts(certificate: Path) -> dict[str, Any] | None:
 
 
 def _is_ours(release: Path) -> bool:
-    """A folder of plain files, or not yet there."""
+    """A folder of plain files that a fit writes, or not yet there."""
     if release.is_symlink() or not release.exists():
         return not release.is_symlink()
-    return release.is_dir() and all(_is_plain(each) for each in release.iterdir())
+    return release.is_dir() and all(_is_plain(each) and each.name in WRITTEN for each in release.iterdir())
 
 
 def _is_plain(path: Path) -> bool:

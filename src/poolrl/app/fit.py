@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import threading
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +34,7 @@ from poolrl.privacy.registry import registry_record, registry_yaml
 
 # A log that tells less is worth a second look at columns, steps and bounds.
 MOSTLY_TOLD = 0.5
+NOTHING_SPENT = "Nothing was spent"
 
 
 def run_fit(path: Path, out: Path | None, *, as_json: bool) -> None:
@@ -104,20 +106,22 @@ def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
     ledger.open_account(config.privacy.data_set, zcdp.budget(config.privacy.budget))
     reservation = ledger.reserve(config.privacy.data_set, zcdp.budget(config.privacy.rho))
     with ExitStack() as opened:
+        seen = threading.Event()
         try:
-            log = opened.enter_context(open_log(file))
+            log = opened.enter_context(open_log(file, seen.set))
             log.check(problem)
+            seen.set()
             units = log.units
             ledger.read(reservation, digests(log))
         except BaseException as error:
-            tellable = isinstance(error, ValueError | OSError)
-            why = str(error) if tellable else f"stopped by {type(error).__name__}"
-            if _may_tell(error, queried=config.log.query is not None):
+            known = isinstance(error, ValueError | OSError)
+            why = str(error) if known else f"stopped by {type(error).__name__}"
+            if seen.is_set() and _may_tell(error, queried=config.log.query is not None):
                 paid = _stays_spent(reservation, ledger, "One row may have decided that")
                 raise ValueError(f"{why}. {paid}; 'poolrl check' tries a log for nothing, for your eyes") from None
-            given_back = _given_back(ledger, reservation)
-            if tellable:
-                raise ValueError(f"{why}. {given_back}") from None
+            end = _given_back(ledger, reservation)
+            if known or end != NOTHING_SPENT:
+                raise ValueError(f"{why}. {end}") from None
             raise
         learned = False
         try:
@@ -186,15 +190,14 @@ def _write(
 
 
 def _may_tell(error: BaseException, *, queried: bool) -> bool:
-    """Whether it may be one row's doing that a log could not be read.
+    """Whether it may be one row's doing that a log could not be read once its rows were in reach.
 
-    How a query ends always may be: what it leaves of the log, what that equals, and how long it takes, so that somebody
-    stops it. It is a program, which has been tried where there are no rows.
+    An engine's failure at them may be, and that they are an account's already. Of a query also that it leaves none of
+    them, and how long it takes, so that somebody stops it.
     """
-    if queried:
-        known = isinstance(error, ValueError | OSError)
-        return not known or isinstance(error, RowError | NoRowsError | OverspendError)
-    return isinstance(error, RowError)
+    if isinstance(error, RowError | OverspendError):
+        return True
+    return queried and (isinstance(error, NoRowsError) or not isinstance(error, ValueError | OSError))
 
 
 def _whole(folder: Path) -> str:
@@ -211,4 +214,4 @@ def _given_back(ledger: Ledger, reservation: Entry) -> str:
         ledger.void(reservation)
     except ValueError:
         return "Nothing was released, but the ledger could not be told: the reservation stays"
-    return "Nothing was spent"
+    return NOTHING_SPENT

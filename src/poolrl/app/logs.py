@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from poolrl.app.config import ConfigFile
@@ -11,10 +11,11 @@ from poolrl.data.tables import Table
 
 
 @contextmanager
-def open_log(file: ConfigFile) -> Iterator[Table]:
-    """The log as the learner gets it."""
+def open_log(file: ConfigFile, before_rows: Callable[[], object] = lambda: None) -> Iterator[Table]:
+    """The log as the learner gets it; a query may see rows before it is there, and says so."""
     config, columns = file.config, file.config.columns()
-    with open_table(config.log.source, columns, query=config.log.query, folder=file.folder) as rows:
+    source, query = config.log.source, config.log.query
+    with open_table(source, columns, query=query, folder=file.folder, before_rows=before_rows) as rows:
         yield Table(
             rows,
             trajectory=columns.trajectory,

@@ -24,7 +24,7 @@ from poolrl.privacy.noise import discrete_gaussian
 LUCK = 1e-6
 EACH = LUCK / 7
 # For comparing windows of neighbouring numbers: how many at most, and an odd number with which to hash them.
-MOST_WINDOWS, FACTOR = 2**25, 0x9E3779B97F4A7C15
+MOST_WINDOWS, FACTOR = 2**22, 0x9E3779B97F4A7C15
 Law = tuple[IntArray, FloatArray]
 Check = Callable[[Rows, Law, float], bool]
 
@@ -123,7 +123,7 @@ def _repeated(noise: Rows, law: Law, luck: float) -> bool:
     """Whether two releases agree in so many neighbouring numbers, wherever they stand, that it can hardly be chance."""
     releases, numbers = noise.shape
     agree = float(law[1] @ law[1])
-    ways = releases * (releases - 1) / 2 * numbers**2
+    ways = max(1, releases * (releases - 1) / 2) * numbers**2
     width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else numbers + 1
     if width > numbers:  # too little noise to tell
         return False

@@ -23,7 +23,7 @@ class NoRowsError(ValueError):
 
 
 def answer(question: ir.Table) -> pa.Table:
-    """Run an expression where its table lies. Ctrl-C stops the engine, not only the waiting for it."""
+    """Run an expression where its table lies. Ctrl-C stops DuckDB and PostgreSQL, not only the waiting."""
     backend = question.get_backend()
     name = _NAMES.get(backend.name, backend.name)
     try:
@@ -37,14 +37,12 @@ def answer(question: ir.Table) -> pa.Table:
 
 
 def _stopping(backend: Any) -> Callable[[], None] | None:
-    """What makes an engine give up what it does."""
+    """What makes an engine give up what it does, if that stops nobody else's work (as it would in a Spark session)."""
     match backend.name:
         case "duckdb":
             return backend.con.interrupt
         case "postgres":
-            return backend.con.cancel
-        case "pyspark":
-            return backend._session.sparkContext.cancelAllJobs
+            return backend.con.cancel_safe
     return None
 
 
@@ -73,6 +71,11 @@ def refused(engine: str, error: BaseException, detail: str = "") -> str:
 def quoted(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A text as SQL has it."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _first(error: BaseException) -> BaseException:

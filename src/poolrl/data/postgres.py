@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import quoted, refused
+from poolrl.data.engines import interruptible, quoted, refused
 from poolrl.data.frames import Columns
 from poolrl.data.queries import require_columns
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGconn
+    from psycopg import Connection
+    from psycopg.pq.abc import PGresult
 
 # PostgreSQL's numbers for its types.
 _INTEGERS, _FLOATS, _NUMERIC, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 1082, (1114, 1184)
@@ -36,7 +37,7 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         # A log is read, whatever the query says, and every question about it sees the same rows.
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        kinds = _described(connection.pgconn, f"SELECT * FROM {rows}")
+        kinds = _described(connection, f"SELECT * FROM {rows}")
         require_columns(columns.names(), kinds)
         ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
         names = list(dict.fromkeys(columns.names()))
@@ -44,27 +45,34 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         schema = {n: "float64" if n not in ids else _type(kinds[n]) for n in names}
         backend = ibis.postgres.from_connection(connection)
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
-        _described(connection.pgconn, str(backend.compile(table)))  # Ibis may say it in other words
+        _described(connection, str(backend.compile(table)))  # Ibis may say it in other words
         yield table
     finally:
         with suppress(psycopg.Error):  # nothing was changed, so nothing is lost with a session that is gone
             connection.close()
 
 
-def _described(connection: PGconn, query: str) -> dict[str, int]:
+def _described(connection: Connection, query: str) -> dict[str, int]:
     """The columns of a query, and the types of each: what the server knows before it plans, let alone runs, it.
 
     As one prepared statement. A server that plans a query may run functions of it already, and meet rows.
     """
+    from psycopg import Error
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
-    asked = connection.prepare(b"", query.encode())
-    if asked.status == ExecStatus.COMMAND_OK:
-        asked = connection.describe_prepared(b"")
-    if asked.status != ExecStatus.COMMAND_OK:
-        raise ValueError(refused("PostgreSQL", error_from_result(asked)))
-    return {(asked.fname(i) or b"").decode(): asked.ftype(i) for i in range(asked.nfields)}
+    def describe() -> PGresult:
+        connection.execute("SELECT")  # begins the transaction, so that both go to one session of a server behind a pool
+        found = connection.pgconn.prepare(b"", query.encode())
+        return found if found.status != ExecStatus.COMMAND_OK else connection.pgconn.describe_prepared(b"")
+
+    try:
+        found = interruptible(describe, connection.cancel_safe)  # the server may wait for somebody's lock on a table
+        if found.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(found)
+    except Error as error:
+        raise ValueError(refused("PostgreSQL", error)) from None
+    return {(found.fname(i) or b"").decode(): found.ftype(i) for i in range(found.nfields)}
 
 
 def _id(name: str, kind: int) -> str:

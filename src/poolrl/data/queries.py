@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import ibis
 
-from poolrl.data.engines import RowError, interruptible, quoted, refused
+from poolrl.data.engines import RowError, interruptible, quoted, refused, text
 
 ANSWER = "poolrl_answer"
 INTERRUPTED = "Query interrupted"  # how DuckDB says that a signal came while it worked
@@ -42,45 +42,47 @@ def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyCo
             database.close()
 
 
-def try_query(
-    query: str, names: Collection[str], database: duckdb.DuckDBPyConnection, settings: dict[str, Any], file: Path | None
-) -> None:
-    """Refuse a query that cannot give these columns, whatever the rows of the database hold.
-
-    `file` is where the database lies; where it has none, the table `log` is all that a query may see.
-    """
+def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection) -> None:
+    """Refuse a query that cannot give these columns, on a copy of the tables that has no rows."""
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
         raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None  # it has seen the query alone
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
-    with connected(":memory:", settings) as empty:
-        try:
-            if file is None:
-                kinds = [f"{quoted(name)} {kind}" for name, kind, *_ in database.execute("DESCRIBE log").fetchall()]
-                empty.execute(f"CREATE TABLE poolrl_rows ({', '.join(kinds)})")
-                empty.execute("CREATE VIEW log AS FROM poolrl_rows")
-            else:
-                _copy_schema(database, file, empty)
-            shut(empty)
-            _keep_answer(query, empty)
-            found = [row[0] for row in empty.execute(f"DESCRIBE {ANSWER}").fetchall()]
-        except duckdb.Error as error:
-            raise ValueError(refused("DuckDB", error, _missing_name(str(error), query))) from None
+    shut(empty)
+    try:
+        _keep_answer(query, empty)
+        found = [row[0] for row in empty.execute(f"DESCRIBE {ANSWER}").fetchall()]
+    except duckdb.Error as error:
+        raise ValueError(refused("DuckDB", error, _missing_name(str(error), query))) from None
     require_columns(names, found)
 
 
-def _copy_schema(database: duckdb.DuckDBPyConnection, file: Path, empty: duckdb.DuckDBPyConnection) -> None:
-    """The tables of a DuckDB file without their rows, under the name that the database has."""
-    found = database.execute("SELECT current_database()").fetchone()
-    assert found is not None
-    name, path = quoted(found[0]), str(file).replace("'", "''")
-    empty.execute(f"ATTACH '{path}' AS poolrl_source (READ_ONLY)")
-    empty.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {name}")
-    empty.execute(f"COPY FROM DATABASE poolrl_source TO {name} (SCHEMA)")
-    empty.execute("DETACH poolrl_source")
-    empty.execute(f"USE {name}")
+def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
+    """The table `log`, with the same columns."""
+    try:
+        kinds = [f"{quoted(name)} {kind}" for name, kind, *_ in database.execute("DESCRIBE log").fetchall()]
+        empty.execute(f"CREATE TABLE poolrl_rows ({', '.join(kinds)})")
+        empty.execute("CREATE VIEW log AS FROM poolrl_rows")
+    except duckdb.Error as error:
+        raise ValueError(refused("DuckDB", error)) from None
+
+
+def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
+    """A file's tables, views and functions, in a file of the same name, which is the name of the database too.
+
+    To be done before the file is opened for its rows: what is closed here would end a lock on it there.
+    """
+    copy = folder / file.name
+    with connected(":memory:", settings) as database:
+        try:
+            database.execute(f"ATTACH {text(str(file))} AS poolrl_from (READ_ONLY)")
+            database.execute(f"ATTACH {text(str(copy))} AS poolrl_to")
+            database.execute("COPY FROM DATABASE poolrl_from TO poolrl_to (SCHEMA)")
+        except duckdb.Error as error:
+            raise ValueError(refused("DuckDB", error)) from None
+    return copy
 
 
 def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:

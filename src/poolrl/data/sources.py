@@ -13,19 +13,26 @@ import csv
 import glob
 import gzip
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import quoted, refused
+from poolrl.data.engines import quoted, refused, text
 from poolrl.data.frames import Columns, missing_column
 from poolrl.data.postgres import open_postgres
-from poolrl.data.queries import ANSWER, connected, run_query, shut, try_query
+from poolrl.data.queries import (
+    ANSWER,
+    connected,
+    copy_log_without_rows,
+    copy_without_rows,
+    run_query,
+    shut,
+    try_query,
+)
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 POSTGRES = ("postgresql://", "postgres://")
@@ -40,8 +47,18 @@ DUCKDB_SETTINGS = {
 
 
 @contextmanager
-def open_table(source: str, columns: Columns, *, query: str | None = None, folder: Path = Path()) -> Iterator[ir.Table]:
-    """Open a log with the named columns; paths are relative to `folder`."""
+def open_table(
+    source: str,
+    columns: Columns,
+    *,
+    query: str | None = None,
+    folder: Path = Path(),
+    before_rows: Callable[[], object] = lambda: None,
+) -> Iterator[ir.Table]:
+    """Open a log with the named columns; paths are relative to `folder`.
+
+    `before_rows` is called when a query is about to see rows while the log is opened.
+    """
     if source.startswith(POSTGRES):
         with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
             yield table
@@ -54,18 +71,24 @@ def open_table(source: str, columns: Columns, *, query: str | None = None, folde
             query = _needed(query, "a DuckDB file")
             if not where.is_file():
                 raise FileNotFoundError(f"there is no file {where}")
-            with connected(str(where), settings | {"access_mode": "read_only"}) as database:
-                try_query(query, columns.names(), database, settings, where)
-                yield _table(database, shut(database), query, columns, text=False)
+            settings["access_mode"] = "read_only"
+            with connected(str(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS)), settings) as empty:
+                try_query(query, columns.names(), empty)
+            with connected(str(where), settings) as database:
+                before_rows()
+                yield _table(database, query, columns, numbers_are_text=False)
         else:
             files, is_csv = _files(where)
             with connected(":memory:", settings) as database:
                 reader = _csv(files) if is_csv else _parquet(where, files)
                 _make_log(database, where, files, reader)
                 if query is not None:
-                    try_query(query, columns.names(), database, settings, None)
+                    with connected(":memory:", settings) as empty:
+                        copy_log_without_rows(database, empty)
+                        try_query(query, columns.names(), empty)
+                    before_rows()
                 # What is text in the files, or in the names of folders, becomes a number row by row, or nothing.
-                yield _table(database, shut(database), query, columns, text=is_csv or where.is_dir())
+                yield _table(database, query, columns, numbers_are_text=is_csv or where.is_dir())
 
 
 def _needed(query: str | None, what: str) -> str:
@@ -121,7 +144,7 @@ def _csv(files: Sequence[str]) -> str:
             f"read_csv({_texts(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
             "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true)"
         )
-        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {_text(_FIELD)}, 1)"
+        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {text(_FIELD)}, 1)"
         plain = "string_split(rtrim(line, chr(13)), ',')"
         fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
         chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {quoted(name)}" for i, name in enumerate(names, start=1))
@@ -159,9 +182,10 @@ def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[
 
 
 def _table(
-    database: duckdb.DuckDBPyConnection, backend: ibis.BaseBackend, query: str | None, columns: Columns, *, text: bool
+    database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, numbers_are_text: bool
 ) -> ir.Table:
-    """The log, or the answer to one SELECT on it; with `text`, numbers that come as text are read row by row."""
+    """The log, or the answer to one SELECT on it; numbers that come as text are read row by row."""
+    backend = shut(database)
     if query is not None:
         run_query(query, database)
     try:
@@ -173,7 +197,7 @@ def _table(
                 raise ValueError(missing_column(name, list(kinds)))
         chosen = [
             f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}"
-            if text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
+            if numbers_are_text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
             else quoted(name)
             for name in dict.fromkeys(columns.names())
         ]
@@ -184,8 +208,4 @@ def _table(
 
 
 def _texts(values: Sequence[str]) -> str:
-    return "[" + ", ".join(_text(value) for value in values) + "]"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    return "[" + ", ".join(text(value) for value in values) + "]"
