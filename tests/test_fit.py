@@ -94,7 +94,7 @@ def test_a_new_name_is_no_new_budget(released: Path, run: Run) -> None:
     with pytest.raises(ValueError, match="these very rows have an account already, as 'small shop'"):
         run("fit", "--config", config, "--out", released / "again")
     assert spent(released, "another shop") == Fraction(1, 2)  # an answer to whether they are the same rows
-    assert stages(released)[-2:] == ["reserve", "void"]
+    assert stages(released)[-2:] == ["open", "reserve"]
 
 
 def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
