@@ -21,6 +21,7 @@ from tests.conftest import small_shop
 from tests.test_fit import VICTIM, spent, stages
 
 Run = Callable[..., str]
+pytestmark = pytest.mark.xdist_group("drafts")  # one worker makes the shops
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit
 
 from poolrl.arrays import FloatArray, IntArray
 from poolrl.privacy.released import PrivateOutcomes
@@ -126,10 +126,11 @@ def borrowed_share(
         for i, tau in enumerate(SPREADS):
             expected = squares * tau**2 + variance
             likelihood[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected)
-        joint = likelihood + prior - logsumexp(prior)
-        evidence = logsumexp(joint) - likelihood[0]
+        joint = likelihood + prior - np.logaddexp.reduce(prior)
+        total = np.logaddexp.reduce(joint)
+        evidence = total - likelihood[0]
         gain = np.zeros_like(parent)
-        for weight, tau in zip(softmax(joint), SPREADS, strict=True):
+        for weight, tau in zip(np.exp(joint - total), SPREADS, strict=True):
             gain += weight * squares * tau**2 / (squares * tau**2 + variance)
     safe = np.where(parent > 0, parent, 1.0)
     share = np.clip(centre + gain * deviation / safe, 0.0, 1.0)
