@@ -54,7 +54,11 @@ def test_the_label_is_for_people(one_release: Path) -> None:
     assert "WHAT AN ATTACKER WHO KNOWS EVERYTHING ELSE COULD LEARN ABOUT ONE TRAJECTORY" in text
     power = zcdp.attack_power(0.5)
     assert f"at most {math.ceil(100 * power)}%" in " ".join(text.split())
-    assert facts["policy_sha256"] in text.replace("\n", "")
+    for name in ("policy_sha256", "config_sha256"):
+        assert facts[name] in text.replace("\n", "")
+    assert "came through a query" not in text
+    facts["assumed_public"]["query"] = "SELECT * FROM log"
+    assert "The rows came through a query" in " ".join(label(facts).split())
     assert len(text.splitlines()) < 60  # one page
     assert max(map(len, text.splitlines())) <= 80
 

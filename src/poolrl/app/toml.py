@@ -40,7 +40,7 @@ KEYS: dict[str, dict[str, str]] = {
         "clip": "move values outside the bounds to the bounds, row by row, instead of letting such rows tell nothing",
     },
     "privacy": {
-        "rho": "the privacy budget of one fit (zCDP): 0.1 is epsilon 2.1 at delta 1e-6, 1 is 7.8; see poolrl plan",
+        "rho": "the privacy budget of one fit (zCDP): 0.1 is epsilon 2.2 at delta 1e-6, 1 is 7.8; see poolrl plan",
         "budget": "what may be spent on this data set in all, over all fits, by the ledger; rho: one fit and no more",
         "data_set": "the name of its account in the ledger; a corrected or longer log keeps its name",
         "unit": "column: who is protected with all their trajectories; left out, each trajectory by itself",

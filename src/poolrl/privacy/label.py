@@ -72,9 +72,16 @@ def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
             [
                 f"The policy with SHA-256 {facts['policy_sha256']}, issued {facts['issued'][:10]} by poolrl "
                 f"{facts['versions']['poolrl']}, entered in the ledger under seal {ledger['seal'][:16]}.",
+                f"It was made with the configuration of SHA-256 {facts['config_sha256']}.{_query(facts)}",
             ],
         ),
     ]
+
+
+def _query(facts: dict[str, Any]) -> str:
+    if not facts["assumed_public"].get("query"):
+        return ""
+    return " The rows came through a query, which the promise trusts to look at each protected one by itself: read it."
 
 
 def _attack(facts: dict[str, Any]) -> list[str]:
