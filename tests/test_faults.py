@@ -65,7 +65,9 @@ from poolrl.app.cli import main
 sys.argv = ["poolrl", "fit", "--config", config]
 main()
 """.replace("int(sys.argv[2])", str(int(by)))
-    subprocess.run([sys.executable, "-c", program, config], capture_output=True, check=False, timeout=120)
+    answer = subprocess.run([sys.executable, "-c", program, config], capture_output=True, check=False, timeout=120)
+    assert answer.returncode == 130
+    assert b"is whole and paid for" in answer.stderr
     assert stages(tmp_path)[-1] == "commit"
     assert {"policy.npz", "certificate.json", "label.txt"} <= {path.name for path in (tmp_path / "release").iterdir()}
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -160,3 +162,19 @@ def test_a_signal_stops_the_server(tmp_path: Path, facts: Facts, server: str, wh
         query = f"SELECT 1 AS trajectory, 0 AS step, {ZEROS} FROM {rows}"
         with stopped_soon(holder.rollback):
             seen(tmp_path, facts, source=server, query=query)
+
+
+def test_rows_are_seen_as_they_are_when_they_are_asked_for(tmp_path: Path, facts: Facts, server: str) -> None:
+    """Whoever fills a table anew empties it for all whose transaction began before, though they waited."""
+    query = f"SELECT x AS trajectory, 0 AS step, {ZEROS} FROM stock"
+    with psycopg.connect(server) as loader:
+        loader.execute("CREATE TABLE stock AS SELECT generate_series(1, 5) AS x")
+        loader.commit()
+        loader.execute("TRUNCATE stock; INSERT INTO stock SELECT generate_series(1, 9)")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(lambda: seen(tmp_path, facts, source=server, query=query).units)
+            with psycopg.connect(server, autocommit=True) as watcher:
+                while not watcher.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                    time.sleep(0.05)
+            loader.commit()
+            assert waiting.result(timeout=60) == 9

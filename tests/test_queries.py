@@ -155,10 +155,11 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(
     tmp_path: Path, facts: Facts, run: Callable[..., str]
 ) -> None:
     rows = f"FROM read_parquet('{tmp_path / 'log.parquet'}')"
+    (tmp_path / "link.duckdb").symlink_to(tmp_path / "a shop's.duckdb")
     with duckdb.connect(tmp_path / "a shop's.duckdb") as database:
         database.execute(f"CREATE SCHEMA till; CREATE TABLE till.log AS {rows}; CREATE VIEW outside AS {rows}")
         database.execute("CREATE MACRO twice(x) AS x + x; CREATE VIEW sales AS FROM till.log; CREATE SEQUENCE numbers")
-    facts["log"]["source"] = "a shop's.duckdb"
+    facts["log"]["source"] = "link.duckdb"
     nothing = "SELECT * REPLACE (nextval('numbers') AS trajectory) FROM till.log"  # which a file that is read has not
     for query in ("SELECT * FROM log", "SELECT * FROM outside", f"SELECT * {rows}", "SELECT 1 AS state_0", nothing):
         assert "Nothing was spent" in fails(tmp_path, facts, query, run), query
@@ -199,7 +200,7 @@ LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
 @contextmanager
 def stopped_soon(release: Callable[[], object]) -> Iterator[None]:
-    """A signal in two seconds ends what is done here; if it does not, `release` does, and that is a failure."""
+    """A signal in a second ends what is done here; if it does not, `release` does, and that is a failure."""
     late = threading.Event()
 
     def stop(number: int, frame: object) -> None:

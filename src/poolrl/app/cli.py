@@ -22,7 +22,7 @@ app = App(
 )
 add_workflow(app)
 
-STOPPED = 130  # what shells say of a command that Ctrl-C has ended
+STOPPED = 130  # as shells say of a command that Ctrl-C has ended; a request to end is answered alike
 
 DEMO_EXAMPLES = """Examples:
   poolrl demo

@@ -89,6 +89,9 @@ def undisturbed() -> Iterator[None]:
         for each, handler in before.items():
             signal.signal(each, handler)
     if late:
+        handler = before[signal.Signals(late[0])]
+        if callable(handler):
+            handler(late[0], None)
         raise KeyboardInterrupt
 
 
@@ -105,10 +108,12 @@ def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
     finished, removed = False, 0
     for path in _left(folder):
         lock = _lock(path)
+        if lock is None and not path.exists():  # its own fit has removed it meanwhile
+            continue
         if lock is None:
             raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
         try:
-            if not path.exists():  # its own fit has removed it meanwhile
+            if not path.exists():
                 continue
             problem = _what_hinders(path, ledger, config_sha256)
             if problem is None and finished:
@@ -173,7 +178,7 @@ def _facts(certificate: Path) -> dict[str, Any] | None:
 
 
 def _is_ours(release: Path) -> bool:
-    """A folder of plain files that a fit writes, or not yet there."""
+    """Whether it is a folder of plain files that a fit writes; one that is not yet there is."""
     if release.is_symlink() or not release.exists():
         return not release.is_symlink()
     return release.is_dir() and all(_is_plain(each) and each.name in WRITTEN for each in release.iterdir())

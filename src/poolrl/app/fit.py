@@ -106,17 +106,17 @@ def release(file: ConfigFile, ledger: Ledger, draft: Draft) -> dict[str, Any]:
     ledger.open_account(config.privacy.data_set, zcdp.budget(config.privacy.budget))
     reservation = ledger.reserve(config.privacy.data_set, zcdp.budget(config.privacy.rho))
     with ExitStack() as opened:
-        seen = threading.Event()
+        in_reach = threading.Event()  # the rows
         try:
-            log = opened.enter_context(open_log(file, seen.set))
+            log = opened.enter_context(open_log(file, in_reach.set))
             log.check(problem)
-            seen.set()
+            in_reach.set()
             units = log.units
             ledger.read(reservation, digests(log))
         except BaseException as error:
             known = isinstance(error, ValueError | OSError)
             why = str(error) if known else f"stopped by {type(error).__name__}"
-            if seen.is_set() and _may_tell(error, queried=config.log.query is not None):
+            if in_reach.is_set() and _one_row_may_have_decided(error, queried=config.log.query is not None):
                 paid = _stays_spent(reservation, ledger, "One row may have decided that")
                 raise ValueError(f"{why}. {paid}; 'poolrl check' tries a log for nothing, for your eyes") from None
             end = _given_back(ledger, reservation)
@@ -189,7 +189,7 @@ def _write(
     return facts
 
 
-def _may_tell(error: BaseException, *, queried: bool) -> bool:
+def _one_row_may_have_decided(error: BaseException, *, queried: bool) -> bool:
     """Whether it may be one row's doing that a log could not be read once its rows were in reach.
 
     An engine's failure at them may be, and that they are an account's already. Of a query also that it leaves none of

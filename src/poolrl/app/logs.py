@@ -12,7 +12,7 @@ from poolrl.data.tables import Table
 
 @contextmanager
 def open_log(file: ConfigFile, before_rows: Callable[[], object] = lambda: None) -> Iterator[Table]:
-    """The log as the learner gets it; a query may see rows before it is there, and says so."""
+    """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there."""
     config, columns = file.config, file.config.columns()
     source, query = config.log.source, config.log.query
     with open_table(source, columns, query=query, folder=file.folder, before_rows=before_rows) as rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import ibis.expr.types as ir
@@ -54,7 +55,8 @@ def interruptible(work: Callable[[], Answer], stop: Callable[[], None] | None) -
             return waiting.result()
         except KeyboardInterrupt:
             while stop is not None and not waiting.done():
-                stop()  # once would be lost on a query that is about to begin
+                with suppress(Exception):  # a server may not answer for once
+                    stop()  # once would be lost on a query that is about to begin
                 wait([waiting], timeout=0.05)
             raise
 
@@ -68,12 +70,12 @@ def refused(engine: str, error: BaseException, detail: str = "") -> str:
     )
 
 
-def quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
     """A name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def text(value: str) -> str:
+def quoted_text(value: str) -> str:
     """A text as SQL has it."""
     return "'" + value.replace("'", "''") + "'"
 

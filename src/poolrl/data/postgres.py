@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import interruptible, quoted, refused
+from poolrl.data.engines import interruptible, quoted_name, refused
 from poolrl.data.frames import Columns
 from poolrl.data.queries import require_columns
 
@@ -62,9 +62,12 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
     from psycopg.pq import ExecStatus
 
     def describe() -> PGresult:
-        connection.execute("SELECT")  # begins the transaction, so that both go to one session of a server behind a pool
+        connection.execute("SELECT")  # begins a transaction, so that both go to one session of a server behind a pool
         found = connection.pgconn.prepare(b"", query.encode())
-        return found if found.status != ExecStatus.COMMAND_OK else connection.pgconn.describe_prepared(b"")
+        if found.status == ExecStatus.COMMAND_OK:
+            found = connection.pgconn.describe_prepared(b"")
+        connection.rollback()  # rows are to be seen as they are after somebody's lock was waited for, not before
+        return found
 
     try:
         found = interruptible(describe, connection.cancel_safe)  # the server may wait for somebody's lock on a table
@@ -77,7 +80,7 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
 
 def _id(name: str, kind: int) -> str:
     """Whole numbers and times as they are; anything else as text in the order of its bytes, as engines have it."""
-    column = quoted(name)
+    column = quoted_name(name)
     if kind in (*_INTEGERS, _DATE, *_TIMES):
         return column
     value = f"trim_scale({column})" if kind == _NUMERIC else column  # 7 and 7.00 are one id
@@ -92,7 +95,7 @@ def _type(kind: int) -> str:
 
 def _number(name: str) -> str:
     # A numeric may be larger or smaller than any double, and PostgreSQL's arithmetic fails where others round to 0.
-    column = quoted(name)
+    column = quoted_name(name)
     return (
         f"CASE WHEN {column} BETWEEN -1e-200 AND 1e-200 THEN 0 WHEN {column} BETWEEN -1e300 AND 1e300 "
         f"THEN CAST({column} AS double precision) END AS {column}"

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import ibis
 
-from poolrl.data.engines import RowError, interruptible, quoted, refused, text
+from poolrl.data.engines import RowError, interruptible, quoted_name, quoted_text, refused
 
 ANSWER = "poolrl_answer"
 INTERRUPTED = "Query interrupted"  # how DuckDB says that a signal came while it worked
@@ -43,7 +43,7 @@ def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyCo
 
 
 def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a query that cannot give these columns, on a copy of the tables that has no rows."""
+    """Refuse a query that cannot give these columns, on a copy of the tables that has no rows; shuts it first."""
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
@@ -62,7 +62,7 @@ def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnecti
 def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
     """The table `log`, with the same columns."""
     try:
-        kinds = [f"{quoted(name)} {kind}" for name, kind, *_ in database.execute("DESCRIBE log").fetchall()]
+        kinds = [f"{quoted_name(name)} {kind}" for name, kind, *_ in database.execute("DESCRIBE log").fetchall()]
         empty.execute(f"CREATE TABLE poolrl_rows ({', '.join(kinds)})")
         empty.execute("CREATE VIEW log AS FROM poolrl_rows")
     except duckdb.Error as error:
@@ -74,11 +74,11 @@ def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Pat
 
     To be done before the file is opened for its rows: what is closed here would end a lock on it there.
     """
-    copy = folder / file.name
+    copy = folder / file.resolve().name  # of a link DuckDB takes the name of what it leads to
     with connected(":memory:", settings) as database:
         try:
-            database.execute(f"ATTACH {text(str(file))} AS poolrl_from (READ_ONLY)")
-            database.execute(f"ATTACH {text(str(copy))} AS poolrl_to")
+            database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
+            database.execute(f"ATTACH {quoted_text(str(copy))} AS poolrl_to")
             database.execute("COPY FROM DATABASE poolrl_from TO poolrl_to (SCHEMA)")
         except duckdb.Error as error:
             raise ValueError(refused("DuckDB", error)) from None

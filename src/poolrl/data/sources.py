@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 import ibis.expr.types as ir
 
-from poolrl.data.engines import quoted, refused, text
+from poolrl.data.engines import quoted_name, quoted_text, refused
 from poolrl.data.frames import Columns, missing_column
 from poolrl.data.postgres import open_postgres
 from poolrl.data.queries import (
@@ -57,7 +57,7 @@ def open_table(
 ) -> Iterator[ir.Table]:
     """Open a log with the named columns; paths are relative to `folder`.
 
-    `before_rows` is called when a query is about to see rows while the log is opened.
+    `before_rows` is called if a query is about to see rows while the log is opened: in DuckDB, which keeps its answer.
     """
     if source.startswith(POSTGRES):
         with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
@@ -144,10 +144,12 @@ def _csv(files: Sequence[str]) -> str:
             f"read_csv({_texts(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
             "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true)"
         )
-        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {text(_FIELD)}, 1)"
+        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {quoted_text(_FIELD)}, 1)"
         plain = "string_split(rtrim(line, chr(13)), ',')"
         fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
-        chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {quoted(name)}" for i, name in enumerate(names, start=1))
+        chosen = ", ".join(
+            _unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, start=1)
+        )
         parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
     return " UNION ALL BY NAME ".join(parts)
 
@@ -196,9 +198,9 @@ def _table(
             if name not in kinds:
                 raise ValueError(missing_column(name, list(kinds)))
         chosen = [
-            f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}"
+            f"TRY_CAST({quoted_name(name)} AS DOUBLE) AS {quoted_name(name)}"
             if numbers_are_text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
-            else quoted(name)
+            else quoted_name(name)
             for name in dict.fromkeys(columns.names())
         ]
         database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {ANSWER}")
@@ -208,4 +210,4 @@ def _table(
 
 
 def _texts(values: Sequence[str]) -> str:
-    return "[" + ", ".join(text(value) for value in values) + "]"
+    return "[" + ", ".join(quoted_text(value) for value in values) + "]"
