@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import shutil
 from pathlib import Path
 
@@ -49,12 +50,18 @@ SIMULATION = {
 ROOT = "the package"
 
 
+@functools.cache
+def nodes_of(text: str) -> list[ast.AST]:
+    """A module's syntax; most are the same in every copy of the package that something is planted into."""
+    return list(ast.walk(ast.parse(text)))
+
+
 def import_graph(source: Path) -> set[tuple[str, str]]:
     """(module, imported module) below `poolrl`, wherever in a file the import stands."""
     edges = set()
     for path in source.rglob("*.py"):
         module = ".".join(path.relative_to(source).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path.read_text()):
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{module}: relative imports hide the graph"
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -105,7 +112,7 @@ def violations(source: Path) -> list[str]:
         if any(word in text for word in ("importlib", "__import__", "sys.modules", "exec(", "eval(")):
             found.append(f"{path.name} imports dynamically")
     for path in source.glob("learning/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path.read_text()):
             if isinstance(node, ast.Attribute) and _is_private(node.attr) and not _is_own(node.value):
                 found.append(f"{path.name} looks behind {node.attr}")
             if isinstance(node, ast.Name) and node.id in ("getattr", "vars"):
