@@ -62,7 +62,7 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
     from psycopg.pq import ExecStatus
 
     def describe() -> PGresult:
-        connection.execute("SELECT")  # begins a transaction, so that both go to one session of a server behind a pool
+        connection.execute("SELECT 1")  # begins a transaction, so that both go to one session of a server behind a pool
         found = connection.pgconn.prepare(b"", query.encode())
         if found.status == ExecStatus.COMMAND_OK:
             found = connection.pgconn.describe_prepared(b"")
