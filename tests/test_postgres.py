@@ -174,7 +174,7 @@ def test_rows_are_seen_as_they_are_when_they_are_asked_for(tmp_path: Path, facts
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(lambda: seen(tmp_path, facts, source=server, query=query).units)
             with psycopg.connect(server, autocommit=True) as watcher:
-                while not watcher.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                while not (waiting.done() or watcher.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone()):
                     time.sleep(0.05)
             loader.commit()
             assert waiting.result(timeout=60) == 9
