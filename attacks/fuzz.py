@@ -28,7 +28,7 @@ def main() -> int:
     """Run every target in a process of its own; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m attacks.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="?", help="what reads them; a wrong name lists all. All if left out")
-    parser.add_argument("--cases", type=int, default=None, help="of the target, or of all together (default: 149,500)")
+    parser.add_argument("--cases", type=int, default=None, help="of the target, or of all together")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzer (default: 1)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

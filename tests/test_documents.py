@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from attacks.targets import SHARES
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -31,3 +32,12 @@ def test_every_lemma_has_a_test() -> None:
     for number, lemma in enumerate(lemmas, start=1):
         assert lemma.startswith(f"{number}:")
         assert re.search(r"tests/\w+\.py::test_\w+", lemma.split("\n## ")[0]), f"lemma {number} names no test"
+
+
+def test_as_many_files_are_tried_as_is_said() -> None:
+    said = [
+        number
+        for name in ("SECURITY.md", "Makefile", "attacks/fuzz.py", "docs/threat-model.md")
+        for number in re.findall(r"([\d,]{5,}) (?:hostile files|files|cases)", (ROOT / name).read_text())
+    ]
+    assert said == [f"{sum(SHARES.values()):,}"] * 4
