@@ -100,8 +100,8 @@ def test_a_request_to_end_is_answered(tmp_path: Path, config: Path, becomes: str
 import sys, time
 import poolrl.app.fit as fit
 def slow(log):
-    print("reading", flush=True)
     try:
+        print("reading", flush=True)
         time.sleep(60)
     except KeyboardInterrupt:
         raise {becomes} from None
@@ -120,6 +120,36 @@ main()
     assert process.returncode == 130
     assert stages(tmp_path) == ["open", "reserve", "void"]
     assert not list(tmp_path.glob(".release*"))
+
+
+@pytest.mark.parametrize("when", ["in a callback", "at the end"])
+def test_no_request_to_end_is_lost(when: str) -> None:
+    """An exception that a compiled library cannot pass on comes again; once all is done, a signal just ends Python."""
+    program = """
+import atexit, ctypes, sys, time
+from poolrl.app import cli
+def wait(seconds):
+    print("waiting", flush=True)
+    time.sleep(seconds)
+    return 0
+callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(wait)
+if sys.argv[1] == "at the end":
+    atexit.register(wait, 60)
+    cli.app = lambda: None
+else:
+    cli.app = lambda: [callback(60), time.sleep(60)]
+cli.main()
+"""
+    command = [sys.executable, "-c", program, when]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.terminate()
+    _, said = process.communicate(timeout=30)
+    if when == "at the end":
+        assert (process.returncode, said) == (-signal.SIGTERM, "")
+    else:
+        assert (process.returncode, said) == (130, "poolrl: stopped\n")
 
 
 @pytest.mark.parametrize("most", [2_000, 40_000])

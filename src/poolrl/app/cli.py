@@ -129,37 +129,29 @@ def reproduce(
 def main() -> None:
     """Run the command line; a bad argument ends in one line, not in a traceback."""
     import os
-    import signal
 
-    asked: list[int] = []
+    from poolrl.app.stopping import answered
 
-    def stop(number: int, _: object) -> None:
-        """A request to end is answered as Ctrl-C is: drafts are removed, and what was not released is given back."""
-        asked.append(number)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
-        signal.signal(signal.SIGINT, stop)
-    try:
-        app()
-    except KeyboardInterrupt:
-        _end_as_asked()
-    except OSError as error:
-        what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
-        print(f"poolrl: {error if error.filename is None else f'{what}: {error.filename}'}", file=sys.stderr)
-        raise SystemExit(STOPPED if asked else 1) from None
-    except ValueError as error:
-        print(f"poolrl: {error}", file=sys.stderr)
-        raise SystemExit(STOPPED if asked else 1) from None
-    except Exception as error:
-        if asked:  # a library that is interrupted may fail in words of its own, a compiled one at its import for one
+    with answered() as asked:
+        try:
+            app()
+        except KeyboardInterrupt:
             _end_as_asked()
-        if os.environ.get("POOLRL_TRACEBACK"):  # for its developers, on data of their own
-            raise
-        # The message is not printed, because nobody knows whether it quotes the log.
-        print(f"poolrl: stopped by an unexpected {type(error).__name__}: a defect of poolrl", file=sys.stderr)
-        raise SystemExit(1) from None
+        except OSError as error:
+            what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
+            print(f"poolrl: {error if error.filename is None else f'{what}: {error.filename}'}", file=sys.stderr)
+            raise SystemExit(STOPPED if asked else 1) from None
+        except ValueError as error:
+            print(f"poolrl: {error}", file=sys.stderr)
+            raise SystemExit(STOPPED if asked else 1) from None
+        except Exception as error:
+            if asked:  # a library that is interrupted may fail in words of its own, a compiled one at its import, say
+                _end_as_asked()
+            if os.environ.get("POOLRL_TRACEBACK"):  # for its developers, on data of their own
+                raise
+            # The message is not printed, because nobody knows whether it quotes the log.
+            print(f"poolrl: stopped by an unexpected {type(error).__name__}: a defect of poolrl", file=sys.stderr)
+            raise SystemExit(1) from None
 
 
 def _end_as_asked() -> NoReturn:

@@ -12,9 +12,7 @@ import json
 import os
 import re
 import shutil
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -71,28 +69,6 @@ def draft_of(folder: Path) -> Iterator[Draft]:
         if not draft.kept:
             shutil.rmtree(hidden, ignore_errors=True)
         os.close(lock)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Between a payment and what was paid for nobody interrupts: Ctrl-C and a request to end wait, and then do."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
-        return
-    late: list[int] = []
-    before = {
-        each: signal.signal(each, lambda number, _: late.append(number)) for each in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    if late:
-        handler = before[signal.Signals(late[0])]
-        if callable(handler):
-            handler(late[0], None)
-        raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)

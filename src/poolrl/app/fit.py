@@ -16,10 +16,11 @@ from rich.markup import escape
 
 from poolrl import __version__
 from poolrl.app.config import ConfigFile, load_config
-from poolrl.app.drafts import Draft, draft_of, tidy, undisturbed
+from poolrl.app.drafts import Draft, draft_of, tidy
 from poolrl.app.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.app.logs import open_log
 from poolrl.app.report import draw_page
+from poolrl.app.stopping import undisturbed
 from poolrl.data.engines import NoRowsError, RowError
 from poolrl.data.fingerprints import digests
 from poolrl.learning.policy import Policy
