@@ -122,4 +122,6 @@ def _ctrl_c_is_ours() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         if late:
+            if callable(handler):
+                handler(signal.SIGINT, None)
             raise KeyboardInterrupt
