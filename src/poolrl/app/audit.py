@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -57,7 +58,8 @@ def run_audit(
     try:
         found = _findings(console, cases * times, rho, releases, noise, processes)
     except BaseException:
-        folder.rmdir()  # nothing is in it, and the next audit may have the name
+        with suppress(OSError):  # poolrl has put nothing into it, and the next audit may have the name
+            folder.rmdir()
         raise
     figure = folder / "audit.svg"
     _draw(figure, [_strongest(found[number :: len(cases)]) for number in range(len(cases))], times)
