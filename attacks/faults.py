@@ -16,16 +16,16 @@ from pathlib import Path
 
 from attacks.disks import can_mount, mounted, remount
 from attacks.shop import Process, Shop, hold, spent
+from poolrl.ledger.ledger import Ledger
 from poolrl.paper.reproduce import Plan
 from poolrl.paper.results import Results
 from poolrl.paper.sweeps import BASE
 from poolrl.paper.trials import MEASURES
-from poolrl.privacy.ledger import Ledger
 
 Fault = Callable[[], list[str]]
 WRITER = """
 import sys
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.ledger import Ledger
 with Ledger(sys.argv[1]) as ledger:
     ledger.open_account("writer", 1000)
     for number in range(10000):
@@ -57,7 +57,7 @@ except (OSError, ValueError) as error:  # as the command line says it
 # The clock of the ledger jumps by up to fifty years, either way, whenever somebody looks at it.
 CLOCK = """
 import random, sys
-import poolrl.privacy.chain as chain
+import poolrl.ledger.chain as chain
 from datetime import timedelta
 class Clock(chain.datetime):
     @classmethod
@@ -65,7 +65,7 @@ class Clock(chain.datetime):
         return super().now(tz) + timedelta(days=random.uniform(-18000, 18000))
 chain.datetime = Clock
 sys.argv = ["poolrl", *sys.argv[1:]]
-from poolrl.app.cli import main
+from poolrl.cli.main import main
 main()
 """
 

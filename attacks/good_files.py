@@ -19,9 +19,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from poolrl import LostSales, Pool, SeededNoise
-from poolrl.app.cli import app
-from poolrl.app.toml import write_toml
+from poolrl.cli.main import app
 from poolrl.paper.results import Results
+from poolrl.shop.toml import write_toml
 
 # Turn up in rows of the log and nowhere else, and so in no message.
 SECRET_NUMBER, SECRET_NAME = 31.337519, "Musterfrau"

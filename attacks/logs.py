@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from attacks.good_files import SECRET_NAME, SECRET_NUMBER, good, problem
 from attacks.mutations import HOSTILE, Script, lying_archive, mutated_array, spoilt
 from poolrl import Pool, SeededNoise, Trajectories
-from poolrl.data.frames import Columns
-from poolrl.data.sources import open_table
-from poolrl.data.tables import Table
+from poolrl.data.log import Columns
+from poolrl.data.sources.opening import open_table
+from poolrl.data.table import Table
 from poolrl.paper import rossmann
 
 

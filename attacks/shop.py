@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from poolrl import LostSales
-from poolrl.app.files import sha256
-from poolrl.app.toml import write_toml
-from poolrl.app.verify import verify
-from poolrl.privacy.accounts import Entry
-from poolrl.privacy.ledger import Ledger
+from poolrl.certificate.files import sha256
+from poolrl.certificate.verify import verify
+from poolrl.ledger.accounts import Entry
+from poolrl.ledger.ledger import Ledger
+from poolrl.shop.toml import write_toml
 
-POOLRL = [sys.executable, "-m", "poolrl.app.cli"]
+POOLRL = [sys.executable, "-m", "poolrl.cli.main"]
 RHO, ROUND = 0.01, 20  # budget of a fit, and how many of them the owner allows at a time
 ALWAYS = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolrl.toml"}
 

@@ -20,15 +20,15 @@ import numpy as np
 from attacks.good_files import SECRETS, good
 from attacks.logs import arrays, engine, log_file, sales
 from attacks.mutations import HOSTILE, Script, deepened, lying_archive, mutated, mutated_array, spoilt
-from poolrl.app import decide
-from poolrl.app.config import parse_config
-from poolrl.app.toml import write_toml
-from poolrl.app.verify import verify
-from poolrl.data.engines import NoRowsError, RowError
+from poolrl.certificate.verify import verify
+from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.learning import policy as policies
+from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.ledger import Ledger
 from poolrl.paper.results import Results
-from poolrl.privacy.accounts import OverspendError
-from poolrl.privacy.ledger import Ledger
+from poolrl.shop import decide
+from poolrl.shop.config import parse_config
+from poolrl.shop.toml import write_toml
 
 Target = Callable[[Script, Path], Callable[[], object]]
 REFUSALS = (ValueError, RowError, NoRowsError, OverspendError)

@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Table, Trajectories
-from poolrl.data.frames import Columns
-from poolrl.data.sources import open_table
+from poolrl.data.log import Columns
+from poolrl.data.sources.opening import open_table
 
 PRODUCTS, STEPS, BINS, BOUND = 4, 10, 512, 100.0
 MEMORY = "1GB"  # what DuckDB may use before it works on disk, as in our own connection

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.fitting import best
 from benchmarks.report import Report, run
 from poolrl import LostSales, Pool, SeededNoise
-from poolrl.app.decide import decide_csv
+from poolrl.shop.decide import decide_csv
 
 SHOPS, LINES, SINGLE, REPEATS = 1_000_000, 50_000, 20_000, 5
 

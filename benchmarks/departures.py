@@ -32,17 +32,17 @@ from poolrl import (
     data_free,
     saa,
 )
-from poolrl.arrays import FloatArray, IntArray
-from poolrl.evaluation import relative_gap
+from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.partition import Partition
+from poolrl.geometry.zones import Rings
 from poolrl.learning.kernel import Stage
 from poolrl.learning.outcomes import uniform_outcomes
-from poolrl.learning.partition import Partition
 from poolrl.learning.planning import plan_on_outcomes, plan_on_visits
 from poolrl.learning.rules import Levels
-from poolrl.learning.zones import Rings
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget, epsilon, noise_bound
+from poolrl.simulation.evaluation import relative_gap
 
 HORIZON, TRAJECTORIES, ZONES = 5, 10_000, 100
 

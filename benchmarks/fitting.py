@@ -18,9 +18,10 @@ from scipy import stats
 from benchmarks import transcription
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Pool, SeededNoise, Trajectories
-from poolrl.arrays import IntArray
+from poolrl.checks import IntArray
 from poolrl.paper.baselines import dp_apvi
-from poolrl.privacy.noise import NoiseSource, Sampler, SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.source import NoiseSource, Sampler
 
 
 def a_shop(products: int, horizon: int, trajectories: int) -> tuple[LostSales, Trajectories]:

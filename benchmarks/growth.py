@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from benchmarks.fitting import TimedNoise, a_shop, exponent
 from benchmarks.report import Report, apart, run
 from poolrl import Pool, SeededNoise, Table
-from poolrl.arrays import IntArray
-from poolrl.data.frames import Columns
-from poolrl.data.sources import open_table
-from poolrl.privacy.noise import SecureNoise
+from poolrl.checks import IntArray
+from poolrl.data.log import Columns
+from poolrl.data.sources.opening import open_table
+from poolrl.privacy.noise.secure import SecureNoise
 
 BASE = {"trajectories": 1_000_000, "horizon": 10, "products": 4}
 GROWTH: dict[str, tuple[int, ...]] = {

@@ -14,9 +14,11 @@ import numpy as np
 from benchmarks.fitting import best
 from benchmarks.report import Report, run
 from poolrl import SeededNoise
-from poolrl.privacy import noise
-from poolrl.privacy.inversion import inversion
-from poolrl.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise
+from poolrl.privacy.noise import secure as noise
+from poolrl.privacy.noise.inversion import inversion
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.seeded import SEEDED_BLOCK
+from poolrl.privacy.noise.source import NoiseSource
 
 SAMPLERS: dict[str, tuple[NoiseSource, int]] = {
     "exact and unseeded: tables and AES (`SecureNoise`)": (SecureNoise(), 20_000_000),
@@ -58,7 +60,7 @@ def work(report: Report, _: argparse.Namespace) -> None:
         fresh = Fraction(scale) ** 2 + Fraction(1, 1000 + scale)  # of which no table is kept yet
         seconds = best(lambda v=fresh: inversion(v), 1, warm=False)  # type: ignore[misc]
         tables.append(f"{seconds:.3f} s at σ = {scale:,}")
-    blocks = f"{noise.SECURE_BLOCK:,}, {noise.OPENDP_BLOCK:,} and {noise.SEEDED_BLOCK:,}"
+    blocks = f"{noise.SECURE_BLOCK:,}, {noise.OPENDP_BLOCK:,} and {SEEDED_BLOCK:,}"
     report.text(f"A table is made once for a variance: {', '.join(tables)}. Cells are drawn in blocks of {blocks}.")
 
 

@@ -18,11 +18,11 @@ from scipy import sparse, stats
 from benchmarks.fitting import best
 from benchmarks.report import Report, run
 from poolrl import Backlog, LostSales
-from poolrl.arrays import FloatArray
+from poolrl.checks import FloatArray
+from poolrl.geometry.axes import Axes
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.rules import Levels
-from poolrl.learning.separable import Axes
 
 STEPS, HOLDING, SHORTAGE = 10, 0.2, 0.8
 

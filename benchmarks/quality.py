@@ -27,9 +27,9 @@ from rich.progress import track
 from rich.table import Table
 
 from poolrl import Bernstein, Grid, LostSales, Outcomes, Policy, Pool, SeededNoise, Visits, Zones
-from poolrl.arrays import FloatArray
-from poolrl.evaluation import data_free, optimum, rollout_cost
-from poolrl.paper.families import FAMILIES, TOP, Family
+from poolrl.checks import FloatArray
+from poolrl.simulation.evaluation import data_free, optimum, rollout_cost
+from poolrl.simulation.families import FAMILIES, TOP, Family
 
 HORIZON = 10
 

@@ -19,14 +19,14 @@ from rich.progress import track
 from rich.table import Table
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Separable, Trajectories, data_free
-from poolrl.arrays import FloatArray
-from poolrl.evaluation import optimum, rollout_cost
+from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, kaplan_meier, prior_masses
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.trees import Shrinkage, consistent_masses
-from poolrl.paper.families import FAMILIES, TOP
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
+from poolrl.simulation.evaluation import optimum, rollout_cost
+from poolrl.simulation.families import FAMILIES, TOP
 
 HORIZON, SEEDS, BINS = 10, 4, 256
 CELLS = [(k, n, rho) for k in (1, 8) for n, rho in ((1000, 1.0), (1000, 0.1), (1000, 0.01), (60, 0.1), (60, 0.01))]

@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from poolrl import Trajectories, Zones
-from poolrl.arrays import FloatArray
-from poolrl.learning.partition import Partition
+from poolrl.checks import FloatArray
+from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import Problem
 
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales
-from poolrl.app.cli import app
-from poolrl.app.toml import write_toml
+from poolrl.cli.main import app
+from poolrl.shop.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from poolrl import Boundary, OutcomeProblem, Problem, SeparableProblem
-from poolrl.arrays import BoolArray, FloatArray
+from poolrl.checks import BoolArray, FloatArray
 
 
 class Wear(Problem):

@@ -26,7 +26,7 @@ from poolrl.audit.evidence import (
 from poolrl.audit.neighbours import ATTACKED, CASES, COUNTED, Case, Exact, Shop, told
 from poolrl.audit.noise import _windows, noise_faults
 from poolrl.privacy import zcdp
-from poolrl.privacy.noise import discrete_gaussian
+from poolrl.privacy.noise.seeded import discrete_gaussian
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (240, 1000), (10, 10)])

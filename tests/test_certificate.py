@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
-from poolrl.app.files import CERTIFICATE, LABEL, POLICY, RECORD
+from poolrl.certificate.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
+from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
+from poolrl.certificate.label import label, percent
+from poolrl.certificate.registry import registry_record, registry_yaml
 from poolrl.privacy import zcdp
-from poolrl.privacy.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
-from poolrl.privacy.label import label, percent
-from poolrl.privacy.registry import registry_record, registry_yaml
 from poolrl.privacy.zcdp import rounded_up
 
 SCHEMA = Path(__file__).parents[2] / "shared" / "data" / "registry" / "deployments-schema.yaml"

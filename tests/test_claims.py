@@ -19,7 +19,7 @@ from poolrl.paper.targets import target_verdicts
 from poolrl.paper.trials import Run
 from poolrl.privacy import release
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.privacy.noise import SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise
 
 World = Callable[[Setting, np.random.Generator], float]
 

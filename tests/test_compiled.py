@@ -15,11 +15,12 @@ from hypothesis.extra import numpy as npst
 from scipy.linalg import qr
 
 from poolrl import Backlog, Grid, LostSales, Zones
+from poolrl.geometry.axes import Axes
+from poolrl.geometry.partition import Partition
 from poolrl.learning import compiled
 from poolrl.learning.kernel import consistent_counts
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.partition import Partition
-from poolrl.learning.separable import Axes, _range_maxima, stages_from_marginals
+from poolrl.learning.separable import _range_maxima, stages_from_marginals
 from poolrl.problems.problem import Problem
 from tests.own_problems import OrderQuantity, PostedPrice
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.app.config import Config, load_config
-from poolrl.app.init import run_init
-from poolrl.app.toml import KEYS, write_toml
-from poolrl.problems.inventory import Backlog, LostSales
+from poolrl import Backlog, LostSales
+from poolrl.shop.config import Config, load_config
+from poolrl.shop.init import run_init
+from poolrl.shop.toml import KEYS, write_toml
 
 Facts = dict[str, dict[str, Any]]
 
@@ -277,7 +277,7 @@ def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
     import sys
 
     terminal, other = pty.openpty()
-    command = [sys.executable, "-m", "poolrl.app.cli", "init"]
+    command = [sys.executable, "-m", "poolrl.cli.main", "init"]
     process = subprocess.Popen(command, cwd=tmp_path, stdin=other, stdout=other, stderr=other)
     os.close(other)
     shown, answers = b"", iter(ANSWERS)

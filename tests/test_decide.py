@@ -68,7 +68,7 @@ def test_whole_units_and_pipes(policy: Path, tmp_path: Path, run: Run) -> None:
     assert whole["order_up_to"]["bread"] == round(exact["order_up_to"]["bread"])
     assert whole["order_up_to"]["milk"] == 59.7  # more than enough is there, and nothing goes back
     question = '{"step": "Sat", "stock": [1, 2]}\n'
-    command = [sys.executable, "-m", "poolrl.app.cli", "decide", policy]
+    command = [sys.executable, "-m", "poolrl.cli.main", "decide", policy]
     answer = subprocess.run([*command, "--lines", "-"], input=question, capture_output=True, text=True, check=True)
     assert json.loads(answer.stdout)["stock"] == [1, 2]
     question = "step,bread,milk\nSat,1,2\n"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from poolrl import Policy
-from poolrl.app.drafts import Tidied, draft_of, tidy
-from poolrl.app.files import sha256 as hash_of
-from poolrl.app.toml import write_toml
-from poolrl.privacy.ledger import Ledger
+from poolrl.certificate.files import sha256 as hash_of
+from poolrl.ledger.ledger import Ledger
+from poolrl.shop.release_folder import Tidied, draft_of, tidy
+from poolrl.shop.toml import write_toml
 from tests.conftest import small_shop
 from tests.test_fit import VICTIM, spent, stages
 
@@ -124,7 +124,7 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
     if why == "another configuration":
         its_config = "another"
     if "another version" in why:
-        monkeypatch.setattr("poolrl.app.drafts.read_certificate", lambda _: int("none of our versions"))
+        monkeypatch.setattr("poolrl.shop.release_folder.read_certificate", lambda _: int("none of our versions"))
     if why == "no ledger":
         books = tmp_path / "elsewhere.sqlite"
     if "ledger" in why and why != "no ledger":

@@ -17,7 +17,7 @@ from attacks.faults import CLOCK
 from attacks.shop import POOLRL, LostError, Shop
 
 from poolrl import Policy
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.ledger import Ledger
 from tests.test_fit import spent, stages
 
 Run = Callable[..., str]
@@ -51,7 +51,7 @@ def test_nobody_interrupts_between_payment_and_release(tmp_path: Path, config: P
     """A signal that comes with the commit waits until the release is where it belongs."""
     program = """
 import os, signal, sys
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.ledger import Ledger
 signal.signal(signal.SIGINT, signal.default_int_handler)
 honest = Ledger.commit
 def interrupted(*args):
@@ -61,7 +61,7 @@ def interrupted(*args):
 Ledger.commit = interrupted
 config = sys.argv[1]
 sys.argv[1:] = sys.argv[2:]
-from poolrl.app.cli import main
+from poolrl.cli.main import main
 sys.argv = ["poolrl", "fit", "--config", config]
 main()
 """.replace("int(sys.argv[2])", str(int(by)))
@@ -76,7 +76,7 @@ def test_an_interrupted_release_leaves_no_half_noised_file(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the second table gets its noise."""
-    from poolrl.privacy import noise
+    from poolrl.privacy.noise import secure as noise
 
     honest, calls = noise._SecureSampler.add, []
 
@@ -98,7 +98,7 @@ def test_a_request_to_end_is_answered(tmp_path: Path, config: Path, becomes: str
     """SIGTERM while the log is read, in a library that may have its own word for it: all comes back, nothing stays."""
     program = f"""
 import sys, time
-import poolrl.app.fit as fit
+import poolrl.shop.fit as fit
 def slow(log):
     try:
         print("reading", flush=True)
@@ -107,7 +107,7 @@ def slow(log):
         raise {becomes} from None
 fit.digests = slow
 sys.argv = ["poolrl", "fit", "--config", sys.argv[1]]
-from poolrl.app.cli import main
+from poolrl.cli.main import main
 main()
 """
     command = [sys.executable, "-c", program, config]

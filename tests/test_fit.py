@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Policy
-from poolrl.app.toml import write_toml
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.ledger import Ledger
+from poolrl.shop.toml import write_toml
 
 Run = Callable[..., str]
 Facts = dict[str, dict[str, Any]]
@@ -126,7 +126,7 @@ def test_a_failure_after_the_log_was_read_is_paid_for(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("poolrl.app.fit.registry_yaml", full_disk)
+    monkeypatch.setattr("poolrl.shop.fit.registry_yaml", full_disk)
     with pytest.raises(ValueError, match=r"No space left on device. The release had begun, so its rho = 0.5 stays"):
         run("fit", "--config", config)
     assert spent(tmp_path) == Fraction(1, 2)
@@ -155,7 +155,7 @@ def test_stopping_after_the_log_was_read_says_what_it_cost(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("poolrl.app.fit.Pool.fit", fail)
+    monkeypatch.setattr("poolrl.shop.fit.Pool.fit", fail)
     with pytest.raises(ValueError, match=r"stopped by .*Error|Interrupt.*stays spent") as caught:
         run("fit", "--config", config)
     assert "stays spent (entry 2 of" in str(caught.value)
@@ -172,7 +172,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("poolrl.app.fit.draw_page", fail)
+        monkeypatch.setattr("poolrl.shop.fit.draw_page", fail)
         with pytest.raises(ValueError, match=rf"{words}. The release in .* is whole and paid for; 'poolrl report"):
             run("fit", "--config", config, "--out", out)
         assert {path.name for path in out.iterdir()} == RELEASE - {"report.html"}
@@ -210,7 +210,7 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
     facts["problem"]["products"] = ["bröd [/x]", "</script><img src=x onerror=alert(1)>"]
     (tmp_path / "poolrl.toml").write_bytes(write_toml(facts).encode())
     environment = os.environ | {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
-    command = [sys.executable, "-m", "poolrl.app.cli", "fit", "--config", tmp_path / "poolrl.toml", "--out"]
+    command = [sys.executable, "-m", "poolrl.cli.main", "fit", "--config", tmp_path / "poolrl.toml", "--out"]
     answer = subprocess.run(
         [*command, tmp_path / "out[/bold]"], env=environment, capture_output=True, text=True, check=False
     )
@@ -224,8 +224,8 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
 # Kills itself as kill -9 would when the release reaches one of its steps.
 VICTIM = """
 import os, signal, sys
-import poolrl.app.fit as fit
-from poolrl.privacy.ledger import Ledger
+import poolrl.shop.fit as fit
+from poolrl.ledger.ledger import Ledger
 from poolrl.pool import Pool
 name, when = sys.argv[1], sys.argv[2]
 owner = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "fit": Pool}.get(name, fit)
@@ -236,7 +236,7 @@ def doomed(*args, **kwargs):
     original(*args, **kwargs)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(owner, name, doomed)
-from poolrl.app.cli import app
+from poolrl.cli.main import app
 app(["fit", "--config", sys.argv[3]], result_action="return_value")
 """
 
@@ -271,7 +271,7 @@ def test_kill_9_at_each_step(tmp_path: Path, config: Path, step: str, when: str,
 
 def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
     """Three fits of a half each ask for a budget of one."""
-    command = [sys.executable, "-m", "poolrl.app.cli", "fit", "--config", config, "--json", "--out"]
+    command = [sys.executable, "-m", "poolrl.cli.main", "fit", "--config", config, "--json", "--out"]
     running = [
         subprocess.Popen([*command, tmp_path / f"out{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         for i in range(3)

@@ -18,10 +18,10 @@ from attacks.targets import TARGETS, FindingError, attempt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from poolrl.app.config import parse_config
-from poolrl.app.verify import verify
-from poolrl.archives import DamagedError, read_arrays
+from poolrl.certificate.verify import verify
 from poolrl.learning import policy as policies
+from poolrl.npz import DamagedError, read_arrays
+from poolrl.shop.config import parse_config
 
 CORPUS = Path(__file__).parent / "corpus"
 # A fuzzer found them; each ended in a traceback, or in memory that a header had asked for.

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from poolrl.privacy.inversion import LAST, Inversion, inversion
-from poolrl.privacy.noise import SecureNoise
-from poolrl.privacy.randomness import Stream
-from poolrl.privacy.thresholds import distribution, exponential, upper_tails
+from poolrl.privacy.noise.inversion import LAST, Inversion, inversion
+from poolrl.privacy.noise.randomness import Stream
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.thresholds import distribution, exponential, upper_tails
 
 VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
 
@@ -119,7 +119,7 @@ def test_noise_does_not_depend_on_how_it_is_cut_into_blocks(monkeypatch: pytest.
     counts, sampler = np.arange(30_001), SecureNoise().begin()
     monkeypatch.setattr(sampler._stream, "take", lambda count: 0)
     whole = sampler.add(counts, Fraction(30))
-    monkeypatch.setattr("poolrl.privacy.noise.SECURE_BLOCK", 128)
+    monkeypatch.setattr("poolrl.privacy.noise.secure.SECURE_BLOCK", 128)
     assert np.array_equal(sampler.add(counts, Fraction(30)), whole)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from poolrl import LostSales, Policy, Pool, Trajectories
 from poolrl.data.counts import VisitCounts
-from poolrl.privacy.noise import SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise
 
 
 def leaks(policy: Policy, log: Trajectories) -> set[str]:

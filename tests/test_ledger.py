@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.privacy.accounts import OverspendError
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.ledger import Ledger
 
 TENTH = Fraction(1, 10)
 
@@ -176,7 +176,7 @@ def test_only_a_file_of_its_own_is_a_ledger(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_ledger_that_somebody_holds_is_said_to_be_held(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.privacy.chain.PATIENCE", 0.05)
+    monkeypatch.setattr("poolrl.ledger.chain.PATIENCE", 0.05)
     holder = sqlite3.connect(ledger.path, isolation_level=None)
     with Ledger(ledger.path) as other:
         holder.execute("BEGIN EXCLUSIVE")

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from poolrl.privacy.accounts import Entry
-from poolrl.privacy.chain import Chain
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.accounts import Entry
+from poolrl.ledger.chain import Chain
+from poolrl.ledger.ledger import Ledger
 
 TENTH = Fraction(1, 10)
 
 
 SPENDER = """
 import sys
-from poolrl.privacy.accounts import OverspendError
-from poolrl.privacy.chain import Chain
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.chain import Chain
+from poolrl.ledger.ledger import Ledger
 won = 0
 for _ in range(6):
     with Ledger(sys.argv[1]) as ledger:
@@ -58,7 +58,7 @@ def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
 
 OPENER = """
 import sys
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.ledger import Ledger
 with Ledger(sys.argv[1]) as ledger:
     try:
         ledger.open_account("shop", float(sys.argv[2]))
@@ -115,8 +115,8 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
 # Prints how each child ended and what had been confirmed to it before.
 VICTIMS = """
 import json, os, signal, sqlite3, sys
-from poolrl.privacy.chain import Chain
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.chain import Chain
+from poolrl.ledger.ledger import Ledger
 
 connect = sqlite3.connect
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from poolrl.privacy.chain import STATEMENTS
-from poolrl.privacy.ledger import Ledger
+from poolrl.ledger.chain import STATEMENTS
+from poolrl.ledger.ledger import Ledger
 
 ANOTHER_HAND = "it has tables or triggers of another hand, or lacks its own"
 TRIGGERS = [statement for statement in STATEMENTS if statement.startswith("CREATE TRIGGER")]

@@ -13,8 +13,10 @@ import pytest
 from scipy import stats
 
 from poolrl import SeededNoise
-from poolrl.privacy import noise
-from poolrl.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, discrete_gaussian, scale_above
+from poolrl.privacy.noise import secure as noise
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import NoiseSource, scale_above
 
 SIGMAS = (0.7, 1.0, 2.0, 3.0, 5.0, 20.0, 50.0)
 
@@ -159,7 +161,7 @@ def test_seeded_noise_is_the_same_however_it_is_cut_into_blocks(monkeypatch: pyt
 
     found = []
     for block in (2**17, 333, 1):
-        monkeypatch.setattr("poolrl.privacy.noise.SEEDED_BLOCK", block)
+        monkeypatch.setattr("poolrl.privacy.noise.seeded.SEEDED_BLOCK", block)
         found.append(two_tables())
     assert found[0] == found[1] == found[2]
     uniform = np.random.default_rng([3, 0x9E3779B9]).random(2000)

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from poolrl import Policy
-from poolrl.app.report import draw_page
 from poolrl.privacy.zcdp import epsilon
+from poolrl.shop.report import draw_page
 
 QUIET = [
     "--no-sandbox",

@@ -25,14 +25,14 @@ from poolrl import (
     rollout_cost,
     saa,
 )
-from poolrl.evaluation import cost_difference, expected_cost, optimum, rollout_costs
 from poolrl.learning.backward_induction import backward_induction
 from poolrl.learning.kernel import Stage, stages_from_visits
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.rules import Levels
-from poolrl.privacy.noise import SeededNoise
+from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.release import release_visits
+from poolrl.simulation.evaluation import cost_difference, expected_cost, optimum, rollout_costs
 from tests.own_problems import OrderQuantity, Wear
 from tests.test_kernel import whole
 from tests.test_pool import wear_log

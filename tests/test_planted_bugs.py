@@ -14,9 +14,11 @@ from poolrl import LostSales, SeededNoise, Trajectories, pool
 from poolrl.audit.audit import Finding, audit
 from poolrl.audit.neighbours import CASES, Case, Exact
 from poolrl.data.counts import OutcomeCounts
-from poolrl.privacy import noise, randomness, release
-from poolrl.privacy.ledger import Ledger
-from poolrl.privacy.noise import SecureNoise
+from poolrl.ledger.ledger import Ledger
+from poolrl.privacy import release
+from poolrl.privacy.noise import randomness
+from poolrl.privacy.noise import secure as noise
+from poolrl.privacy.noise.secure import SecureNoise
 
 DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS = CASES
 TOLD_APART = "the logs can be told apart better than the claim allows"
@@ -206,7 +208,7 @@ def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> No
 
 
 def test_max_per_unit_left_out_by_an_engine(monkeypatch: Plant) -> None:
-    monkeypatch.setattr("poolrl.data.tables.Table._rank", staticmethod(lambda lives: lives["count"] * 0))
+    monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(lambda lives: lives["count"] * 0))
     assert "a table in an engine is counted otherwise" in faults(audit(DEFAULT_UNITS, releases=200))
 
 
@@ -240,7 +242,7 @@ def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str],
             run("fit", "--config", config, "--out", released / "again")
     with monkeypatch.context() as plant:
         plant.setattr(Ledger, "reserve", lambda *_: first)
-        plant.setattr("poolrl.privacy.accounts.Account.require", lambda *_: None)
+        plant.setattr("poolrl.ledger.accounts.Account.require", lambda *_: None)
         with pytest.raises(ValueError, match="continues a spend that is committed, not reserved"):
             run("fit", "--config", config, "--out", released / "again")
     with monkeypatch.context() as plant:

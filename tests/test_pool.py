@@ -26,8 +26,8 @@ from poolrl import (
     saa,
     simulate_log,
 )
-from poolrl.arrays import BoolArray, FloatArray
-from poolrl.evaluation import optimum
+from poolrl.checks import BoolArray, FloatArray
+from poolrl.simulation.evaluation import optimum
 from tests.own_problems import OrderQuantity, PostedPrice, Wear
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
-from poolrl.app.forecast import Elsewhere, Forecast
-from poolrl.app.plan import Line, _two_digits
-from poolrl.app.prediction import Log, Prediction, Simulator, World, estimated_world, units_needed, worlds_of
-from poolrl.evaluation import expected_cost, expected_costs
-from poolrl.paper.families import FAMILIES
+from poolrl.shop.forecast import Elsewhere, Forecast
+from poolrl.shop.plan import Line, _two_digits
+from poolrl.shop.prediction import Log, Prediction, Simulator, units_needed
+from poolrl.simulation.evaluation import expected_cost, expected_costs
+from poolrl.simulation.families import FAMILIES
+from poolrl.simulation.worlds import World, estimated_world, worlds_of
 
 PROBLEM = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], demand_max=[40.0, 60.0], boundary=0.8)
 

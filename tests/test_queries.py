@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.app.config import load_config
-from poolrl.app.logs import open_log
-from poolrl.app.toml import write_toml
-from poolrl.data.engines import interruptible
-from poolrl.data.queries import connected
+from poolrl.data.sources.duckdb import connected
+from poolrl.data.sources.engine import interruptible
+from poolrl.shop.config import load_config
+from poolrl.shop.log import open_log
+from poolrl.shop.toml import write_toml
 from tests.test_fit import spent
 
 Facts = dict[str, dict[str, Any]]
@@ -108,11 +108,11 @@ def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Call
 @pytest.mark.parametrize(
     ("query", "where", "cost"),
     [
-        (None, "poolrl.app.fit.digests", 0),  # counting a table does not take longer for one row
-        ("SELECT * FROM log", "poolrl.app.fit.digests", 1),
-        ("SELECT * FROM log", "poolrl.data.sources.run_query", 1),
-        ("SELECT * FROM log", "poolrl.data.sources.try_query", 0),  # which has seen no row
-        ("SELECT * FROM log", "poolrl.data.sources.duckdb.connect", 0),
+        (None, "poolrl.shop.fit.digests", 0),  # counting a table does not take longer for one row
+        ("SELECT * FROM log", "poolrl.shop.fit.digests", 1),
+        ("SELECT * FROM log", "poolrl.data.sources.opening.run_query", 1),
+        ("SELECT * FROM log", "poolrl.data.sources.opening.try_query", 0),  # which has seen no row
+        ("SELECT * FROM log", "poolrl.data.sources.duckdb.duckdb.connect", 0),
     ],
 )
 def test_stopping_a_query_is_paid_for(

@@ -34,8 +34,8 @@ def test_the_guides_examples(guide: str, examples: int) -> None:
 
 def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
     """The query of docs/workflow.md is the one that `init --sales` writes, and its table of attacks is computed."""
-    from poolrl.app.columns import from_sales
     from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
+    from poolrl.shop.sales import from_sales
 
     guide = (ROOT / "docs" / "workflow.md").read_text()
     assert from_sales(["bread", "milk"], days=2)["query"] in guide
@@ -80,7 +80,7 @@ def test_the_readme_is_short() -> None:
 
 def poolrl(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "poolrl.app.cli", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "poolrl.cli.main", *arguments], capture_output=True, text=True, check=False
     )
 
 

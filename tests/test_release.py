@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Visits, Zones
-from poolrl.arrays import FloatArray, IntArray
 from poolrl.audit.neighbours import Frozen
-from poolrl.privacy.noise import SecureNoise
+from poolrl.checks import FloatArray, IntArray
+from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.zcdp import budget
 

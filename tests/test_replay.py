@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, Grid, LostSales, Pool, Trajectories, Visits
-from poolrl.app.toml import write_toml
-from poolrl.arrays import IntArray
 from poolrl.audit.neighbours import told
+from poolrl.checks import IntArray
 from poolrl.pool import Prepared
-from poolrl.privacy.noise import SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.shop.toml import write_toml
 
 
 @dataclass
@@ -118,7 +118,7 @@ def test_a_whole_release_is_the_same_to_the_byte(
     tmp_path: Path, facts: dict[str, dict[str, Any]], run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`poolrl fit` on neighbours, with the tables, the ledger's key and the clock frozen: every file, every word."""
-    import poolrl.privacy.chain as chain
+    import poolrl.ledger.chain as chain
 
     monkeypatch.setattr(chain.secrets, "token_hex", lambda size: "ab" * size)
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from poolrl.app import reproduce as command
-from poolrl.app.cli import app
+from poolrl.cli import reproduce as command
+from poolrl.cli.main import app
 from poolrl.paper import figures
 from poolrl.paper.pages import _svg, markdown, page, save_figures
 from poolrl.paper.report import NOT_PRIVATE, Origin, sections
@@ -166,7 +166,7 @@ def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
     """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
     arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "poolrl.app.cli", *arguments],
+        [sys.executable, "-m", "poolrl.cli.main", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -219,7 +219,7 @@ def test_bad_arguments_are_refused(
 
 def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "poolrl.app.cli", "reproduce", "rq11"], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-m", "poolrl.cli.main", "reproduce", "rq11"], capture_output=True, text=True, cwd=tmp_path
     )
     assert answer.returncode == 1
     assert answer.stderr.startswith("poolrl: there is no sweep 'rq11'; did you mean rq1? choose from")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from poolrl.app.columns import from_sales
-from poolrl.app.config import load_config
-from poolrl.app.example import write_example
-from poolrl.app.logs import open_log
-from poolrl.app.toml import write_toml
 from poolrl.data.counts import count_outcomes
 from poolrl.data.fingerprints import digests
-from poolrl.data.frames import Columns
-from poolrl.data.sources import open_table
+from poolrl.data.log import Columns
+from poolrl.data.sources.opening import open_table
+from poolrl.shop.config import load_config
+from poolrl.shop.example import write_example
+from poolrl.shop.log import open_log
+from poolrl.shop.sales import from_sales
+from poolrl.shop.toml import write_toml
 
 SALES = """shop,date,product,opening,delivery,sales,stock_out
 7,2025-03-03,bread,0,10,10,true

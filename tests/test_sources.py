@@ -16,11 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.app.config import load_config
-from poolrl.app.logs import open_log
-from poolrl.app.toml import write_toml
 from poolrl.data.counts import count_outcomes
 from poolrl.data.fingerprints import digests
+from poolrl.shop.config import load_config
+from poolrl.shop.log import open_log
+from poolrl.shop.toml import write_toml
 
 SECRET = 31337.25  # stands in the log and must never stand in a message
 Facts = dict[str, dict[str, Any]]

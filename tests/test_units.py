@@ -13,10 +13,10 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.app.config import load_config
-from poolrl.app.logs import open_log
-from poolrl.app.toml import write_toml
 from poolrl.data.counts import count_outcomes
+from poolrl.shop.config import load_config
+from poolrl.shop.log import open_log
+from poolrl.shop.toml import write_toml
 
 Facts = dict[str, dict[str, Any]]
 
@@ -69,7 +69,7 @@ def test_which_trajectories_a_unit_keeps_is_nobody_elses_business(
         return ibis.row_number().over(order_by=[lives.trajectory, lives.unit]) % 4
 
     pq.write_table(table, kept)
-    monkeypatch.setattr("poolrl.data.tables.Table._rank", staticmethod(among_everybody))
+    monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(among_everybody))
     moved, paid = moved_by_another_unit(tmp_path, facts, query)
     assert moved > 5 * paid
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from poolrl import Guarantee, Policy
-from poolrl.app.files import CERTIFICATE, LABEL, POLICY, RECORD
-from poolrl.app.verify import verify
+from poolrl.certificate.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
+from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
+from poolrl.certificate.label import label
+from poolrl.certificate.registry import registry_record, registry_yaml
+from poolrl.certificate.verify import verify
 from poolrl.privacy import zcdp
-from poolrl.privacy.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.privacy.label import label
-from poolrl.privacy.registry import registry_record, registry_yaml
 
 
 def bad(folder: Path, **others: Path) -> list[str]:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.app.check import look_at
-from poolrl.app.config import load_config
-from poolrl.app.toml import write_toml
+from poolrl.shop.check import look_at
+from poolrl.shop.config import load_config
+from poolrl.shop.toml import write_toml
 
 Run = Callable[..., str]
 Facts = dict[str, dict[str, Any]]
@@ -38,7 +38,7 @@ def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, facts: Facts
     with pytest.raises(SystemExit):
         run("check", "--config", config)
     answer = subprocess.run(
-        [sys.executable, "-m", "poolrl.app.cli", "check", "--config", config, "--json"],
+        [sys.executable, "-m", "poolrl.cli.main", "check", "--config", config, "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -108,7 +108,7 @@ def hook(event, args):
         if path.startswith(watched):
             opened.append(os.path.basename(path))
 sys.addaudithook(hook)
-from poolrl.app.cli import app
+from poolrl.cli.main import app
 app(sys.argv[2:], result_action="return_value")
 print("OPENED", sorted(set(opened)), "duckdb" in sys.modules, "pyarrow.parquet" in sys.modules)
 """
@@ -163,7 +163,7 @@ def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, run: Run) -> None:
     for verb in ("check", "plan"):
         with pytest.raises(ValueError, match=r"did you mean rho\?"):
             run(verb, "--config", config)
-    fit = [sys.executable, "-m", "poolrl.app.cli", "fit", "--config", config]
+    fit = [sys.executable, "-m", "poolrl.cli.main", "fit", "--config", config]
     answer = subprocess.run(fit, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert answer.stderr.startswith("poolrl: ")
@@ -174,7 +174,7 @@ def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, run: Run) -> None:
 def test_the_unexpected_is_one_line_without_its_message(config: Path) -> None:
     """Whatever a library throws, its message may quote the log."""
     program = (
-        "import sys, poolrl.app.check as check, poolrl.app.cli as cli\n"
+        "import sys, poolrl.shop.check as check, poolrl.cli.main as cli\n"
         "def fail(*args, **kwargs): raise RuntimeError('31337.25')\n"
         "check.run_check = fail\nsys.argv = ['poolrl', 'check', '--config', sys.argv[1]]\ncli.main()"
     )
@@ -196,7 +196,7 @@ def test_check_knows_what_is_left(released: Path, run: Run) -> None:
 def test_every_help_has_examples(verb: str) -> None:
     environment = os.environ | {"COLUMNS": "120", "NO_COLOR": "1"}
     answer = subprocess.run(
-        [sys.executable, "-m", "poolrl.app.cli", verb, "--help"],
+        [sys.executable, "-m", "poolrl.cli.main", verb, "--help"],
         capture_output=True,
         text=True,
         check=True,

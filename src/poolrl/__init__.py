@@ -6,84 +6,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poolrl.data.simulation import simulate_log
-    from poolrl.data.tables import Table
-    from poolrl.data.trajectories import Trajectories
-    from poolrl.evaluation import cost_difference, data_free, relative_gap, rollout_cost, saa
-    from poolrl.learning.grid import Grid
-    from poolrl.learning.kernel import Visits
-    from poolrl.learning.outcomes import Outcomes
-    from poolrl.learning.pessimism import Bernstein
-    from poolrl.learning.policy import Policy
-    from poolrl.learning.separable import Separable
-    from poolrl.learning.zones import Zones
-    from poolrl.pool import Pool
-    from poolrl.privacy.guarantee import Guarantee
-    from poolrl.privacy.noise import SeededNoise
-    from poolrl.problems.inventory import Backlog, LostSales
-    from poolrl.problems.problem import Boundary, OutcomeProblem, Problem, SeparableProblem
+    from poolrl.data.table import Table as Table
+    from poolrl.data.trajectories import Trajectories as Trajectories
+    from poolrl.geometry.axes import Separable as Separable
+    from poolrl.geometry.grid import Grid as Grid
+    from poolrl.geometry.zones import Zones as Zones
+    from poolrl.learning.kernel import Visits as Visits
+    from poolrl.learning.outcomes import Outcomes as Outcomes
+    from poolrl.learning.pessimism import Bernstein as Bernstein
+    from poolrl.learning.policy import Policy as Policy
+    from poolrl.pool import Pool as Pool
+    from poolrl.privacy.guarantee import Guarantee as Guarantee
+    from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
+    from poolrl.problems.inventory import Backlog as Backlog
+    from poolrl.problems.inventory import LostSales as LostSales
+    from poolrl.problems.problem import Boundary as Boundary
+    from poolrl.problems.problem import OutcomeProblem as OutcomeProblem
+    from poolrl.problems.problem import Problem as Problem
+    from poolrl.problems.problem import SeparableProblem as SeparableProblem
+    from poolrl.simulation.evaluation import cost_difference as cost_difference
+    from poolrl.simulation.evaluation import data_free as data_free
+    from poolrl.simulation.evaluation import relative_gap as relative_gap
+    from poolrl.simulation.evaluation import rollout_cost as rollout_cost
+    from poolrl.simulation.evaluation import saa as saa
+    from poolrl.simulation.logs import simulate_log as simulate_log
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"  # here and nowhere else: the package, certificates and results take it from here
 
-# Public name → its module, imported on first use: `poolrl --help` should not wait for SciPy.
-_HOME = {
-    "Backlog": "problems.inventory",
-    "Bernstein": "learning.pessimism",
-    "Boundary": "problems.problem",
-    "Grid": "learning.grid",
-    "Guarantee": "privacy.guarantee",
-    "LostSales": "problems.inventory",
-    "OutcomeProblem": "problems.problem",
-    "Outcomes": "learning.outcomes",
-    "Policy": "learning.policy",
-    "Pool": "pool",
-    "Problem": "problems.problem",
-    "SeededNoise": "privacy.noise",
-    "Separable": "learning.separable",
-    "SeparableProblem": "problems.problem",
-    "Table": "data.tables",
-    "Trajectories": "data.trajectories",
-    "Visits": "learning.kernel",
-    "Zones": "learning.zones",
-    "cost_difference": "evaluation",
-    "data_free": "evaluation",
-    "relative_gap": "evaluation",
-    "rollout_cost": "evaluation",
-    "saa": "evaluation",
-    "simulate_log": "data.simulation",
+# Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
+_PUBLIC = {
+    "data.table": ("Table",),
+    "data.trajectories": ("Trajectories",),
+    "geometry.axes": ("Separable",),
+    "geometry.grid": ("Grid",),
+    "geometry.zones": ("Zones",),
+    "learning.kernel": ("Visits",),
+    "learning.outcomes": ("Outcomes",),
+    "learning.pessimism": ("Bernstein",),
+    "learning.policy": ("Policy",),
+    "pool": ("Pool",),
+    "privacy.guarantee": ("Guarantee",),
+    "privacy.noise.seeded": ("SeededNoise",),
+    "problems.inventory": ("Backlog", "LostSales"),
+    "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
+    "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
+    "simulation.logs": ("simulate_log",),
 }
-
-__all__ = [
-    "Backlog",
-    "Bernstein",
-    "Boundary",
-    "Grid",
-    "Guarantee",
-    "LostSales",
-    "OutcomeProblem",
-    "Outcomes",
-    "Policy",
-    "Pool",
-    "Problem",
-    "SeededNoise",
-    "Separable",
-    "SeparableProblem",
-    "Table",
-    "Trajectories",
-    "Visits",
-    "Zones",
-    "cost_difference",
-    "data_free",
-    "relative_gap",
-    "rollout_cost",
-    "saa",
-    "simulate_log",
-]
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'poolrl' has no attribute {name!r}")
+    if _HOME[name] == "problems.inventory":
+        import_module("poolrl.simulation.logs")  # gives shops their `simulate_log`
     return getattr(import_module(f"poolrl.{_HOME[name]}"), name)
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from poolrl.geometry.axes import Axes
+from poolrl.geometry.partition import Partition
+from poolrl.geometry.zones import Zones
 from poolrl.learning.kernel import Visits
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
-from poolrl.learning.partition import Partition
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.planning import ValueSettings, default_values, geometry, plan_on_outcomes, plan_on_visits
 from poolrl.learning.policy import Policy
-from poolrl.learning.separable import Axes
-from poolrl.learning.zones import Zones
 from poolrl.privacy import zcdp
-from poolrl.privacy.noise import NoiseSource, SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
-    from poolrl.data.counts import Log
+    from poolrl.data.log import Log
 
 
 @dataclass(frozen=True)

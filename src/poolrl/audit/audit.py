@@ -14,22 +14,16 @@ from hashlib import sha256
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, positive, whole
-from poolrl.audit.evidence import (
-    Errors,
-    LearnedScore,
-    Rows,
-    best_threshold,
-    discreteness,
-    roc,
-    stated_score,
-)
+from poolrl.audit.evidence import Errors, LearnedScore, Rows, best_threshold, discreteness, roc, stated_score
 from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, policy_file, told
 from poolrl.audit.noise import noise_faults
-from poolrl.data.counts import Log
+from poolrl.checks import FloatArray, positive, whole
+from poolrl.data.log import Log
 from poolrl.pool import Prepared
 from poolrl.privacy import zcdp
-from poolrl.privacy.noise import TABLED, NoiseSource, OpenDPNoise, SecureNoise, SeededNoise
+from poolrl.privacy.noise.secure import TABLED, OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.seeded import SeededNoise
+from poolrl.privacy.noise.source import NoiseSource
 
 # By what a run says of itself; a seeded dry run gets another seed for every release, or there would be nothing to see.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {

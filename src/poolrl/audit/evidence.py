@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv, ndtr, ndtri
 
-from poolrl.arrays import FloatArray, IntArray
-from poolrl.privacy.noise import discrete_gaussian
+from poolrl.checks import FloatArray, IntArray
+from poolrl.privacy.noise.seeded import discrete_gaussian
 
 # Rows of released numbers, (releases, numbers).
 Rows = NDArray[np.int32]

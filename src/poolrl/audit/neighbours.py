@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray
-from poolrl.data.tables import Table
+from poolrl.checks import FloatArray, IntArray
+from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.pool import OnVisits, Pool, Prepared
-from poolrl.privacy.noise import NoiseSource
+from poolrl.privacy.noise.source import NoiseSource
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
 
 ZONES = 3

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from poolrl.arrays import FloatArray, IntArray
 from poolrl.audit.evidence import Rows
-from poolrl.privacy.noise import discrete_gaussian
+from poolrl.checks import FloatArray, IntArray
+from poolrl.privacy.noise.seeded import discrete_gaussian
 
 # How often a sound release may fail, and the share of each of the seven checks.
 LUCK = 1e-6

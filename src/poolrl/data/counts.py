@@ -6,49 +6,14 @@ Both kinds are tables over cells that public facts alone define, so that empty c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray
-from poolrl.data.rows import Numbers
-from poolrl.problems.problem import OutcomeProblem, Problem
-
-# Cells in ascending order, and how many rows fall into each; cells without a row are left out.
-Tally = tuple[IntArray, IntArray]
-
-
-class Log(Protocol):
-    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`): what the door asks of it."""
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a unit may own several trajectories."""
-
-    @property
-    def max_per_unit(self) -> int:
-        """c, how many of a unit's trajectories count."""
-
-    @property
-    def units(self) -> int:
-        """How many units it holds: public, because neighbours replace one."""
-
-    @property
-    def slots(self) -> int:
-        """Places that it can fill, units × max_per_unit."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether public facts promise a possible row in every slot and step."""
-
-    def check(self, problem: Problem) -> None:
-        """Refuse a log that does not fit the problem's public facts."""
-
-    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
-
-    def visit_tallies(self, partition: Partition) -> list[Tally]:
-        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+from poolrl.checks import IntArray
+from poolrl.data.log import Log, Tally
+from poolrl.data.row_rules import Numbers
+from poolrl.geometry.partition import Partition
+from poolrl.problems.problem import OutcomeProblem
 
 
 @dataclass(frozen=True)
@@ -82,50 +47,6 @@ class VisitCounts:
         counts = np.zeros((len(rows), self.state_count), dtype=np.int64)
         counts[row, cells[source] % self.state_count] = times[source]
         return counts
-
-
-class Nodes(Protocol):
-    """The nodes of one space; a cell is one node, or several that its `directions` tell apart."""
-
-    @property
-    def directions(self) -> FloatArray | None:
-        """(cells, J, dimensions), or None."""
-
-    def cell(self, unit: Numbers) -> Numbers:
-        """The cell of each point, of an array or of a table's columns."""
-
-
-class Partition(Protocol):
-    """Numbers the nodes of a value representation; made of public facts alone."""
-
-    @property
-    def problem(self) -> Problem:
-        """What it is laid over."""
-
-    @property
-    def pairs(self) -> tuple[Nodes, ...]:
-        """The nodes of (state, action) pairs at each step."""
-
-    @property
-    def states(self) -> Nodes:
-        """The nodes of states."""
-
-    @property
-    def pair_count(self) -> int:
-        """N, the number of (state, action) nodes."""
-
-    @property
-    def state_count(self) -> int:
-        """S, the number of state nodes."""
-
-    def pair_index(self, step: int, state: FloatArray, action: FloatArray) -> IntArray:
-        """The node that each (state, action) belongs to, −1 beyond the boundary."""
-
-    def state_index(self, state: FloatArray) -> IntArray:
-        """The node that each state belongs to."""
-
-    def nearest(self, directions: Numbers, unit: Numbers) -> Numbers:
-        """Which of a cell's nodes a point belongs to."""
 
 
 def outcome_cells(

@@ -11,9 +11,9 @@ import ibis
 import ibis.expr.types as ir
 import numpy as np
 
-from poolrl.arrays import FloatArray
-from poolrl.data.rows import Numbers, Row, bounds, moved_inside, possible, within
-from poolrl.data.vectors import ColumnVector
+from poolrl.checks import FloatArray
+from poolrl.data.column_vector import ColumnVector
+from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible, within
 from poolrl.problems.problem import Problem, SeparableProblem
 
 PARTS = ("state", "action", "next_state")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import ibis
 import ibis.expr.types as ir
 
-from poolrl.data.engines import answer
 from poolrl.data.expressions import finite
-from poolrl.data.tables import Table
+from poolrl.data.sources.engine import answer
+from poolrl.data.table import Table
 
 # Multiples of a row's four numbers of which only the fraction is kept. Any will do that are no simple fractions.
 _MULTIPLES = (

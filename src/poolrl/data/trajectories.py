@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.archives import read_arrays
-from poolrl.arrays import FloatArray, IntArray, finite_array, whole
-from poolrl.data.counts import Partition, Tally, outcome_cells
-from poolrl.data.rows import Row, moved_inside
+from poolrl.checks import FloatArray, IntArray, finite_array, whole
+from poolrl.data.counts import outcome_cells
+from poolrl.data.log import Columns, Tally
+from poolrl.data.row_rules import Row, moved_inside
+from poolrl.geometry.partition import Partition
+from poolrl.npz import read_arrays
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem
 
 if TYPE_CHECKING:
@@ -167,32 +169,32 @@ class Trajectories:
         The keyword arguments name its columns; `first_step` is the number of the first step. Trajectories stand in
         the order of their ids, whatever the order of rows.
         """
-        from poolrl.data import frames
+        from poolrl.data import arrow
 
-        columns = frames.Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
-        arrays = frames.to_arrays(frames.as_arrow(table, columns), columns, first_step=first_step)
+        columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
+        arrays = arrow.to_arrays(arrow.as_arrow(table, columns), columns, first_step=first_step)
         return cls(**arrays, max_per_unit=max_per_unit)
 
     @classmethod
     def from_parquet(cls, path: Path, **columns: Any) -> Self:
         """Read a Parquet file or folder; the keywords are those of `from_table`."""
-        from poolrl.data import frames
+        from poolrl.data import arrow
 
-        return cls.from_table(frames.read_parquet(path), **columns)
+        return cls.from_table(arrow.read_parquet(path), **columns)
 
     @classmethod
     def from_csv(cls, path: Path, **columns: Any) -> Self:
         """Read a CSV file with a header line; the keywords are those of `from_table`."""
-        from poolrl.data import frames
+        from poolrl.data import arrow
 
-        return cls.from_table(frames.read_csv(path), **columns)
+        return cls.from_table(arrow.read_csv(path), **columns)
 
     def to_arrow(self) -> pa.Table:
         """The log as a long table with columns trajectory, step, state_i, action_i, next_state_i (and unit)."""
-        from poolrl.data import frames
+        from poolrl.data import arrow
 
         unit = self.owner if self.has_units else None
-        return frames.to_arrow(self.states, self.actions, self.next_states, unit=unit)
+        return arrow.to_arrow(self.states, self.actions, self.next_states, unit=unit)
 
     def save(self, path: Path) -> None:
         """Write an npz file (still sensitive)."""

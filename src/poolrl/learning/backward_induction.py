@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from poolrl.arrays import FloatArray
+from poolrl.checks import FloatArray
 from poolrl.learning.kernel import Stage, Stages
 from poolrl.learning.pessimism import Bernstein, fell_back
 

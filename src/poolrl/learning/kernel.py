@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from scipy.stats import qmc
 
-from poolrl.arrays import FloatArray, IntArray, fraction
+from poolrl.checks import FloatArray, IntArray, fraction
+from poolrl.geometry.partition import Partition
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.partition import Partition
 from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import noise_bound
 from poolrl.problems.problem import OutcomeProblem
@@ -106,7 +106,8 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
     In closed form: too small a sum is raised evenly, too large a one is lowered evenly down to zero.
     """
-    from poolrl.learning.compiled import in_blocks, lower_to
+    from poolrl.geometry.compiled import in_blocks
+    from poolrl.learning.compiled import lower_to
 
     moved = np.maximum(joint, 0.0).astype(np.float64, copy=False)
     expected = np.maximum(total, 0.0).astype(np.float64, copy=False)

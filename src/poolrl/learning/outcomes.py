@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from poolrl.arrays import FloatArray, positive, whole
+from poolrl.checks import FloatArray, positive, whole
 from poolrl.learning.trees import Shrinkage, consistent_masses
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem

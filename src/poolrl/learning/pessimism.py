@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.arrays import BoolArray, FloatArray, fraction
+from poolrl.checks import BoolArray, FloatArray, fraction
 from poolrl.learning.kernel import Stage
 
 C1, C2, C = math.sqrt(2), 16.0, 2.0  # Algorithm 1 asks for C > 1; any such value is clipped to Q = 0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from poolrl.geometry.axes import Axes, Separable
+from poolrl.geometry.grid import Grid
+from poolrl.geometry.partition import Partition
+from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import Solution, backward_induction
-from poolrl.learning.grid import Grid
 from poolrl.learning.kernel import Visits, stages_from_outcomes, stages_from_visits
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
-from poolrl.learning.partition import Partition
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
-from poolrl.learning.separable import Axes, Separable, order_up_to_levels, stages_from_marginals
-from poolrl.learning.zones import Zones
+from poolrl.learning.separable import order_up_to_levels, stages_from_marginals
 from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.problem import Problem, SeparableProblem
 

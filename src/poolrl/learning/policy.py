@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.archives import Arrays, read_arrays
-from poolrl.arrays import FloatArray, as_floats
+from poolrl.checks import FloatArray, as_floats
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.rules import Levels, Rule, rule_from_arrays
+from poolrl.npz import Arrays, read_arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import Problem

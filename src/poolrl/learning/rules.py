@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from poolrl.arrays import FloatArray
-from poolrl.learning.grid import Lattice
-from poolrl.learning.partition import LARGEST_TABLE, Nodes, Partition
-from poolrl.learning.separable import Axes
-from poolrl.learning.zones import Rings
+from poolrl.checks import FloatArray
+from poolrl.geometry.axes import Axes
+from poolrl.geometry.grid import Lattice
+from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
+from poolrl.geometry.zones import Rings
 from poolrl.problems.problem import Problem, SeparableProblem
 
 

@@ -6,137 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray, whole
+from poolrl.checks import FloatArray
+from poolrl.geometry.axes import Axes, position_on
 from poolrl.learning.kernel import Stages
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.partition import LARGEST_TABLE
-from poolrl.problems.problem import SeparableProblem
 
 # Points of the second look between two points of the axis; odd, so that the axis' own point is among them.
 FINER = 33
 CACHED_NUMBERS = 2**15
-
-
-@dataclass(frozen=True)
-class Separable:
-    """Values as a sum over coordinates, each piecewise linear between `points` (the default where declared).
-
-    Left out, `points` is 257 where the action alone decides what happens next, else 65 for each of state and action.
-    """
-
-    points: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.points is not None:
-            whole(at_least=2, points=self.points)
-
-    def axes(self, problem: SeparableProblem) -> Axes:
-        """The points of every coordinate and step."""
-        return Axes(problem, self.points or (257 if problem.action_sets_state else 65))
-
-
-@dataclass(frozen=True)
-class Axes:
-    """For each coordinate P state points over its range and P action points up to λ_h.
-
-    Q has shape (k, P) where the action alone decides what happens next, else (k, P · P) with the state first. Beyond
-    the last point Q is flat: a learner knows nothing there. With `beyond` the points go on past λ_h for a planner who
-    knows; actions stay below λ_h all the same.
-    """
-
-    problem: SeparableProblem
-    points: int
-    beyond: bool = False
-
-    def __post_init__(self) -> None:
-        cells = self.problem.state_dim * self.points * self.points
-        cells *= 1 if self.problem.action_sets_state else self.points
-        if cells > LARGEST_TABLE:
-            raise ValueError(
-                f"{self.points} points make {cells:.1e} transitions, more than {LARGEST_TABLE:.0e}: use fewer"
-            )
-
-    @property
-    def q_shape(self) -> tuple[int, ...]:
-        """(k, N)."""
-        return self.problem.state_dim, self.points if self.problem.action_sets_state else self.points**2
-
-    @property
-    def v_shape(self) -> tuple[int, ...]:
-        """(k, P)."""
-        return self.problem.state_dim, self.points
-
-    def state_axis(self) -> FloatArray:
-        """(P, k)."""
-        return np.linspace(self.problem.state_low, self.problem.state_high, self.points)
-
-    def action_axis(self, step: int) -> FloatArray:
-        """(P, k), ending at the boundary unless it goes beyond."""
-        low, high = self.problem.action_low, self.problem.action_high
-        if self.beyond:
-            return np.linspace(low, high, self.points)
-        limit = low + self.problem.boundary.share[step, self.problem.state_dim :] * (high - low)
-        lower = self.problem.boundary.side == "lower"
-        return np.linspace(low, limit, self.points) if lower else np.linspace(limit, high, self.points)
-
-    def nodes(self, step: int) -> tuple[FloatArray, FloatArray]:
-        """States and actions at which Q is computed, (N, k) each: all coordinates side by side."""
-        state, action = self.state_axis(), self.action_axis(step)
-        if self.problem.action_sets_state:
-            return np.broadcast_to(self.problem.state_low, action.shape), action
-        return np.repeat(state, self.points, axis=0), np.tile(action, (self.points, 1))
-
-    def read(self, step: int, q: FloatArray, state: FloatArray, action: FloatArray) -> FloatArray:
-        """Q of every coordinate (..., k) at states and actions (..., k); flat beyond the axes, as the paper asks."""
-        column = np.arange(self.problem.state_dim)
-        lower, part = _position(action, self.action_axis(step))
-        if self.problem.action_sets_state:
-            return (1 - part) * q[column, lower] + part * q[column, lower + 1]
-        row, row_part = _position(state, self.state_axis())
-        table = q.reshape(len(q), self.points, self.points)
-        first = (1 - part) * table[column, row, lower] + part * table[column, row, lower + 1]
-        second = (1 - part) * table[column, row + 1, lower] + part * table[column, row + 1, lower + 1]
-        return (1 - row_part) * first + row_part * second
-
-    def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The best allowed action of each coordinate and its value, (m, k) each; ties go to the smallest."""
-        low, high = self.problem.allowed(step, state)
-        # Clipping the axis into the allowed interval tries its two ends and every point between them.
-        tried = np.clip(self.action_axis(step)[:, None], low, high)  # (P, m, k)
-        scores = self.read(step, q, np.broadcast_to(state, tried.shape), tried)
-        best = scores.argmax(axis=0)[None]
-        return np.take_along_axis(tried, best, axis=0)[0], np.take_along_axis(scores, best, axis=0)[0]
-
-    def state_values(self, step: int, q: FloatArray) -> FloatArray:
-        """V_h on the state axis, (k, P)."""
-        state = self.state_axis()
-        if not self.problem.action_sets_state:
-            return np.ascontiguousarray(self.greedy(step, q, state)[1].T)
-        # Q is a curve over the action alone, and V its maximum over the allowed interval: what `greedy` finds among
-        # the axis' points clipped into it, without trying every point in every state.
-        axis, (low, high) = self.action_axis(step), self.problem.allowed(step, state)
-        curve = self.read(step, q, state, axis)
-        best = np.where(axis[0] <= low, self.read(step, q, state, low), -np.inf)
-        best = np.maximum(best, np.where(axis[-1] >= high, self.read(step, q, state, high), -np.inf))
-        for i in range(axis.shape[1]):
-            first = np.searchsorted(axis[:, i], low[:, i], side="left")
-            end = np.searchsorted(axis[:, i], high[:, i], side="right")
-            best[:, i] = np.maximum(best[:, i], _range_maxima(curve[:, i], first, end))
-        return np.ascontiguousarray(best.T)
-
-
-def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatArray:
-    """max(values[first : end]) for many ranges at once, −∞ for empty ones: each is two overlapping powers of two."""
-    tables = [values]
-    while 2 * (half := 2 ** (len(tables) - 1)) <= len(values):
-        tables.append(np.maximum(tables[-1][:-half], tables[-1][half:]))
-    maxima = np.full(first.shape, -np.inf)
-    length = end - first
-    power = np.frexp(np.maximum(length, 1))[1] - 1
-    for exponent, table in enumerate(tables):
-        here = (length > 0) & (power == exponent)
-        maxima[here] = np.maximum(table[first[here]], table[end[here] - 2**exponent])
-    return maxima
 
 
 @dataclass(frozen=True)
@@ -154,7 +31,8 @@ class Marginals:
 
     def backup(self, value: FloatArray) -> FloatArray:
         """Σ w (r + V) over every coordinate's outcomes, (k, N)."""
-        from poolrl.learning.compiled import expected_sums, in_blocks
+        from poolrl.geometry.compiled import in_blocks
+        from poolrl.learning.compiled import expected_sums
 
         problem, step, axis = self.axes.problem, self.step, self.axes.state_axis()
         state, action = self.axes.nodes(step)
@@ -207,17 +85,9 @@ def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray)
         fine = np.linspace(low, high, FINER)  # (F, k)
         arrived = problem.next_state(step, problem.state_low, fine[:, None], drawn[None])  # (F, B, k)
         reward = problem.coordinate_reward(step, problem.state_low, fine[:, None], arrived)
-        lower, part = _position(arrived, axes.state_axis())
+        lower, part = position_on(arrived, axes.state_axis())
         future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
         expected = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
         levels[step] = np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
         value = axes.state_values(step, q[step])
     return levels
-
-
-def _position(values: FloatArray, axis: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Where values (..., k) stand on evenly spaced axes (P, k): the point below, and the way to the next."""
-    position = (values - axis[0]) / (axis[-1] - axis[0]) * (len(axis) - 1)
-    position = np.clip(position, 0.0, len(axis) - 1.0)
-    lower = np.minimum(np.floor(position), len(axis) - 2).astype(np.int64)
-    return lower, position - lower

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from poolrl.arrays import FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.released import PrivateOutcomes
 
 # The odds, before any data, that there is nothing to learn beyond the public prior.

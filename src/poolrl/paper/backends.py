@@ -20,7 +20,7 @@ from typing import Any
 import joblib
 from joblib.parallel import ThreadingBackend
 
-from poolrl.arrays import whole
+from poolrl.checks import whole
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ import math
 import numpy as np
 
 from poolrl.data.trajectories import Trajectories
-from poolrl.learning.grid import Grid
+from poolrl.geometry.axes import Separable
+from poolrl.geometry.grid import Grid
 from poolrl.learning.kernel import Visits
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
-from poolrl.learning.separable import Separable
 from poolrl.pool import Pool
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.privacy.noise import NoiseSource, SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.zcdp import budget
 from poolrl.problems.inventory import Inventory

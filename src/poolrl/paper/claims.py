@@ -12,18 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from poolrl.arrays import FloatArray
+from poolrl.checks import FloatArray
 from poolrl.paper import sweeps
 from poolrl.paper.privacy_check import privacy_evidence
-from poolrl.paper.statistics import (
-    ROUNDING,
-    Interval,
-    Table,
-    judge,
-    mean_difference,
-    mean_slope,
-    slope_of_means,
-)
+from poolrl.paper.statistics import ROUNDING, Interval, Table, judge, mean_difference, mean_slope, slope_of_means
 from poolrl.paper.sweeps import BASE, GRID, PUBLISHED, SOFT_GRID, SOFTENED, Setting, real
 
 LEARNERS = {

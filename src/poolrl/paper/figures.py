@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from poolrl.arrays import FloatArray
+from poolrl.checks import FloatArray
 from poolrl.paper import sweeps
 from poolrl.paper.claims import PLACES
 from poolrl.paper.rossmann import Rossmann, autocorrelation

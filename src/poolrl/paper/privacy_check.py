@@ -10,14 +10,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.data.trajectories import Trajectories
-from poolrl.learning.zones import Zones
-from poolrl.privacy.noise import Sampler, SecureNoise
+from poolrl.geometry.zones import Zones
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.source import Sampler
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.privacy.zcdp import budget
 from poolrl.problems.inventory import LostSales
+from poolrl.simulation.logs import simulate_log
 
 HORIZON, ZONES, BINS, TRAJECTORIES = 5, 20, 64, 50
 
@@ -120,7 +122,7 @@ def change_by_replay() -> float:
 def _neighbours(problem: LostSales, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
     """Two logs that differ in one trajectory: a random one, or one from the other end of what is possible."""
     demand = rng.uniform(0, 100, (TRAJECTORIES, HORIZON, 1))
-    log = problem.simulate_log(demand, rng=rng)
+    log = simulate_log(problem, demand, rng=rng)
     parts = [log.states.copy(), log.actions.copy(), log.next_states.copy()]
     extreme = rng.integers(3)
     if extreme < 2:  # a shop that orders everything and sells all of it, or nothing
@@ -128,7 +130,7 @@ def _neighbours(problem: LostSales, rng: np.random.Generator) -> tuple[Trajector
         states = np.concatenate([np.zeros((1, 1)), left[:-1]])
         replacement = [states, level, left]
     else:
-        other = problem.simulate_log(rng.uniform(0, 100, (1, HORIZON, 1)), rng=rng)
+        other = simulate_log(problem, rng.uniform(0, 100, (1, HORIZON, 1)), rng=rng)
         replacement = [other.states[0], other.actions[0], other.next_states[0]]
     for part, new in zip(parts, replacement, strict=True):
         part[0] = new

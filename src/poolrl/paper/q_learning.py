@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.arrays import BoolArray, FloatArray, IntArray, finite_array, whole
+from poolrl.checks import BoolArray, FloatArray, IntArray, finite_array, whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels

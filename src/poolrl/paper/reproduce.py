@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
-from poolrl.arrays import whole
+from poolrl.checks import whole
 from poolrl.paper.backends import Backend
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from poolrl.arrays import FloatArray, whole
+from poolrl.checks import FloatArray, whole
 
 PATH_VARIABLE = "POOLRL_ROSSMANN"
 MD5 = "d47aedd9e2d580e06a6ef7ce1732e8b6"  # of Kaggle's train.csv, unpacked

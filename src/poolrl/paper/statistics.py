@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.paper import sweeps
 from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import Run

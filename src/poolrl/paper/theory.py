@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, fraction, positive, whole
-from poolrl.learning.zones import Zones
+from poolrl.checks import FloatArray, fraction, positive, whole
+from poolrl.geometry.zones import Zones
 from poolrl.privacy.zcdp import noise_bound
 from poolrl.problems.inventory import LostSales
 

@@ -15,20 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.arrays import FloatArray
+from poolrl.checks import FloatArray
 from poolrl.data.trajectories import Trajectories
-from poolrl.evaluation import data_free, expected_cost, optimum, rollout_costs, saa
+from poolrl.geometry.axes import Separable
+from poolrl.geometry.zones import Rings, Zones
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
-from poolrl.learning.separable import Separable
-from poolrl.learning.zones import Rings, Zones
 from poolrl.paper import baselines, q_learning, rossmann
-from poolrl.paper.families import FAMILIES, TOP
 from poolrl.paper.sweeps import HORIZONS, PRODUCTS, Setting
 from poolrl.pool import Pool
-from poolrl.privacy.noise import SeededNoise
+from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
+from poolrl.simulation.evaluation import data_free, expected_cost, optimum, rollout_costs, saa
+from poolrl.simulation.families import FAMILIES, TOP
+from poolrl.simulation.logs import simulate_log
 
 SAA_SAMPLES = 10_000  # the paper's
 TEST_PATHS = 10_000
@@ -166,7 +167,8 @@ def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World
         probabilities = family.probabilities(TOP, 1024)
         exact = optimum(unrestricted, probabilities)
     behaviour = BEHAVIOURS[setting.behaviour]
-    log = problem.simulate_log(
+    log = simulate_log(
+        problem,
         train,
         rng=np.random.default_rng([seed, 5]),
         behaviour=None if behaviour is None else behaviour(problem),

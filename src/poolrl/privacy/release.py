@@ -11,12 +11,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from poolrl.arrays import FloatArray, IntArray
-from poolrl.data.counts import Log, Partition, VisitCounts, count_outcomes, count_visits
+from poolrl.checks import FloatArray, IntArray
+from poolrl.data.counts import VisitCounts, count_outcomes, count_visits
+from poolrl.data.log import Log
 from poolrl.data.trajectories import Trajectories
+from poolrl.geometry.partition import Partition
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
-from poolrl.privacy.noise import SECURE, NoiseSource, Sampler
+from poolrl.privacy.noise.secure import SECURE
+from poolrl.privacy.noise.source import NoiseSource, Sampler
 from poolrl.privacy.released import PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
 

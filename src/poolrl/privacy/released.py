@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from poolrl.arrays import FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.guarantee import Guarantee
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from poolrl.arrays import fraction, positive
+from poolrl.checks import fraction, positive
 
 Budget = Fraction | float  # a float only for infinity, which buys no privacy
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.arrays import BoolArray, FloatArray, public_array, whole
+from poolrl.checks import BoolArray, FloatArray, public_array, whole
 from poolrl.problems.problem import ROUNDING, Boundary, SeparableProblem
-
-if TYPE_CHECKING:
-    from poolrl.data.trajectories import Trajectories
 
 Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 
@@ -26,6 +23,8 @@ class Inventory(SeparableProblem):
     """
 
     action_sets_state = True
+    # `simulation.logs` sets it: this room is public and may not import one that holds logs.
+    simulate_log: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -72,17 +71,10 @@ class Inventory(SeparableProblem):
         total: FloatArray = (self.holding[step] * left + self.shortage[step] * missing).sum(axis=-1)
         return total
 
-    def simulate_log(
-        self, demand: ArrayLike, *, rng: np.random.Generator, behaviour: Behaviour | None = None
-    ) -> Trajectories:
-        """Play `demand` (episodes, horizon, products) against a behaviour policy and log what a shop would see.
-
-        `behaviour(step, stock, rng)` returns order-up-to levels for stocks (episodes, products); by default
-        they are uniform between the stock on hand and λ.
-        """
-        from poolrl.data.simulation import simulate_log  # simulated, so nothing sensitive comes back
-
-        return simulate_log(self, demand, rng=rng, behaviour=behaviour)
+    def without_boundary(self) -> Self:
+        """The same shop with λ = 1: orders are free, and everything is seen."""
+        facts = self.facts() | {"boundary": 1.0}
+        return type(self)(**{name: value for name, value in facts.items() if name != "kind"})
 
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from poolrl.arrays import BoolArray, FloatArray
+from poolrl.checks import BoolArray, FloatArray
 
 Side = Literal["lower", "higher"]
 # Rounding in somebody's arithmetic (y − x′, or a level of exactly λ) is not a violation of a bound.

@@ -1,0 +1,1 @@
+"""The command line: one registry, one thin file per verb."""

@@ -1,0 +1,72 @@
+"""What a log is: the one protocol that the door asks of it, and the one list of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Protocol
+
+from poolrl.checks import IntArray
+from poolrl.geometry.partition import Partition
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+# Cells in ascending order, and how many rows fall into each; cells without a row are left out.
+Tally = tuple[IntArray, IntArray]
+
+
+class Log(Protocol):
+    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`): what the door asks of it."""
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit may own several trajectories."""
+
+    @property
+    def max_per_unit(self) -> int:
+        """c, how many of a unit's trajectories count."""
+
+    @property
+    def units(self) -> int:
+        """How many units it holds: public, because neighbours replace one."""
+
+    @property
+    def slots(self) -> int:
+        """Places that it can fill, units × max_per_unit."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether public facts promise a possible row in every slot and step."""
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a log that does not fit the problem's public facts."""
+
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
+        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
+
+    def visit_tallies(self, partition: Partition) -> list[Tally]:
+        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds what."""
+
+    trajectory: str
+    step: str
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    next_states: tuple[str, ...]
+    unit: str | None = None
+
+    def names(self) -> list[str]:
+        """Every column that is read."""
+        unit = [] if self.unit is None else [self.unit]
+        return [self.trajectory, self.step, *self.states, *self.actions, *self.next_states, *unit]
+
+
+def missing_column(name: str, names: Sequence[str]) -> str:
+    """The complaint about a column; the table's own names are not listed, for they may be its first row."""
+    near = get_close_matches(name, names, n=1, cutoff=0.8)
+    hint = f"did you mean {near[0]!r}?" if near else "is there a header line, with commas between names?"
+    return f"the table must have one column {name!r} ({hint})"

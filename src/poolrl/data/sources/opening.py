@@ -1,0 +1,213 @@
+"""Where a log lies: files, a DuckDB file or a PostgreSQL server, each opened as a table that stays there.
+
+    sales.csv   log.parquet   folder/   logs/*.parquet      files; a query sees them as the table `log`
+    shop.duckdb                                             needs a query
+    postgresql://user@host/shop                             needs a query, and the extra poolrl[postgres]
+
+What a database says about a failed query may quote the log, so it is not repeated: its kind is.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import ibis.expr.types as ir
+
+from poolrl.data.log import Columns, missing_column
+from poolrl.data.sources.duckdb import (
+    ANSWER,
+    connected,
+    copy_log_without_rows,
+    copy_without_rows,
+    run_query,
+    shut,
+    try_query,
+)
+from poolrl.data.sources.engine import quoted_name, quoted_text, refused
+from poolrl.data.sources.postgres import open_postgres
+
+DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
+POSTGRES = ("postgresql://", "postgres://")
+# No extension is fetched from anywhere, and a query sees no variable of this program.
+DUCKDB_SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": "1GB",  # beyond it DuckDB works on disk
+}
+
+
+@contextmanager
+def open_table(
+    source: str,
+    columns: Columns,
+    *,
+    query: str | None = None,
+    folder: Path = Path(),
+    before_rows: Callable[[], object] = lambda: None,
+) -> Iterator[ir.Table]:
+    """Open a log with the named columns; paths are relative to `folder`.
+
+    `before_rows` is called if a query is about to see rows while the log is opened: in DuckDB, which keeps its answer.
+    """
+    if source.startswith(POSTGRES):
+        with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
+            yield table
+        return
+    where = folder / Path(source).expanduser()
+    # What does not fit into memory is written where only this user can read it, and deleted.
+    with tempfile.TemporaryDirectory(prefix="poolrl.") as spill:
+        settings: dict[str, Any] = DUCKDB_SETTINGS | {"temp_directory": spill}
+        if where.suffix in DUCKDB_ENDINGS:
+            query = _needed(query, "a DuckDB file")
+            if not where.is_file():
+                raise FileNotFoundError(f"there is no file {where}")
+            settings["access_mode"] = "read_only"
+            with connected(str(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS)), settings) as empty:
+                try_query(query, columns.names(), empty)
+            with connected(str(where), settings) as database:
+                before_rows()
+                yield _table(database, query, columns, numbers_are_text=False)
+        else:
+            files, is_csv = _files(where)
+            with connected(":memory:", settings) as database:
+                reader = _csv(files) if is_csv else _parquet(where, files)
+                _make_log(database, where, files, reader)
+                if query is not None:
+                    with connected(":memory:", settings) as empty:
+                        copy_log_without_rows(database, empty)
+                        try_query(query, columns.names(), empty)
+                    before_rows()
+                # What is text in the files, or in the names of folders, becomes a number row by row, or nothing.
+                yield _table(database, query, columns, numbers_are_text=is_csv or where.is_dir())
+
+
+def _needed(query: str | None, what: str) -> str:
+    if not query:
+        raise ValueError(f"{what} needs a query: say which rows are the log")
+    return query
+
+
+def _files(where: Path) -> tuple[list[str], bool]:
+    """The files of a source, and whether they are CSV."""
+    if where.is_dir():
+        files = sorted(path for path in where.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
+    elif not where.is_file() and any(sign in str(where) for sign in "*?["):
+        files = sorted(Path(path) for path in glob.glob(str(where), recursive=True))
+    else:
+        files = [where]
+    if not files:
+        raise FileNotFoundError(f"there is no file {where}")
+    for path in files:
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
+    names = [str(path.resolve()) for path in files]
+    if all(path.suffix in (".parquet", ".pq") for path in files):
+        return names, False
+    if all(".csv" in path.suffixes for path in files):
+        return names, True
+    raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one kind")
+
+
+def _parquet(where: Path, files: Sequence[str]) -> str:
+    # Folder names like year=2025 are columns, where a folder was named; of text, for one name must not decide how
+    # another is read.
+    hive = "true, hive_types_autocast=false" if where.is_dir() else "false"
+    return f"SELECT * FROM read_parquet({_texts(files)}, union_by_name=true, hive_partitioning={hive})"
+
+
+# A field after its comma: in quotes, with "" for a quote, or up to the next comma.
+_FIELD = r',("(?:[^"]|"")*"|[^,]*)'
+
+
+def _csv(files: Sequence[str]) -> str:
+    """Rows of CSV files, every column as text, every line judged by itself.
+
+    A reader that looks at the file as a whole lets one line decide how others are read: a quote that is not closed eats
+    all that follow, and a guessed type rounds what does not fit.
+    """
+    by_header: dict[tuple[str, ...], list[str]] = {}
+    for file in files:
+        by_header.setdefault(_header(file), []).append(file)
+    parts = []
+    for names, same in by_header.items():
+        lines = (
+            f"read_csv({_texts(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
+            "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true)"
+        )
+        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {quoted_text(_FIELD)}, 1)"
+        plain = "string_split(rtrim(line, chr(13)), ',')"
+        fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
+        chosen = ", ".join(
+            _unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, start=1)
+        )
+        parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
+    return " UNION ALL BY NAME ".join(parts)
+
+
+def _unquoted(field: str) -> str:
+    inside = f"replace({field}[2:-2], '\"\"', '\"')"
+    return f"CASE WHEN {field} LIKE '\"%\"' THEN {inside} ELSE nullif({field}, '') END"
+
+
+def _header(file: str) -> tuple[str, ...]:
+    try:
+        with (
+            gzip.open(file, "rt", encoding="utf-8-sig") if file.endswith(".gz") else open(file, encoding="utf-8-sig")
+        ) as f:
+            names = tuple(next(csv.reader([f.readline().rstrip("\r\n")]), []))
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error):
+        names = ()
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{file} is not a readable CSV file: UTF-8, with a header line of different names")
+    return names
+
+
+def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
+    """Give the files the name `log`; no other is in reach."""
+    try:
+        database.execute(f"SET allowed_paths = {_texts(files)}")
+        database.execute(f"CREATE VIEW log AS {reader}")
+    except duckdb.Error:
+        raise ValueError(
+            f"{where} is not a readable Parquet or CSV file (truncated, another format, or files of different columns?)"
+        ) from None
+
+
+def _table(
+    database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, numbers_are_text: bool
+) -> ir.Table:
+    """The log, or the answer to one SELECT on it; numbers that come as text are read row by row."""
+    backend = shut(database)
+    if query is not None:
+        run_query(query, database)
+    try:
+        if query is None:
+            database.execute(f"CREATE TEMP VIEW {ANSWER} AS FROM log")
+        kinds = {row[0]: row[1] for row in database.execute(f"DESCRIBE {ANSWER}").fetchall()}
+        for name in columns.names():
+            if name not in kinds:
+                raise ValueError(missing_column(name, list(kinds)))
+        chosen = [
+            f"TRY_CAST({quoted_name(name)} AS DOUBLE) AS {quoted_name(name)}"
+            if numbers_are_text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
+            else quoted_name(name)
+            for name in dict.fromkeys(columns.names())
+        ]
+        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {ANSWER}")
+        return backend.table("poolrl_log")
+    except duckdb.Error as error:
+        raise ValueError(refused("DuckDB", error)) from None
+
+
+def _texts(values: Sequence[str]) -> str:
+    return "[" + ", ".join(quoted_text(value) for value in values) + "]"

@@ -1,0 +1,258 @@
+"""A log that stays where it lies: counted inside DuckDB, Spark or another engine, by one expression for each count.
+
+Only counts come back, so the log may be larger than memory. No row makes a count fail, because a failure would tell of
+it. What cannot be used tells nothing, by rules that look at its own unit alone:
+
+  - a row without an id, or with a step that is none of 0 .. H−1, is nobody's;
+  - a trajectory that names a step twice tells nothing;
+  - of a unit's trajectories the first max_per_unit in the order of their ids are kept;
+  - a row tells nothing where a value is missing, NaN, infinite or outside the public bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+
+from poolrl.checks import IntArray, whole
+from poolrl.data.arrow import as_arrow
+from poolrl.data.counts import outcome_cells
+from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, says_something
+from poolrl.data.log import Columns, Tally, missing_column
+from poolrl.data.row_rules import Numbers, Row
+from poolrl.data.sources.engine import NoRowsError, answer
+from poolrl.geometry.partition import Partition
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+
+# Steps are remembered as the bits of one 64-bit number, so many at a time.
+STEPS_PER_NUMBER = 30
+# The cell of a row that tells nothing: filtering such rows out first would make engines compute every cell twice.
+NOWHERE = -1
+
+
+class Table:
+    """A long table, one row per (trajectory, step), in an engine: any Ibis table, or an Arrow, pandas or polars one.
+
+        Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"], ...)
+
+    The keywords are those of `Trajectories.from_table`. With `clip`, values outside the public bounds are moved to the
+    nearest possible ones instead of telling nothing.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        *,
+        trajectory: str,
+        step: str,
+        states: Sequence[str],
+        actions: Sequence[str],
+        next_states: Sequence[str],
+        unit: str | None = None,
+        max_per_unit: int = 1,
+        first_step: int = 0,
+        clip: bool = False,
+    ) -> None:
+        whole(max_per_unit=max_per_unit)
+        whole(at_least=-(2**31), first_step=first_step)
+        for name, given in {"states": states, "actions": actions, "next_states": next_states}.items():
+            if isinstance(given, str):
+                raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
+        if isinstance(rows, str | Path):
+            raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
+        if unit is None and max_per_unit != 1:
+            raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
+        self.columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
+        self.rows: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, self.columns))
+        self._max_per_unit = int(max_per_unit)
+        self.first_step = int(first_step)
+        self.clip = clip
+        self._check_columns()
+
+    def __repr__(self) -> str:
+        return "Table(sensitive)"
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit may own several trajectories."""
+        return self.columns.unit is not None
+
+    @property
+    def max_per_unit(self) -> int:
+        """c. Read-only: what is counted and the noise both go by it."""
+        return self._max_per_unit
+
+    @cached_property
+    def units(self) -> int:
+        """How many units the log holds: public, because neighbours replace one."""
+        found = self.rows.filter(self._named()).aggregate(units=self._ids()[self._keys[0]].nunique())
+        number = int(answer(found)["units"][0].as_py())
+        if number == 0:
+            raise NoRowsError("the table must not be empty: no row names a trajectory and its unit")
+        return number
+
+    @property
+    def slots(self) -> int:
+        """Places that the log can fill, units × max_per_unit."""
+        return self.units * self.max_per_unit
+
+    @property
+    def is_full(self) -> bool:
+        """Never: a row may be missing or impossible, and nobody outside is told."""
+        return False
+
+    def check(self, problem: Problem) -> None:
+        """Refuse columns that do not fit the problem; what stands in them is not looked at."""
+        wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": problem.state_dim}
+        for name, number in wanted.items():
+            given = len(getattr(self.columns, name))
+            if given != number:
+                raise ValueError(f"{name} must name {number} columns, got {given}")
+
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
+        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
+        cells = bins * (2 if problem.censored else 1)
+        leaves = np.zeros((problem.horizon, problem.outcome_dim, cells), dtype=np.int64)
+        step, coordinate, cell, rows = _integers(
+            self.outcome_expression(problem, bins=bins), "step", "coordinate", "cell", "rows"
+        )
+        told = cell != NOWHERE
+        leaves[step[told], coordinate[told], cell[told]] = rows[told]  # an engine hands groups out in any order
+        return leaves
+
+    def visit_tallies(self, partition: Partition) -> list[Tally]:
+        """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+        step, node, target, rows = _integers(self.visit_expression(partition), "step", "node", "target", "rows")
+        cell = node * partition.state_count + target
+        order = np.lexsort((cell, step))
+        ends = np.searchsorted(step[order], np.arange(1, partition.problem.horizon))
+        return list(zip(np.split(cell[order], ends), np.split(rows[order], ends), strict=True))
+
+    def outcome_expression(self, problem: OutcomeProblem, *, bins: int) -> ir.Table:
+        """The counts of `outcome_leaves` that are not zero: columns step, coordinate, cell, rows."""
+
+        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
+            cell, tells = outcome_cells(problem, step, *row, bins=bins)
+            told: Numbers = np.where(tells & usable, cell, NOWHERE)
+            return told.columns()
+
+        separable = isinstance(problem, SeparableProblem)
+        numbers, dropped = self._numbers(problem), self.dropped(problem.horizon)
+        counts = []
+        # A scan for each coordinate reads its own columns only, and is faster than one that multiplies the rows.
+        for coordinate in range(problem.outcome_dim):
+            rows = self._kept(problem, numbers, dropped, coordinate if separable else None)
+            cell = cells_by_step(problem, rows, formulas, clip=self.clip)[coordinate]
+            tally = rows.select(rows.step, cell=cell).group_by(["step", "cell"]).aggregate(rows=ibis._.count())
+            counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64")))
+        return ibis.union(*counts) if len(counts) > 1 else counts[0]
+
+    def visit_expression(self, partition: Partition) -> ir.Table:
+        """The counts of `visit_tallies`: columns step, node, target, rows."""
+        problem = partition.problem
+
+        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
+            state, action, next_state = row
+            unit: Numbers = problem.unit_pair(state, action)
+            arrived: Numbers = problem.unit_state(next_state)
+            inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
+            node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
+            target: Numbers = partition.states.cell(arrived)
+            return [part for v in (node, target, unit, arrived) for part in v.columns()]
+
+        rows = self._kept(problem, self._numbers(problem), self.dropped(problem.horizon))
+        node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip)
+        points = {f"unit_{i}": number for i, number in enumerate(numbers)}
+        found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
+        names, dimensions = list(points), problem.state_dim + problem.action_dim
+        pairs = [nodes.directions for nodes in partition.pairs]
+        found = at_nearest(found, "node", pairs, names[:dimensions], partition.nearest)
+        found = at_nearest(found, "target", [partition.states.directions], names[dimensions:], partition.nearest)
+        return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
+
+    def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
+        """Keys, step and further columns of the rows whose ids say something and whose step is one of 0 .. H−1.
+
+        `columns` are expressions on the table as it was given.
+        """
+        step = self.rows[self.columns.step]
+        steps = step.between(self.first_step, self.first_step + horizon - 1)
+        if not step.type().is_integer():
+            number = step.cast("float64")
+            steps = finite(number) & steps & (number == number.floor())
+        # Every row has a step that can be cast, also those that the filter takes away: engines may do that later.
+        place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
+        return self.rows.filter([*self._named(), steps]).select(**self._ids(), step=place, **columns)
+
+    def lives(self, horizon: int) -> ir.Table:
+        """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus."""
+        rows, sums = self.rows_of_steps(horizon), {}
+        for first in range(0, horizon, STEPS_PER_NUMBER):
+            here = None if horizon <= STEPS_PER_NUMBER else rows.step.between(first, first + STEPS_PER_NUMBER - 1)
+            bit = ibis.literal(1, "int64") << (rows.step % STEPS_PER_NUMBER)
+            sums[f"from_{first}"] = bit.cast("float64").sum(where=here)  # doubles, for they do not overflow
+        lives = rows.group_by(self._keys).aggregate(**sums, count=rows.count())
+        # A sum of n different powers of two has n ones; a power that comes twice leaves fewer.
+        few = lives["count"] <= horizon  # so that the sums are exact
+        numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
+        ones = reduce(add, [binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
+        surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
+        return lives.select(*self._keys, "count", repeated=ones != lives["count"], surplus=surplus)
+
+    @staticmethod
+    def _rank(lives: ir.Table) -> ir.IntegerColumn:
+        """The place of a trajectory among its unit's by id: never by the order of rows, which other units decide."""
+        return ibis.row_number().over(group_by=lives.unit, order_by=lives.trajectory)
+
+    def dropped(self, horizon: int) -> ir.Table:
+        """The keys of trajectories that tell nothing, under a name, so that engines find them once."""
+        lives = self.lives(horizon)
+        return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("poolrl_dropped")
+
+    def _numbers(self, problem: Problem) -> dict[str, ir.Column]:
+        columns = self.columns
+        given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
+        return harmless(problem, given, clip=self.clip)
+
+    def _kept(
+        self, problem: Problem, numbers: dict[str, ir.Column], dropped: ir.Table, only: int | None = None
+    ) -> ir.Table:
+        """Step and harmless numbers of the rows that count, or of one coordinate of them."""
+        if only is not None:
+            numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
+        return self.rows_of_steps(problem.horizon, **numbers).anti_join(dropped, self._keys)
+
+    def _ids(self) -> dict[str, ir.Column]:
+        names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}
+        return {key: self.rows[name] for key, name in names.items() if name is not None}
+
+    def _named(self) -> list[ir.BooleanColumn]:
+        return [rule for column in self._ids().values() for rule in says_something(column)]
+
+    @property
+    def _keys(self) -> list[str]:
+        """What names a trajectory: equal names in two units are two trajectories."""
+        return ["unit", "trajectory"] if self.has_units else ["trajectory"]
+
+    def _check_columns(self) -> None:
+        schema = self.rows.schema()
+        for name in self.columns.names():
+            if name not in schema:
+                raise ValueError(missing_column(name, schema.names))
+            kind, is_id = schema[name], name in (self.columns.trajectory, self.columns.unit)
+            if is_id and (kind.is_nested() or kind.is_float16()):
+                raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
+            if not is_id and not kind.is_numeric():
+                raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
+
+
+def _integers(counts: ir.Table, *names: str) -> list[IntArray]:
+    found = answer(counts)
+    return [np.asarray(found[name], dtype=np.int64) for name in names]

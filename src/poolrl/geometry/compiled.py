@@ -1,0 +1,175 @@
+"""Inner loops, compiled: what NumPy would do in many passes over large arrays is done here in one, row by row.
+
+Every function writes rows independently of each other and lets go of the interpreter's lock, so `in_blocks` may give
+blocks of rows to threads; results do not depend on how many there are.
+
+Numba takes half a second to import, so this module is imported where it is needed and not before: who only asks a
+policy for decisions need not wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+from poolrl.checks import FloatArray, IntArray
+from poolrl.problems.problem import ROUNDING
+
+# Threads in a pool rather than Numba's own, which do not survive a fork. The variable is Numba's; joblib sets it.
+THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
+# What every search is given: candidate actions (c, d) as shares of the allowed box, the actions' lower bounds and
+# spans, whether coordinates are mirrored, and λ.
+Public = tuple[FloatArray, FloatArray, FloatArray, bool, FloatArray]
+# Rows below which a second thread costs more than it saves.
+FEWEST_ROWS = 32
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="poolrl")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has the pool but none of its threads
+
+
+def in_blocks(work: Callable[[slice], None], rows: int) -> None:
+    """Call `work` on slices that together are all rows, on as many threads as there are cores."""
+    if THREADS == 1 or rows < 2 * FEWEST_ROWS:
+        work(slice(0, rows))
+        return
+    size = max(FEWEST_ROWS, -(-rows // (4 * THREADS)))
+    list(_threads().map(work, [slice(start, min(start + size, rows)) for start in range(0, rows, size)]))
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})  # multiply and add at once, as matrix products do
+def _coefficient(unit: FloatArray, inverse: FloatArray, ring: int, j: int) -> float:
+    total = 0.0
+    for i in range(unit.shape[0]):
+        total += unit[i] * inverse[ring, i, j]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _place(
+    row: int,
+    c: int,
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    public: Public,
+    unit: FloatArray,
+) -> None:
+    """The pair of a state and a candidate in oriented unit coordinates, at `reach` if it lies beyond, into `unit`."""
+    candidates, origin, span, mirrored, reach = public
+    states, inside = state.shape[1], True
+    for i in range(len(unit)):
+        if i < states:
+            unit[i] = state[row, i]
+        else:
+            a = i - states
+            action = low[row, a] + candidates[c, a] * (high[row, a] - low[row, a])
+            unit[i] = (action - origin[a]) / span[a]
+            if mirrored:
+                unit[i] = 1.0 - unit[i]
+        inside = inside and unit[i] <= reach[i] + ROUNDING
+    if not inside:
+        unit[:] = reach
+
+
+@njit(nogil=True, cache=True)
+def best_in_rings(
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    public: Public,
+    inverse: FloatArray,
+    radius: float,
+    q: FloatArray,
+    chosen: IntArray,
+    values: FloatArray,
+) -> None:
+    """The best of the candidate actions in each state and its value; the first of equals.
+
+    States (m, w) are in oriented unit coordinates, the allowed box `low` .. `high` (m, d) is in the user's. How a ring
+    is read, `Rings.weights` says; no ring gives more than the best of its points, so most need not be read at all.
+    """
+    rings, size = inverse.shape[0], inverse.shape[1]
+    unit, raw, most = np.empty(size), np.empty(size), np.empty(rings)
+    for ring in range(rings):
+        most[ring] = q[ring * size : (ring + 1) * size].max()
+    for row in range(state.shape[0]):
+        best, where = -np.inf, 0
+        for c in range(len(public[0])):
+            _place(row, c, state, low, high, public, unit)
+            square = unit[0] * unit[0]
+            for i in range(1, size):
+                square = square + unit[i] * unit[i]
+            ring = min(max(int(np.floor(np.sqrt(square) * rings / radius)), 0), rings - 1)
+            if most[ring] + ROUNDING * abs(most[ring]) < best:
+                continue
+            total = 0.0
+            for j in range(size):
+                raw[j] = max(_coefficient(unit, inverse, ring, j), 0.0)
+                total += raw[j]
+            found = 0.0
+            for j in range(size):
+                found += q[ring * size + j] * (raw[j] / total if total > 0.0 else 1.0 / size)
+            if found > best:
+                best, where = found, c
+        chosen[row], values[row] = where, best
+
+
+@njit(nogil=True, cache=True)
+def best_in_cells(
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    public: Public,
+    bins: int,
+    q: FloatArray,
+    chosen: IntArray,
+    values: FloatArray,
+) -> None:
+    """The same where Q is constant on the cells of a lattice."""
+    reach = public[4]
+    unit = np.empty(len(reach))
+    for row in range(state.shape[0]):
+        best, where = -np.inf, 0
+        for c in range(len(public[0])):
+            _place(row, c, state, low, high, public, unit)
+            cell = 0
+            for i in range(len(unit)):
+                cell = cell * bins + min(max(int(np.floor(unit[i] * bins / reach[i])), 0), bins - 1)
+            if q[cell] > best:
+                best, where = q[cell], c
+        chosen[row], values[row] = where, best
+
+
+@njit(nogil=True, cache=True)
+def independent_points(candidates: FloatArray, chosen: IntArray) -> None:
+    """Of each ring's candidates (M, many, D) the D that pivoted Gram-Schmidt takes, by number, into `chosen` (M, D)."""
+    rings, many, size = candidates.shape
+    for ring in range(rings):
+        rest = candidates[ring].copy()
+        for j in range(size):
+            longest, at = -1.0, 0
+            for c in range(many):
+                square = 0.0
+                for i in range(size):
+                    square += rest[c, i] * rest[c, i]
+                if square > longest:
+                    longest, at = square, c
+            chosen[ring, j] = at
+            direction = rest[at] / np.sqrt(longest) if longest > 0.0 else np.zeros(size)
+            for c in range(many):
+                along = 0.0
+                for i in range(size):
+                    along += rest[c, i] * direction[i]
+                for i in range(size):
+                    rest[c, i] -= along * direction[i]
+            rest[at] = 0.0

@@ -1,0 +1,1 @@
+"""BOOKKEEPING: what was ever spent on a data set."""

@@ -1,0 +1,226 @@
+"""Chain: entries in a file that can only grow, each sealed with a secret key over itself and the seal before it.
+
+One SQLite file, and beside it the key (`<file>.key`). Who has no key can neither change, remove or insert an entry
+unseen, nor confirm a guess about what a fingerprint stands for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from poolrl.ledger.accounts import Entry
+from poolrl.privacy.zcdp import written
+
+SCHEMA = """
+CREATE TABLE entries (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, account TEXT NOT NULL,
+  rho TEXT, refers INTEGER, note TEXT NOT NULL, seal TEXT NOT NULL);
+CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, seal TEXT NOT NULL);
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+TABLES = {"entries", "head"}
+STATEMENTS = [statement.strip() for statement in SCHEMA.split(";\n") if statement.strip()]
+GENESIS = "poolrl ledger 1"
+PATIENCE = 60.0  # seconds to wait for other processes that are writing
+
+
+class Chain:
+    """The file and its key; with `create` it makes both where there is neither."""
+
+    def __init__(self, path: str | Path, *, create: bool) -> None:
+        self.path = Path(path).resolve()  # the key lies beside the file, not beside a link to it
+        self.key_path = self.path.with_name(self.path.name + ".key")
+        if self.key_path.exists() and not self.path.exists():
+            raise ValueError(self._lost())
+        if not create and not self.path.is_file():
+            raise ValueError(f"there is no ledger {path}; the first fit makes one")
+        with self._translated():
+            self._file = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        try:
+            with self._translated():
+                self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
+            self._key = self._prepare(create=create)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def entries(self) -> list[Entry]:
+        """Every entry from the first to the last, as it stands in the file."""
+        rows = self._file.execute(
+            "SELECT number, kind, time, account, rho, refers, note, seal FROM entries ORDER BY number"
+        )
+        return [_entry(row) for row in rows]
+
+    def append(
+        self, kind: str, account: str, *, rho: Fraction | None = None, refers: int | None = None, note: Any = None
+    ) -> Entry:
+        """Seal one more entry; only inside `writing`."""
+        last = self._file.execute("SELECT number, seal FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+        number, previous = last or (0, GENESIS)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        draft = Entry(number + 1, kind, now, account, rho, refers, note or {}, "")
+        entry = draft.sealed(self._seal(draft, previous))
+        *content, written = entry.content()
+        row = (*content, json.dumps(written, sort_keys=True), entry.seal)
+        self._file.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._set_head(entry.number, entry.seal)
+        return entry
+
+    def faults(self) -> list[str]:
+        """What is wrong with the seals; an empty list if nothing is."""
+        try:
+            with self.snapshot():
+                return self._faults()
+        except (ValueError, TypeError, ZeroDivisionError, RecursionError):
+            return ["the file is damaged"]
+
+    def _faults(self) -> list[str]:
+        # A trigger of another hand could undo what is about to be written.
+        made = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        if made != {statement.rstrip(";") for statement in STATEMENTS}:
+            return ["it has tables or triggers of another hand, or lacks its own"]
+        entries = self.entries()
+        head = self._file.execute("SELECT number, seal FROM head").fetchall()
+        seal, number = GENESIS, 0
+        for entry in entries:
+            number += 1
+            if entry.number != number:
+                return [f"entry {number} is missing"]
+            seal = self._seal(entry, seal)
+            if not hmac.compare_digest(seal.encode(), str(entry.seal).encode()):
+                return [f"entry {number} or one before it was changed: its seal does not fit"]
+        if head != [(number, self._head_seal(number, seal))]:
+            return ["entries at the end were removed or added by another hand"]
+        return []
+
+    def fingerprint(self, purpose: str, content: bytes) -> str:
+        """A keyed hash."""
+        return hmac.digest(self._key, purpose.encode() + b"\0" + content, "sha256").hex()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Several reads of one state of the file, whoever is writing meanwhile."""
+        if self._file.in_transaction:
+            yield
+            return
+        with self._translated():
+            self._file.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One writer at a time, and all or nothing."""
+        with self._translated():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                if self._file.in_transaction:  # a full disk may have ended it
+                    self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """SQLite's complaints (a lock that is never released, a full disk, a file of another kind) in one sentence."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} cannot be used as a ledger: it holds text that is none") from None
+
+    def _prepare(self, *, create: bool) -> bytes:
+        """The key of the file, which gets its tables if it is new.
+
+        The key lies under another name until the tables are there. So an empty file beside a key was emptied, not
+        interrupted while it was made.
+        """
+        if self._tables() >= TABLES and self.key_path.exists():
+            return _read_key(self.key_path)
+        draft = self.key_path.with_name(self.key_path.name + ".new")
+        with self.writing():
+            tables = self._tables()
+            if not tables >= TABLES:
+                if self.key_path.exists():
+                    raise ValueError(self._lost())
+                if tables or not create:
+                    raise ValueError(f"{self.path} is not a ledger")
+                _write_key(draft)
+                self._key = _read_key(draft)
+                for statement in STATEMENTS:
+                    self._file.execute(statement)
+                self._set_head(0, GENESIS)
+        with self.writing():  # one process renames, whoever comes first
+            if draft.exists() and not self.key_path.exists():
+                draft.rename(self.key_path)
+                onto_disk(self.key_path.parent)
+        return _read_key(self.key_path)
+
+    def _tables(self) -> set[str]:
+        with self.snapshot():
+            return {name for (name,) in self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _lost(self) -> str:
+        return f"{self.path} is gone, empty or damaged, but its key {self.key_path} is there: restore it from a backup"
+
+    def _seal(self, entry: Entry, previous: str) -> str:
+        return self.fingerprint("entry", json.dumps([previous, *entry.content()], sort_keys=True).encode())
+
+    def _head_seal(self, number: int, seal: str) -> str:
+        return self.fingerprint("head", f"{number} {seal}".encode())
+
+    def _set_head(self, number: int, seal: str) -> None:
+        self._file.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, self._head_seal(number, seal)))
+
+
+def _write_key(path: Path) -> None:
+    """A new key that nobody else may read, on the disk before anything is sealed with it."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(secrets.token_hex(32) + "\n")
+    onto_disk(path)
+
+
+def onto_disk(path: Path) -> None:
+    """Do not return before a file or a folder would outlive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = bytes.fromhex(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"the key {path} of the ledger is missing: restore it from a backup") from None
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ValueError(f"{path} is not the key of a ledger")
+    return key
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    number, kind, time, account, rho, refers, note, seal = row
+    return Entry(number, kind, time, account, None if rho is None else written(rho), refers, json.loads(note), seal)

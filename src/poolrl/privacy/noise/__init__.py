@@ -1,0 +1,1 @@
+"""Noise: exact and secure for releases, seeded for dry runs."""

@@ -1,0 +1,187 @@
+"""Forecast: what the page predicts, from a policy and public facts alone.
+
+Logs are simulated from the demand that the fit has released an estimate of, which is post-processing and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from rich.progress import Progress
+
+from poolrl.checks import BoolArray, FloatArray
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.policy import Policy
+from poolrl.privacy.zcdp import attack_power, epsilon
+from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.problem import ROUNDING
+from poolrl.shop.prediction import (
+    BUDGETS,
+    DROWNING,
+    AssumedLog,
+    Prediction,
+    Simulator,
+    drowned_share,
+    most_units,
+    runs_for,
+    signed_percent,
+)
+from poolrl.simulation.worlds import World, estimated_world, worlds_of
+
+# Simulated logs: as many where noise decides the cost, a few for the budget that was spent, and two elsewhere.
+MOST_RUNS, RUNS_OF_SPENT, LEAST_RUNS = 6, 4, 2
+NOISY = 0.2
+SELDOM = 0.1  # fewer of the past orders than this: the level rests on the public prior more than on the log
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One position of the slider."""
+
+    rho: float
+    epsilon: float
+    attack: float
+    cost: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What empty shelves and λ hid of one product."""
+
+    product: str
+    binds: list[str]  # steps at which the level stands at λ
+    untried: list[str]  # steps at which past orders seldom went as far as the level
+    beyond: float  # estimated chance that demand exceeds the level of its step
+    lost: float  # predicted cost per trajectory that full shelves would have saved
+    error: float  # standard error of that
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Gaps on public families of demand, with logs of this size at this budget, where no estimate confirms itself."""
+
+    gap: float  # on average
+    worst: float  # of the worst family
+    free_gap: float  # on average, without any data
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the simulations say."""
+
+    budgets: list[Budget]
+    chosen: int
+    units: int  # of the simulated logs
+    best: float
+    free: float
+    hidden: list[Hidden]
+    elsewhere: Elsewhere
+
+    @property
+    def drowned(self) -> bool:
+        """Whether noise took a good part of what the log could teach.
+
+        On demand that nobody estimated, more than a quarter is lost; or some is, and the estimate says that data are
+        worth little, which is what an estimate says that noise has pushed back to the bounds.
+        """
+        lost = drowned_share(self.elsewhere.gap, self.elsewhere.free_gap)
+        worthless = self.best > 0 and self.free / self.best - 1 < 0.1
+        return lost > DROWNING or (worthless and lost > 0.1)
+
+    @property
+    def warning(self) -> str:
+        """How bad it is, in two sentences."""
+        there = self.elsewhere
+        lost = min(1.0, drowned_share(there.gap, there.free_gap))
+        gap, without = signed_percent(there.gap), signed_percent(there.free_gap)
+        return (
+            f"Noise drowned much of this log: with so few units at this rho, about {lost:.0%} of what data could save "
+            f"is lost ({gap} above the optimum on demand that nobody estimated, {without} without data). The policy "
+            "rests on the declared bounds, and so do the costs predicted from its own estimate."
+        )
+
+
+def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progress: Progress) -> Forecast:
+    """Simulate logs of `units` units from the estimate, and fit each at the budgets of the slider."""
+    problem, rho = policy.problem, policy.guarantee.rho
+    assert isinstance(problem, LostSales | Backlog)
+    per_unit = policy.guarantee.trajectories_per_unit
+    # The places that units leave empty are released as a noisy count: so many does a unit own, on average.
+    owned = max(1, round(per_unit * outcomes.observed))
+    log = AssumedLog(min(units, most_units(problem, owned)), per_unit, owned)
+    budgets = sorted({*BUDGETS, rho})
+    most = runs_for(problem, log.units * owned, fits=len(budgets) + 1, least=LEAST_RUNS, most=MOST_RUNS)
+    simulator, world = Simulator(problem), estimated_world(outcomes)
+    families = worlds_of(problem, "any", runs=1)
+    full = replace(log, shelves_never_empty=True)
+
+    def budgets_of(run: int) -> list[float]:
+        return [each for each in budgets if run < (RUNS_OF_SPENT if each == rho else LEAST_RUNS) or each < NOISY]
+
+    spent_in = range(min(most, RUNS_OF_SPENT))
+    fits = sum(len(budgets_of(run)) for run in range(most)) + len(spent_in) + len(families)
+    task = progress.add_task("predicting", total=fits)
+
+    def simulate(where: World, what: AssumedLog, at: list[float], seed: int) -> list[Prediction]:
+        found = []
+        for each in simulator.predict(where, what, at, seed=seed):
+            found.append(each)
+            progress.advance(task)
+        return found
+
+    runs = [simulate(world, log, budgets_of(run), run) for run in range(most)]
+    usual = np.array([next(each.costs for each in runs[run] if each.rho == rho) for run in spent_in])
+    unhidden = np.array([simulate(world, full, [rho], run)[0].costs for run in spent_in])
+    others = [each for number, family in enumerate(families) for each in simulate(family, log, [rho], number)]
+    best, free = float(runs[0][0].best.sum()), float(runs[0][0].free.sum())
+    costs = [float(np.mean([each.cost for run in runs for each in run if each.rho == value])) for value in budgets]
+    gaps = [each.gap for each in others]
+    return Forecast(
+        [
+            Budget(value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else math.nan)
+            for value, cost in zip(budgets, costs, strict=True)
+        ],
+        budgets.index(rho),
+        log.units,
+        best,
+        free,
+        _hidden(policy, world, usual - unhidden),
+        Elsewhere(float(np.mean(gaps)), max(gaps), float(np.mean([each.free_gap for each in others]))),
+    )
+
+
+def _hidden(policy: Policy, world: World, saved: FloatArray) -> list[Hidden]:
+    """Product by product; `saved` (runs, k) is what full shelves would have saved in each simulated log."""
+    problem, levels = policy.problem, policy.levels
+    assert isinstance(problem, LostSales | Backlog)
+    labels = policy.report["labels"]
+    at_limit = levels >= problem.share * problem.demand_max * (1 - 1e3 * ROUNDING)
+    beyond = _share_above(world.probabilities, levels, problem.demand_max)
+    tried = np.ones_like(levels) if world.orders is None else _share_above(world.orders, levels, problem.demand_max)
+    error = saved.std(axis=0, ddof=1) / np.sqrt(len(saved))
+
+    def steps(marked: BoolArray) -> list[str]:
+        return [name for name, mark in zip(labels["steps"], marked, strict=True) if mark]
+
+    return [
+        Hidden(
+            product,
+            steps(at_limit[:, i]),
+            steps(tried[:, i] < SELDOM),
+            float(beyond[:, i].mean()),
+            float(saved[:, i].mean()),
+            float(error[i]),
+        )
+        for i, product in enumerate(labels["products"])
+    ]
+
+
+def _share_above(probabilities: FloatArray, levels: FloatArray, top: FloatArray) -> FloatArray:
+    """How much of each distribution (H, k, bins) over [0, top] lies above a level (H, k)."""
+    bins = probabilities.shape[-1]
+    middles = (np.arange(bins) + 0.5) / bins * top[:, None]
+    total = probabilities.sum(axis=-1)
+    return np.asarray((probabilities * (middles > levels[..., None])).sum(axis=-1) / total)

@@ -1,0 +1,30 @@
+"""From a configuration to the log it speaks of, which stays where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from poolrl.data.sources.opening import open_table
+from poolrl.data.table import Table
+from poolrl.shop.config import ConfigFile
+
+
+@contextmanager
+def open_log(file: ConfigFile, before_rows: Callable[[], object] = lambda: None) -> Iterator[Table]:
+    """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there."""
+    config, columns = file.config, file.config.columns()
+    source, query = config.log.source, config.log.query
+    with open_table(source, columns, query=query, folder=file.folder, before_rows=before_rows) as rows:
+        yield Table(
+            rows,
+            trajectory=columns.trajectory,
+            step=columns.step,
+            states=columns.states,
+            actions=columns.actions,
+            next_states=columns.next_states,
+            unit=columns.unit,
+            max_per_unit=config.privacy.per_unit,
+            first_step=config.log.first_step,
+            clip=config.log.clip,
+        )

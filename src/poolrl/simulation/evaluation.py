@@ -1,0 +1,143 @@
+"""Costs of policies by simulation. Nothing here reads a sensitive log: demand is simulated, public or paid for.
+
+Policies that are compared meet the same demand paths, so that their difference is not noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import FloatArray, finite_array
+from poolrl.geometry.axes import Axes
+from poolrl.geometry.grid import Grid
+from poolrl.geometry.partition import Partition
+from poolrl.geometry.zones import Zones
+from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
+from poolrl.learning.planning import plan_on_outcomes
+from poolrl.learning.policy import Policy
+from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
+
+# Points per coordinate for benchmarks, where the action alone decides and where the state matters too.
+RESOLUTION, STATE_RESOLUTION = 512, 128
+
+
+def rollout_costs(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> FloatArray:
+    """The total cost of each path (paths, H, k), from the problem's initial state (zero stock)."""
+    paths = _paths(problem, outcomes)
+    state = np.tile(problem.initial_state, (len(paths), 1))
+    total = np.zeros(len(paths))
+    for step in range(problem.horizon):
+        action = policy.act(step, state)
+        total += problem.cost(step, state, action, paths[:, step])
+        state = problem.next_state(step, state, action, paths[:, step])
+    return total
+
+
+def rollout_cost(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> float:
+    """The mean total cost over the paths."""
+    return float(rollout_costs(problem, policy, outcomes).mean())
+
+
+def relative_gap(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
+    """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths."""
+    best = rollout_cost(problem, benchmark, outcomes)
+    if best <= 0:
+        raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
+    return (rollout_cost(problem, policy, outcomes) - best) / best
+
+
+def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
+    """c − c*, the gap of the paper's appendix (there with the sign turned), on common paths."""
+    return rollout_cost(problem, policy, outcomes) - rollout_cost(problem, benchmark, outcomes)
+
+
+def expected_cost(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> float:
+    """The exact mean cost of ordering up to `levels`, over all products."""
+    return float(expected_costs(problem, levels, probabilities).sum())
+
+
+def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
+    """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`.
+
+        G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
+
+    Demand stands in the middle of its bin and y on the edges, so what is left lies halfway between two edges.
+    """
+    bins = probabilities.shape[-1]
+    costs = np.zeros(problem.products)
+    for i in range(problem.products):
+        edges = np.linspace(0.0, problem.demand_max[i], bins + 1)
+        middles = (edges[:-1] + edges[1:]) / 2
+        value = np.zeros(bins + 1)
+        for step in reversed(range(problem.horizon)):
+            weight, level = probabilities[step, i], levels[step, i]
+            below = np.concatenate([[0.0], np.cumsum(weight)])  # P(D < y) on the edges
+            part = np.concatenate([[0.0], np.cumsum(weight * middles)])  # E[D; D < y]
+            left = edges * below - part
+            short = part[-1] - part - edges * (below[-1] - below)
+            halfway = (value[:-1] + value[1:]) / 2
+            carried = np.concatenate([[0.0], np.convolve(weight, halfway)[:bins]])
+            after = problem.holding[step, i] * left + problem.shortage[step, i] * short
+            after += carried + value[0] * (below[-1] - below)
+            value = np.interp(np.maximum(edges, level), edges, after)
+        costs[i] = value[0]
+    return costs
+
+
+def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
+    """Sample average approximation: the dynamic programme on the empirical distribution of each step.
+
+    Actions stay within λ; for the unrestricted optimum ask with a problem whose boundary is 1. Every
+    sampled outcome is shared between its two neighbours on a fine axis so that its mean is kept.
+    """
+    paths = _paths(problem, outcomes)
+    # The axis spans the sample, which is no secret here, so that a loose public bound costs no resolution.
+    low, high = paths.min(axis=(0, 1)), paths.max(axis=(0, 1))
+    axis = np.linspace(low, high, RESOLUTION + 1)
+    position = (paths - low) / np.where(high > low, high - low, 1.0) * RESOLUTION
+    below = np.minimum(np.floor(position), RESOLUTION - 1).astype(np.int64)
+    part = position - below
+    weights = np.zeros((problem.horizon, problem.outcome_dim, RESOLUTION + 1))
+    for step in range(problem.horizon):
+        for i in range(problem.outcome_dim):
+            left = below[:, step, i]
+            weights[step, i] = np.bincount(left, 1 - part[:, step, i], minlength=RESOLUTION + 1)
+            weights[step, i] += np.bincount(left + 1, part[:, step, i], minlength=RESOLUTION + 1)
+    return _planned(problem, OutcomeDistribution(axis.T, weights / len(paths)))
+
+
+def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
+    """The dynamic programme on a known distribution: probabilities (H, k, bins) of equal outcome bins."""
+    middles = bin_middles(problem, probabilities.shape[-1])
+    return _planned(problem, OutcomeDistribution(middles, probabilities))
+
+
+def data_free(problem: OutcomeProblem) -> Policy:
+    """What to do knowing costs and bounds alone: the plan against uniform outcomes."""
+    return _planned(problem, uniform_outcomes(problem, RESOLUTION))
+
+
+def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
+    where: Axes | Partition
+    if isinstance(problem, SeparableProblem):
+        points = RESOLUTION + 1 if problem.action_sets_state else STATE_RESOLUTION + 1
+        where = Axes(problem, points, beyond=True)  # the distribution is known beyond λ too
+    else:
+        small = problem.state_dim + problem.action_dim <= 2
+        where = (Grid(bins=50, linear=True) if small else Zones(zones=200)).partition(problem)
+    rule, report = plan_on_outcomes(outcomes, where)
+    return Policy(problem, rule, Guarantee.of_nothing(problem.horizon), report)
+
+
+def _paths(problem: OutcomeProblem, outcomes: ArrayLike) -> FloatArray:
+    paths = finite_array("outcomes", outcomes, dimensions=3)
+    if paths.shape[1:] != (problem.horizon, problem.outcome_dim) or len(paths) == 0:
+        wanted = f"(paths, {problem.horizon}, {problem.outcome_dim})"
+        raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
+    slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
+    if (paths < problem.outcome_low - slack).any() or (paths > problem.outcome_high + slack).any():
+        raise ValueError("outcomes must lie within the problem's public bounds")
+    return paths

@@ -1,0 +1,53 @@
+"""Simulated logs: what a shop would have recorded under a demand path and a behaviour policy."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import finite_array
+from poolrl.data.trajectories import Trajectories
+from poolrl.problems.inventory import Behaviour, Inventory
+from poolrl.problems.problem import OutcomeProblem
+
+
+def simulate_log(
+    problem: OutcomeProblem,
+    outcomes: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    behaviour: Behaviour | None = None,
+) -> Trajectories:
+    """Play outcomes (episodes, horizon, k), say demand, and log what a shop would see: states, actions, next states.
+
+    `behaviour(step, states, rng)` returns actions for states (episodes, w); by default they are uniform over what is
+    feasible and within λ. For inventory this is also the method `problem.simulate_log`.
+    """
+    paths = finite_array("outcomes", outcomes, dimensions=3)
+    if paths.shape[1:] != (problem.horizon, problem.outcome_dim):
+        wanted = f"(episodes, {problem.horizon}, {problem.outcome_dim})"
+        raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
+    if (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
+        raise ValueError("outcomes must lie within the problem's public bounds")
+    state = np.tile(problem.initial_state, (len(paths), 1))
+    states, actions, next_states = [], [], []
+    for step in range(problem.horizon):
+        if behaviour is None:
+            low, high = problem.allowed(step, state)
+            action = rng.uniform(low, high)
+        else:
+            low, high = problem.feasible(step, state)
+            action = np.clip(np.asarray(behaviour(step, state, rng), dtype=np.float64), low, high)
+        arrived = problem.next_state(step, state, action, paths[:, step])
+        states.append(state)
+        actions.append(action)
+        next_states.append(arrived)
+        state = arrived
+    return Trajectories(
+        states=np.stack(states, axis=1),
+        actions=np.stack(actions, axis=1),
+        next_states=np.stack(next_states, axis=1),
+    )
+
+
+Inventory.simulate_log = simulate_log
