@@ -20,14 +20,15 @@ import numpy as np
 from attacks.good_files import SECRETS, good
 from attacks.logs import arrays, engine, log_file, sales
 from attacks.mutations import HOSTILE, Script, deepened, lying_archive, mutated, mutated_array, spoilt
-from poolrl.certificate.verify import verify
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.learning import policy as policies
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
 from poolrl.paper.results import Results
 from poolrl.shop import decide
-from poolrl.shop.config import parse_config
+from poolrl.shop.config_file import parse_config
+from poolrl.shop.desk import Desk
+from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
 
 Target = Callable[[Script, Path], Callable[[], object]]
@@ -89,8 +90,8 @@ def policy(script: Script, place: Path) -> Callable[[], object]:
         np.savez(path, facts=np.frombuffer(deepened(text).encode("utf-8", "replace"), np.uint8), **arrays)
 
     def read() -> None:
-        desk = decide.Desk.open(path)
-        desk.levels([0, desk.policy.problem.horizon - 1], [[1.0] * len(desk.products)] * 2, whole=True)
+        desk = Desk.open(path)
+        desk.levels([0, desk.policy.problem.horizon - 1], [[1.0] * len(desk.names.products)] * 2, whole=True)
         desk.policy.guarantee.to_dict()
         repr(desk.policy)
 
@@ -112,8 +113,8 @@ def configuration(script: Script, place: Path) -> Callable[[], object]:
 
     def read() -> None:
         config = parse_config(place / "poolrl.toml", text).config
-        config.declared()
-        config.labels()
+        config.terms(units=1)
+        config.names()
 
     return read
 
@@ -132,7 +133,7 @@ def certificate(script: Script, place: Path) -> Callable[[], object]:
 
     def read() -> None:
         config, books = good() / "release/poolrl.toml", good() / "ledger.sqlite"
-        checks = verify(good() / "release/policy.npz", place / "certificate.json", config, books)
+        checks = verify_folder(good() / "release/policy.npz", place / "certificate.json", config, books)
         if all(check.good for check in checks) and text != original:
             raise FindingError("a forged certificate was believed")
 

@@ -186,7 +186,7 @@ def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
 
 
 @pytest.mark.parametrize("variance", [0.01, 0.04, 0.1, 0.25, 1.0, 30.0])
-@pytest.mark.parametrize("releases", [50, 2000])
+@pytest.mark.parametrize("releases", [50, pytest.param(2000, marks=pytest.mark.slow)])
 def test_sound_noise_fails_no_oftener_than_it_may(
     variance: float, releases: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +231,9 @@ def test_the_logs_use_up_what_was_paid_for(case: Case, shop: Shop) -> None:
     assert rows[0].public == rows[1].public
 
 
-@pytest.mark.parametrize("noise", ["secure", "opendp", "seeded"])
+@pytest.mark.parametrize(
+    "noise", ["secure", *(pytest.param(each, marks=pytest.mark.slow) for each in ("opendp", "seeded"))]
+)
 @pytest.mark.parametrize("case", [CASES[1], CASES[2]], ids=lambda case: case.name)
 def test_a_sound_release_is_not_flagged(case: Case, noise: str) -> None:
     found = audit(case, releases=800 if noise == "opendp" else 1600, noise=noise)

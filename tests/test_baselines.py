@@ -15,7 +15,7 @@ from poolrl.paper import baselines
 from poolrl.paper.q_learning import _QLearning, fql, hql, replay
 from poolrl.privacy.release import LATTICE, release_levels, release_rows
 from poolrl.privacy.zcdp import budget
-from tests.test_release import Recorder, neighbours, squared_change
+from tests.helpers.neighbours import Recorder, neighbours, squared_change
 
 
 def shop(products: int = 2, episodes: int = 400, **more: float) -> tuple[LostSales, Trajectories]:

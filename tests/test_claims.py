@@ -4,55 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from poolrl.paper import claims, sweeps, theory
+from poolrl.paper import claims, theory
 from poolrl.paper.claims import CLAIMS, LEARNERS, privacy_verdicts, verdicts
 from poolrl.paper.privacy_check import change_by_replay, privacy_evidence
 from poolrl.paper.statistics import Interval, Table, judge, mean_slope, of_mean, slope_of_means
-from poolrl.paper.sweeps import SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.targets import target_verdicts
-from poolrl.paper.trials import Run
 from poolrl.privacy import release
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.privacy.noise.secure import SecureNoise
-
-World = Callable[[Setting, np.random.Generator], float]
-
-
-def made_up(gap: World, *, seeds: int = 10, seconds: World = lambda s, rng: 1.0) -> Table:
-    """A table of all settings whose gaps follow a formula."""
-    rng = np.random.default_rng(0)
-    runs = []
-    for setting in settings_of(sweeps.SWEEPS):
-        scales = SCALES if setting.scale == TUNED else (setting.scale,)
-        for scale in scales:
-            for seed in (*TUNING_SEEDS, *range(seeds)) if setting.scale == TUNED else range(seeds):
-                fixed = replace(setting, scale=scale)
-                found = gap(fixed, rng)
-                time = seconds(fixed, rng)
-                runs.append(Run(fixed, seed, 1.0, 1.0, found, found, found, found, time, 0.5, 0.5, 0.1))
-    return Table(runs)
-
-
-def as_the_paper_says(setting: Setting, rng: np.random.Generator) -> float:
-    """Every claim is true of every learner here; the scale 1e-6 is best."""
-    base = 0.02 * (1 + 0.001 * rng.normal())
-    base *= math.log2(setting.horizon) * (3 - 2 * setting.boundary) * (1 + math.log2(2 * setting.products))
-    weeks = setting.data == "rossmann"  # too few for a law in n, and nothing claims one there
-    base *= (setting.granularity / 100) ** -0.5 * (1 if weeks else (10_000 / setting.trajectories) ** 0.8)
-    base *= 1.0 if math.isinf(setting.rho) else 1 + 0.1 * (40 / setting.rho) ** 0.1 - 0.1
-    if setting.method in ("published", "grid") and setting.scale not in (1.0, 1e-6):
-        base *= 1.5
-    return base * {"input": 30, "output": 40, "grid": 3}.get(setting.method, 1)
-
-
-def superlinear_grid(setting: Setting, rng: np.random.Generator) -> float:
-    return float(setting.granularity ** (2.0 if setting.method == "grid" else 1.0) * (1 + 0.01 * rng.normal()))
+from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
 
 
 def test_where_the_paper_is_right_every_claim_holds() -> None:
@@ -160,7 +125,7 @@ def test_the_rule() -> None:
     assert judge([narrowly, *[sure] * 7])[0] == "undecided"  # one of eight may fail by chance
 
 
-@pytest.mark.parametrize("seeds", [5, 10])
+@pytest.mark.parametrize("seeds", [5, pytest.param(10, marks=pytest.mark.slow)])
 def test_intervals_cover_the_mean_also_of_skewed_gaps(seeds: int) -> None:
     rng = np.random.default_rng(1)
     for draw in (lambda: rng.normal(3, 1, seeds), lambda: rng.exponential(3, seeds)):

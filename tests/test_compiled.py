@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from poolrl.learning.kernel import consistent_counts
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.separable import _range_maxima, stages_from_marginals
 from poolrl.problems.problem import Problem
-from tests.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.processes import environment, program
 
 
 def by_sorting(joint: Any, total: Any, slack: float) -> Any:
@@ -152,24 +152,15 @@ def test_a_forked_child_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_array_equal(pool.apply_async(_values, (0,)).get(timeout=60), here)
 
 
-FIT = """
-import hashlib, sys, numpy as np
-from poolrl import LostSales, Pool, SeededNoise
-rng = np.random.default_rng(0)
-problem = LostSales(horizon=3, products=2, holding=0.2, shortage=0.4, demand_max=10.0)
-log = problem.simulate_log(rng.uniform(0, 10, (4000, 3, 2)), rng=rng)
-for pool in (Pool(1.0), Pool.published(20.0, 60, scale=1e-4)):
-    rule = pool.fit(problem, log, noise=SeededNoise(1)).rule
-    print([hashlib.sha256(array.tobytes()).hexdigest() for array in rule.arrays().values()])
-"""
-
-
 def test_a_fit_does_not_depend_on_the_number_of_threads() -> None:
     found = set()
     for threads in ("1", "2", "3"):
-        environment = {"NUMBA_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-        program = subprocess.run(
-            [sys.executable, "-c", FIT], capture_output=True, text=True, env=environment, check=True
+        answer = subprocess.run(
+            program("seeded_fits"),
+            capture_output=True,
+            text=True,
+            env=environment(NUMBA_NUM_THREADS=threads, OPENBLAS_NUM_THREADS="1"),
+            check=True,
         )
-        found.add(program.stdout)
+        found.add(answer.stdout)
     assert len(found) == 1

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poolrl.shop.init import run_init
 
 from poolrl import Backlog, LostSales
-from poolrl.shop.config import Config, load_config
-from poolrl.shop.init import run_init
+from poolrl.shop.config import Config
+from poolrl.shop.config_file import load_config
 from poolrl.shop.toml import KEYS, write_toml
 
 Facts = dict[str, dict[str, Any]]
@@ -28,11 +29,11 @@ def fault(path: Path, facts: Facts) -> str:
 
 def test_a_good_file_gives_its_problem(config: Path) -> None:
     file = load_config(config)
-    problem = file.config.problem.problem()
+    problem = file.config.problem.shop
     assert type(problem) is LostSales
     np.testing.assert_array_equal(problem.shortage, [[0.5, 0.6]] * 3)
     np.testing.assert_array_equal(problem.share, np.full((3, 2), 0.9))
-    assert file.config.labels() == {"products": ["bread", "milk"], "steps": ["Fri", "Sat", "Sun"], "first_step": 0}
+    assert file.config.names() == {"products": ["bread", "milk"], "steps": ["Fri", "Sat", "Sun"], "first_step": 0}
     assert file.ledger == config.parent / "ledger.sqlite"
 
 
@@ -168,7 +169,7 @@ def test_what_is_written_is_read_back(
     path.write_bytes(write_toml(facts).encode())
     config = load_config(path).config
     assert config.problem.products == products
-    assert type(config.problem.problem()) is Backlog
+    assert type(config.problem.shop) is Backlog
     assert (config.log.source, config.log.clip, config.privacy.rho) == (text, clip, rho)
     assert (config.log.query or "").strip() == (query or "").strip()
 

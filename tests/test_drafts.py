@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,24 +12,10 @@ from poolrl import Policy
 from poolrl.certificate.files import sha256 as hash_of
 from poolrl.ledger.ledger import Ledger
 from poolrl.shop.release_folder import Tidied, draft_of, tidy
-from poolrl.shop.toml import write_toml
-from tests.conftest import small_shop
-from tests.test_fit import VICTIM, spent, stages
+from tests.helpers.ledgers import spent, stages
+from tests.helpers.shops import Run
 
-Run = Callable[..., str]
-pytestmark = pytest.mark.xdist_group("drafts")  # one worker makes the shops
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Shops whose fit was killed after a step; do not write into them."""
-    folders = {step: tmp_path_factory.mktemp(step) for step in ("commit", "_write")}
-    for step, folder in folders.items():
-        config = folder / "poolrl.toml"
-        config.write_text(write_toml(small_shop(folder)))
-        answer = subprocess.run([sys.executable, "-c", VICTIM, step, "after", config], capture_output=True, check=False)
-        assert answer.returncode == -signal.SIGKILL, answer.stderr
-    return folders
+pytestmark = pytest.mark.xdist_group("killed fits")  # one worker makes them
 
 
 def draft_in(folder: Path, shop: Path) -> Path:
@@ -44,13 +26,15 @@ def draft_in(folder: Path, shop: Path) -> Path:
 
 
 @pytest.fixture
-def committed(tmp_path: Path, killed: dict[str, Path]) -> Path:
-    return draft_in(tmp_path, killed["commit"])
+def committed(tmp_path: Path, killed_fits: Path) -> Path:
+    """The draft of a fit that was killed after its commit."""
+    return draft_in(tmp_path, killed_fits / "commit-after")
 
 
 @pytest.fixture
-def unpaid(tmp_path: Path, killed: dict[str, Path]) -> Path:
-    return draft_in(tmp_path, killed["_write"])
+def uncommitted(tmp_path: Path, killed_fits: Path) -> Path:
+    """The draft of a fit that was killed before its commit."""
+    return draft_in(tmp_path, killed_fits / "_write-after")
 
 
 def tidied(folder: Path) -> Tidied:
@@ -71,11 +55,11 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
     run("verify", release / "policy.npz", release / "certificate.json", "--ledger", ledger)
 
 
-def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, unpaid: Path, run: Run) -> None:
-    assert (unpaid / "release/policy.npz").exists()
+def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path, run: Run) -> None:
+    assert (uncommitted / "release/policy.npz").exists()
     said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
     assert "Removed 1 unfinished draft(s) of fits that were killed; what they cost stays spent" in said
-    assert not unpaid.exists()
+    assert not uncommitted.exists()
     assert spent(tmp_path) == 1
     assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
 
@@ -175,12 +159,12 @@ def test_a_release_that_was_changed_is_neither_moved_nor_removed(
 
 
 @pytest.mark.parametrize("left", [0, 100])
-def test_a_draft_that_is_not_whole_is_removed(tmp_path: Path, unpaid: Path, left: int) -> None:
+def test_a_draft_that_is_not_whole_is_removed(tmp_path: Path, uncommitted: Path, left: int) -> None:
     """Cut off while its certificate was written, or before."""
-    certificate = unpaid / "release/certificate.json"
+    certificate = uncommitted / "release/certificate.json"
     content = certificate.read_bytes()
     certificate.unlink()
     if left:
         certificate.write_bytes(content[:left])
     assert tidied(tmp_path) == Tidied(False, 1)
-    assert not unpaid.exists()
+    assert not uncommitted.exists()

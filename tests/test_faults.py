@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from attacks.shop import POOLRL, LostError, Shop
 
 from poolrl import Policy
 from poolrl.ledger.ledger import Ledger
-from tests.test_fit import spent, stages
-
-Run = Callable[..., str]
+from tests.helpers.ledgers import spent, stages
+from tests.helpers.processes import program
+from tests.helpers.shops import Run
 
 
 def test_a_release_that_cannot_be_moved_stays(
@@ -49,23 +48,9 @@ def test_a_release_that_cannot_be_moved_stays(
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
 def test_nobody_interrupts_between_payment_and_release(tmp_path: Path, config: Path, by: signal.Signals) -> None:
     """A signal that comes with the commit waits until the release is where it belongs."""
-    program = """
-import os, signal, sys
-from poolrl.ledger.ledger import Ledger
-signal.signal(signal.SIGINT, signal.default_int_handler)
-honest = Ledger.commit
-def interrupted(*args):
-    entry = honest(*args)
-    os.kill(os.getpid(), int(sys.argv[2]))
-    return entry
-Ledger.commit = interrupted
-config = sys.argv[1]
-sys.argv[1:] = sys.argv[2:]
-from poolrl.cli.main import main
-sys.argv = ["poolrl", "fit", "--config", config]
-main()
-""".replace("int(sys.argv[2])", str(int(by)))
-    answer = subprocess.run([sys.executable, "-c", program, config], capture_output=True, check=False, timeout=120)
+    answer = subprocess.run(
+        program("interrupted_commit", config, int(by)), capture_output=True, check=False, timeout=120
+    )
     assert answer.returncode == 130
     assert b"is whole and paid for" in answer.stderr
     assert stages(tmp_path)[-1] == "commit"
@@ -96,21 +81,7 @@ def test_an_interrupted_release_leaves_no_half_noised_file(
 @pytest.mark.parametrize("becomes", ["KeyboardInterrupt", "ImportError", "ValueError"])
 def test_a_request_to_end_is_answered(tmp_path: Path, config: Path, becomes: str) -> None:
     """SIGTERM while the log is read, in a library that may have its own word for it: all comes back, nothing stays."""
-    program = f"""
-import sys, time
-import poolrl.shop.fit as fit
-def slow(log):
-    try:
-        print("reading", flush=True)
-        time.sleep(60)
-    except KeyboardInterrupt:
-        raise {becomes} from None
-fit.digests = slow
-sys.argv = ["poolrl", "fit", "--config", sys.argv[1]]
-from poolrl.cli.main import main
-main()
-"""
-    command = [sys.executable, "-c", program, config]
+    command = program("slow_reading", config, becomes)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "reading\n"
@@ -122,31 +93,16 @@ main()
     assert not list(tmp_path.glob(".release*"))
 
 
-@pytest.mark.parametrize("when", ["in a callback", "at the end"])
+@pytest.mark.parametrize("when", ["callback", "end"])
 def test_no_request_to_end_is_lost(when: str) -> None:
     """An exception that a compiled library cannot pass on comes again; once all is done, a signal just ends Python."""
-    program = """
-import atexit, ctypes, sys, time
-from poolrl.app import cli
-def wait(seconds):
-    print("waiting", flush=True)
-    time.sleep(seconds)
-    return 0
-callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(wait)
-if sys.argv[1] == "at the end":
-    atexit.register(wait, 60)
-    cli.app = lambda: None
-else:
-    cli.app = lambda: [callback(60), time.sleep(60)]
-cli.main()
-"""
-    command = [sys.executable, "-c", program, when]
+    command = program("waiting_command", when)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     process.terminate()
     _, said = process.communicate(timeout=30)
-    if when == "at the end":
+    if when == "end":
         assert (process.returncode, said) == (-signal.SIGTERM, "")
     else:
         assert (process.returncode, said) == (130, "poolrl: stopped\n")

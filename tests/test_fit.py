@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
-import sys
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,25 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Policy
-from poolrl.ledger.ledger import Ledger
 from poolrl.shop.toml import write_toml
-
-Run = Callable[..., str]
-Facts = dict[str, dict[str, Any]]
-RELEASE = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolrl.toml", "report.html"}
-
-
-def spent(folder: Path, data_set: str = "small shop") -> Fraction:
-    with Ledger.existing(folder / "ledger.sqlite") as ledger:
-        assert ledger.verify() == []
-        account = ledger.account(data_set)
-        assert account is not None
-        return account.spent
-
-
-def stages(folder: Path) -> list[str]:
-    with Ledger.existing(folder / "ledger.sqlite") as ledger:
-        return [entry.kind for entry in ledger.entries()]
+from tests.helpers.killed import KILLED_AT
+from tests.helpers.ledgers import spent, stages
+from tests.helpers.processes import environment, program
+from tests.helpers.shops import RELEASE, Facts, Run
 
 
 def test_fit_leaves_a_whole_release(one_release: Path) -> None:
@@ -209,10 +191,12 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
     facts["publication"]["curator"] = "Bäcker [/bold] 面包"
     facts["problem"]["products"] = ["bröd [/x]", "</script><img src=x onerror=alert(1)>"]
     (tmp_path / "poolrl.toml").write_bytes(write_toml(facts).encode())
-    environment = os.environ | {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
-    command = [sys.executable, "-m", "poolrl.cli.main", "fit", "--config", tmp_path / "poolrl.toml", "--out"]
     answer = subprocess.run(
-        [*command, tmp_path / "out[/bold]"], env=environment, capture_output=True, text=True, check=False
+        program("quick_poolrl", "fit", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "out[/bold]"),
+        env=environment(PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C"),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert answer.returncode == 0, answer.stderr
     assert "Bäcker [/bold] 面包" in (tmp_path / "out[/bold]" / "registry.yaml").read_text(encoding="utf-8")
@@ -221,59 +205,26 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
     assert "&lt;/script&gt;&lt;img" in page
 
 
-# Kills itself as kill -9 would when the release reaches one of its steps.
-VICTIM = """
-import os, signal, sys
-import poolrl.shop.fit as fit
-from poolrl.ledger.ledger import Ledger
-from poolrl.pool import Pool
-name, when = sys.argv[1], sys.argv[2]
-owner = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "fit": Pool}.get(name, fit)
-original = getattr(owner, name)
-def doomed(*args, **kwargs):
-    if when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    original(*args, **kwargs)
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(owner, name, doomed)
-from poolrl.cli.main import app
-app(["fit", "--config", sys.argv[3]], result_action="return_value")
-"""
-
-
-@pytest.mark.parametrize(
-    ("step", "when", "paid", "whole"),
-    [
-        ("reserve", "before", 0, False),
-        ("reserve", "after", 1, False),
-        ("open_log", "before", 1, False),
-        ("digests", "after", 1, False),
-        ("read", "before", 1, False),
-        ("read", "after", 1, False),
-        ("fit", "after", 1, False),
-        ("_write", "after", 1, False),
-        ("commit", "before", 1, False),
-        ("commit", "after", 1, False),
-        ("draw_page", "before", 1, True),
-    ],
-)
-def test_kill_9_at_each_step(tmp_path: Path, config: Path, step: str, when: str, paid: int, whole: bool) -> None:
-    """Whatever was set aside stays spent, and a release is there whole and committed, or not at all."""
-    answer = subprocess.run([sys.executable, "-c", VICTIM, step, when, config], capture_output=True, check=False)
-    assert answer.returncode == -signal.SIGKILL, answer.stderr
-    assert spent(tmp_path) == Fraction(paid, 2)
-    assert (tmp_path / "release").exists() == whole
-    if whole:
-        assert stages(tmp_path)[-1] == "commit"
-        assert RELEASE - {"report.html"} <= {path.name for path in (tmp_path / "release").iterdir()}
-        Policy.load(tmp_path / "release" / "policy.npz")
+@pytest.mark.xdist_group("killed fits")  # one worker makes them
+@pytest.mark.parametrize(("case", "paid", "complete"), [(case, *what) for case, what in KILLED_AT.items()])
+def test_kill_9_at_each_step(killed_fits: Path, case: str, paid: bool, complete: bool) -> None:
+    """What was set aside stays spent, and a release is there complete and committed, or not at all."""
+    folder = killed_fits / case
+    assert spent(folder) == Fraction(int(paid), 2)
+    assert (folder / "release").exists() == complete
+    if complete:
+        assert stages(folder)[-1] == "commit"
+        assert RELEASE - {"report.html"} <= {path.name for path in (folder / "release").iterdir()}
+        Policy.load(folder / "release" / "policy.npz")
 
 
 def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
     """Three fits of a half each ask for a budget of one."""
-    command = [sys.executable, "-m", "poolrl.cli.main", "fit", "--config", config, "--json", "--out"]
+    command = program("quick_poolrl", "fit", "--config", config, "--json", "--out")
     running = [
-        subprocess.Popen([*command, tmp_path / f"out{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, tmp_path / f"out{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment()
+        )
         for i in range(3)
     ]
     errors = [process.communicate()[1].decode() for process in running]

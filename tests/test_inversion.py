@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import subprocess
-import sys
 from fractions import Fraction
 from itertools import chain, repeat
 
@@ -20,6 +19,7 @@ from poolrl.privacy.noise.inversion import LAST, Inversion, inversion
 from poolrl.privacy.noise.randomness import Stream
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.thresholds import distribution, exponential, upper_tails
+from tests.helpers.processes import program
 
 VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
 
@@ -130,33 +130,9 @@ def test_a_stream_has_no_copies() -> None:
             make(sampler._stream)
 
 
-FORKS = """
-import os, sys
-from fractions import Fraction
-import numpy as np
-from poolrl.privacy.noise import OpenDPNoise, SecureNoise
-source = {"SecureNoise": SecureNoise, "OpenDPNoise": OpenDPNoise}[sys.argv[1]]()
-counts = np.zeros(30, dtype=np.int64)
-begun = source.begin()
-begun.add(counts, Fraction(100))  # whatever state there is has been made by now
-for _ in range(8):
-    if os.fork() == 0:
-        try:
-            begun.add(counts, Fraction(100))
-            print("drew from its parent's release")
-        except RuntimeError as error:
-            assert "begin another after a fork" in str(error)
-        print(*source.begin().add(counts, Fraction(100)), flush=True)
-        os._exit(0)
-    os.wait()
-print(*begun.add(counts, Fraction(100)))
-print(*source.begin().add(counts, Fraction(100)))
-"""
-
-
 @pytest.mark.parametrize("source", ["SecureNoise", "OpenDPNoise"])
 def test_forked_processes_never_share_noise(source: str) -> None:
-    answer = subprocess.run([sys.executable, "-c", FORKS, source], capture_output=True, text=True, check=True)
+    answer = subprocess.run(program("forked_noise", source), capture_output=True, text=True, check=True)
     lines = answer.stdout.splitlines()
     assert len(lines) == len(set(lines)) == 10
     assert all(len(line.split()) == 30 for line in lines)

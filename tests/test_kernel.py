@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from poolrl.learning.backward_induction import backward_induction, pessimistic_q
 from poolrl.learning.kernel import Stage, consistent_counts, stages_from_visits
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget, noise_bound
+from tests.helpers.stages import joined
 
 
 def smallest_shift(counts: np.ndarray, total: float, slack: float) -> float:
@@ -45,23 +45,13 @@ def test_the_projection_is_optimal(joint: list[int], total: int, slack: float) -
     assert np.abs(moved - counts).max() == pytest.approx(smallest_shift(counts, wanted, slack), abs=1e-7)
 
 
-def whole(blocks: Iterable[Stage]) -> Stage:
-    """All rows of a step in the order of its nodes."""
-    parts = list(blocks)
-    order = np.argsort(np.concatenate([part.rows for part in parts]))
-    reward, kernel, visits = (
-        np.concatenate([getattr(part, name) for part in parts])[order] for name in ("reward", "kernel", "visits")
-    )
-    return Stage(reward, kernel, visits, parts[0].noise_bound)
-
-
 def test_kernel_rows_are_distributions_and_fall_back_to_uniform() -> None:
     problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(0)
     log = problem.simulate_log(rng.uniform(0, 10, (400, 2, 1)), rng=rng)
     partition = Grid(4).partition(problem)
     released = release_visits(log, problem, partition, rho=budget(1.0), noise=SeededNoise(0))
-    stage = whole(stages_from_visits(released, partition, Visits(0.05))(0))
+    stage = joined(stages_from_visits(released, partition, Visits(0.05))(0))
     assert stage.kernel.sum(axis=1) == pytest.approx(1)
     bound = noise_bound(variance=4.0, cells=2 * 16 * 4, failure=0.05)  # σ² = 2H/ρ = 4
     assert stage.noise_bound == pytest.approx(bound)
@@ -109,7 +99,7 @@ def test_without_noise_the_kernel_is_the_empirical_one() -> None:
     log = problem.simulate_log(rng.uniform(0, 10, (300, 1, 1)), rng=rng)
     partition = Grid(5).partition(problem)
     released = release_visits(log, problem, partition, rho=math.inf, noise=SeededNoise(0))
-    stage = whole(stages_from_visits(released, partition, Visits())(0))
+    stage = joined(stages_from_visits(released, partition, Visits())(0))
     cell = lambda value: np.minimum((value / 2).astype(int), 4)  # noqa: E731
     node = cell(log.states[:, 0, 0]) * 5 + cell(log.actions[:, 0, 0])
     for n in np.unique(node):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from tests.test_sources import seen
-
-Facts = dict[str, dict[str, Any]]
+from tests.helpers.shops import Facts
+from tests.helpers.sources import seen
 
 
 @pytest.mark.parametrize("query", [None, "FROM log"], ids=["file", "query"])

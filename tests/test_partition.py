@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poolrl import Grid, LostSales, Zones
-from tests.own_problems import PostedPrice
+from tests.helpers.own_problems import PostedPrice
 
 
 def shop(products: int, **changes: float) -> LostSales:

@@ -33,9 +33,8 @@ from poolrl.learning.rules import Levels
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.release import release_visits
 from poolrl.simulation.evaluation import cost_difference, expected_cost, optimum, rollout_costs
-from tests.own_problems import OrderQuantity, Wear
-from tests.test_kernel import whole
-from tests.test_pool import wear_log
+from tests.helpers.own_problems import OrderQuantity, Wear, wear_log
+from tests.helpers.stages import joined
 
 COIN = np.array([[[0.5, 0.5]], [[0.5, 0.5]]])  # demand is 0 or 10 at both steps
 
@@ -91,7 +90,7 @@ def test_backward_induction_agrees_with_quantecon_on_a_grid() -> None:
     problem, bins, horizon = Wear(horizon=6), 5, 6
     partition = Grid(bins).partition(problem)
     released = release_visits(wear_log(problem, 3000), problem, partition, rho=np.inf, noise=SeededNoise(0))
-    first = whole(stages_from_visits(released, partition, Visits())(0))
+    first = joined(stages_from_visits(released, partition, Visits())(0))
     ours = backward_induction(horizon, lambda step: [first], partition)
     rewards, kernel = first.reward.reshape(bins, bins), first.kernel.reshape(bins, bins, bins)
     with pytest.warns(UserWarning, match="infinite horizon"):  # which we do not ask for

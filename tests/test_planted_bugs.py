@@ -24,6 +24,7 @@ DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS = CASES
 TOLD_APART = "the logs can be told apart better than the claim allows"
 TOO_LITTLE = "a number has less noise than is stated"
 Plant = pytest.MonkeyPatch
+slow = pytest.mark.slow
 
 
 def faults(found: Finding) -> str:
@@ -38,14 +39,19 @@ def attacked_alone(monkeypatch: Plant) -> None:
     monkeypatch.setattr(Case, "poorer", lambda self: (poorer(self)[0], poorer(self)[0]))
 
 
-def test_a_tenth_too_little_variance(monkeypatch: Plant) -> None:
+@pytest.mark.parametrize(
+    ("share", "releases"),
+    [pytest.param(Fraction(9, 10), 16_000, marks=slow), (Fraction(2, 3), 2_000)],
+    ids=["a tenth", "a third"],
+)
+def test_a_tenth_too_little_variance(monkeypatch: Plant, share: Fraction, releases: int) -> None:
+    """A tenth is found in 16,000 releases, a third in 2,000."""
     honest = noise._SecureSampler.add
-    less = Fraction(9, 10)
-    monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v * less))
-    assert TOO_LITTLE in faults(audit(DEFAULT, rho=4.0, releases=16_000))
+    monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v * share))
+    assert TOO_LITTLE in faults(audit(DEFAULT, rho=4.0, releases=releases))
 
 
-@pytest.mark.parametrize("case", [DEFAULT, PUBLISHED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_sensitivity_without_its_factor_two(monkeypatch: Plant, case: Any) -> None:
     """√H for √2H, in the guarantee as well, so that its arithmetic holds."""
     monkeypatch.setattr(release, "Fraction", lambda number: Fraction(number, 2))
@@ -71,7 +77,7 @@ def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     assert TOO_LITTLE in faults(audit(DEFAULT, releases=2000))
 
 
-@pytest.mark.parametrize("case", [DEFAULT, PUBLISHED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     honest = noise._SecureSampler.add
     monkeypatch.setattr(
@@ -105,7 +111,7 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
     assert "neighbours differ without noise" in faults(audit(DEFAULT, releases=200))
 
 
-@pytest.mark.parametrize("case", [DEFAULT, PUBLISHED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_the_same_noise_for_two_tables(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(randomness.Stream, "take", lambda self, count: 0)
     assert "two numbers share noise" in faults(audit(case, releases=1500))
@@ -129,7 +135,7 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     ("case", "plant"),
     [
         (DEFAULT, lambda noisy, sigma: 2 * np.rint(noisy / 2)),  # whether a count is even shows
-        (PUBLISHED, lambda noisy, sigma: 3 * np.rint(noisy / 3)),
+        pytest.param(PUBLISHED, lambda noisy, sigma: 3 * np.rint(noisy / 3), marks=slow),
         (DEFAULT, lambda noisy, sigma: np.clip(noisy, -3 * sigma, 3 * sigma).round()),  # what lies beyond is certain
     ],
     ids=["even", "of three", "clipped"],
@@ -193,13 +199,13 @@ def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) 
     assert (TOLD_APART in faults(found)) == ("every release" in plant)
 
 
-@pytest.mark.parametrize("case", [DEFAULT_UNITS, PUBLISHED_UNITS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(release, "Fraction", lambda number: Fraction(number, case.per_unit**2))
     assert TOLD_APART in faults(audit(case, releases=1000))
 
 
-@pytest.mark.parametrize("case", [DEFAULT_UNITS, PUBLISHED_UNITS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr("poolrl.data.trajectories._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
     found = faults(audit(case, releases=1000))

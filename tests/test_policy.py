@@ -26,7 +26,7 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.data.counts import OutcomeCounts, VisitCounts
-from tests.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.own_problems import OrderQuantity, PostedPrice
 
 POOLS = [
     Pool(1.0),

@@ -28,7 +28,7 @@ from poolrl import (
 )
 from poolrl.checks import BoolArray, FloatArray
 from poolrl.simulation.evaluation import optimum
-from tests.own_problems import OrderQuantity, PostedPrice, Wear
+from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear, wear_log
 
 
 def shop(horizon: int = 4, products: int = 2, **changes: object) -> LostSales:
@@ -43,19 +43,6 @@ def shop(horizon: int = 4, products: int = 2, **changes: object) -> LostSales:
 def demand(episodes: int, problem: LostSales | Backlog, seed: int = 0) -> FloatArray:
     rng = np.random.default_rng(seed)
     return np.clip(rng.normal(35, 12, (episodes, problem.horizon, problem.products)), 0, 100)
-
-
-def wear_log(problem: Wear, episodes: int) -> Trajectories:
-    rng = np.random.default_rng(7)
-    states, actions, arrivals = [], [], []
-    state = np.zeros((episodes, 1))
-    for _ in range(problem.horizon):
-        state = rng.uniform(0, 10, state.shape)
-        action = rng.uniform(0, 10, state.shape)
-        states.append(state)
-        actions.append(action)
-        arrivals.append(problem.arrive(state, action, rng))
-    return Trajectories(states=np.stack(states, 1), actions=np.stack(actions, 1), next_states=np.stack(arrivals, 1))
 
 
 def test_infinite_budget_is_the_noiseless_estimate_exactly() -> None:

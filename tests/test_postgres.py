@@ -7,21 +7,20 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from tests.test_fit import spent
-from tests.test_queries import fails, stopped_soon
-from tests.test_sources import SECRET, seen
+from tests.helpers.interrupts import interrupted_soon
+from tests.helpers.ledgers import spent
+from tests.helpers.shops import Facts, Run, message_of_failed_fit
+from tests.helpers.sources import SECRET, seen
 
-Facts = dict[str, dict[str, Any]]
 ZEROS = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
 
 
@@ -111,7 +110,7 @@ def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: 
 
 
 def test_a_failure_at_rows_is_paid_for_whatever_postgres_calls_it(
-    tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
+    tmp_path: Path, facts: Facts, server: str, run: Run
 ) -> None:
     """A name that a row decides is "undefined" like one that the query got wrong, which costs nothing."""
     rows = "generate_series(0, 9) AS trajectory, generate_series(0, 2) AS step"
@@ -121,29 +120,29 @@ def test_a_failure_at_rows_is_paid_for_whatever_postgres_calls_it(
         (f"SELECT *, {ZEROS} FROM nowhere", 0),
         (f"SELECT trajectory, step, {ZEROS.replace('0 AS state_0', told)} FROM {rows}", 1),
     ):
-        said = fails(tmp_path, facts, query, run)
+        said = message_of_failed_fit(tmp_path, facts, query, run)
         assert "42P01" in said
         assert spent(tmp_path) == Fraction(cost, 2)
 
 
-def test_a_query_is_not_planned_before_it_is_paid_for(
-    tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
-) -> None:
+def test_a_query_is_not_planned_before_it_is_paid_for(tmp_path: Path, facts: Facts, server: str, run: Run) -> None:
     """PostgreSQL evaluates what is constant in a query while it plans it, and such a constant may read every row."""
     with psycopg.connect(server) as connection:
         connection.execute("CREATE TABLE diary AS SELECT 7 AS trajectory, 23.5 AS action_0")
     asked = "xpath_exists('/diary/row[action_0 > 20]', table_to_xml('diary'::regclass, true, false, ''))"
     facts["log"]["source"] = server
     query = f"SELECT trajectory, 0 AS step, {ZEROS} FROM diary WHERE trajectory < 9 / (1 - {asked}::int)"
-    assert "22012" in fails(tmp_path, facts, query, run)  # division by zero
+    assert "22012" in message_of_failed_fit(tmp_path, facts, query, run)  # division by zero
     assert spent(tmp_path) == Fraction(1, 2)
 
 
 def test_a_query_that_ibis_says_in_other_words_costs_nothing(
-    tmp_path: Path, facts: Facts, server: str, run: Callable[..., str]
+    tmp_path: Path, facts: Facts, server: str, run: Run
 ) -> None:
     facts["log"]["source"] = server
-    said = fails(tmp_path, facts, f"SELECT array_length(ARRAY[1], 1) AS trajectory, 0 AS step, {ZEROS}", run)
+    said = message_of_failed_fit(
+        tmp_path, facts, f"SELECT array_length(ARRAY[1], 1) AS trajectory, 0 AS step, {ZEROS}", run
+    )
     assert "42883" in said  # of a function that Ibis took for it
     assert spent(tmp_path) == 0
 
@@ -160,7 +159,7 @@ def test_a_signal_stops_the_server(tmp_path: Path, facts: Facts, server: str, wh
             holder.execute("SELECT pg_advisory_xact_lock(7)")
         rows = "shelf" if when == "described" else "pg_advisory_lock(7)"
         query = f"SELECT 1 AS trajectory, 0 AS step, {ZEROS} FROM {rows}"
-        with stopped_soon(holder.rollback):
+        with interrupted_soon(holder.rollback):
             seen(tmp_path, facts, source=server, query=query)
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,26 +16,18 @@ import pytest
 
 from poolrl.data.sources.duckdb import connected
 from poolrl.data.sources.engine import interruptible
-from poolrl.shop.config import load_config
-from poolrl.shop.log import open_log
+from poolrl.shop.config_file import load_config
+from poolrl.shop.open_log import open_log
 from poolrl.shop.toml import write_toml
-from tests.test_fit import spent
+from tests.helpers.interrupts import interrupted_soon
+from tests.helpers.ledgers import spent
+from tests.helpers.shops import Facts, Run, message_of_failed_fit
 
-Facts = dict[str, dict[str, Any]]
 # A question about one row; two queries whose failure would answer it.
 ASKED = "trajectory = 7 AND step = 1 AND action_0 > 0"
 CAST = f"SELECT * REPLACE ((CASE WHEN {ASKED} THEN 'x' ELSE '1' END)::DOUBLE AS state_0) FROM log"
 NOBODY = f"SELECT * FROM log WHERE NOT EXISTS (SELECT 1 FROM log WHERE {ASKED})"
 FALSE = "action_0 < 0"
-
-
-def fails(tmp_path: Path, facts: Facts, query: str | None, run: Callable[..., str]) -> str:
-    if query is not None:
-        facts["log"]["query"] = query
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    with pytest.raises(ValueError, match="spent") as caught:
-        run("fit", "--config", tmp_path / "poolrl.toml")
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +46,8 @@ def fails(tmp_path: Path, facts: Facts, query: str | None, run: Callable[..., st
         "SELECT *, getenv('HOME') FROM log",
     ],
 )
-def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]) -> None:
-    assert "Nothing was spent" in fails(tmp_path, facts, query, run)
+def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: str, run: Run) -> None:
+    assert "Nothing was spent" in message_of_failed_fit(tmp_path, facts, query, run)
     assert spent(tmp_path) == 0
 
 
@@ -73,10 +60,10 @@ def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: 
     ids=["a cast", "nobody left"],
 )
 def test_what_a_row_may_have_decided_is_paid_for(
-    tmp_path: Path, facts: Facts, query: str, message: str, run: Callable[..., str]
+    tmp_path: Path, facts: Facts, query: str, message: str, run: Run
 ) -> None:
     """Otherwise it would be a question about one row, answered for nothing, as often as one likes."""
-    said = fails(tmp_path, facts, query, run)
+    said = message_of_failed_fit(tmp_path, facts, query, run)
     assert message in said
     assert "One row may have decided that, so its rho = 0.5 stays spent" in said
     assert spent(tmp_path) == Fraction(1, 2)
@@ -86,21 +73,19 @@ def test_what_a_row_may_have_decided_is_paid_for(
 
 
 @pytest.mark.parametrize("query", [CAST, NOBODY], ids=["a cast", "nobody left"])
-def test_the_same_queries_work_where_the_row_says_no(
-    tmp_path: Path, facts: Facts, query: str, run: Callable[..., str]
-) -> None:
+def test_the_same_queries_work_where_the_row_says_no(tmp_path: Path, facts: Facts, query: str, run: Run) -> None:
     facts["log"]["query"] = query.replace("action_0 > 0", FALSE)
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     run("fit", "--config", tmp_path / "poolrl.toml")
     assert (tmp_path / "release").exists()
 
 
-def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
+def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
     """Rows that have an account under another name are refused: an answer to whether they are the same."""
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     run("fit", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
     facts["privacy"]["data_set"] = "renamed"
-    said = fails(tmp_path, facts, "SELECT * FROM log", run)
+    said = message_of_failed_fit(tmp_path, facts, "SELECT * FROM log", run)
     assert "a new name is no new budget. One row may have decided that" in said
     assert spent(tmp_path, "renamed") == Fraction(1, 2)
 
@@ -121,7 +106,7 @@ def test_stopping_a_query_is_paid_for(
     query: str | None,
     where: str,
     cost: int,
-    run: Callable[..., str],
+    run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may take long because of one row."""
@@ -131,14 +116,14 @@ def test_stopping_a_query_is_paid_for(
 
     monkeypatch.setattr(where, stopped)
     if cost:
-        assert "stopped by KeyboardInterrupt. One row may have" in fails(tmp_path, facts, query, run)
+        assert "stopped by KeyboardInterrupt. One row may have" in message_of_failed_fit(tmp_path, facts, query, run)
     else:
         with pytest.raises(KeyboardInterrupt):
-            fails(tmp_path, facts, query, run)
+            message_of_failed_fit(tmp_path, facts, query, run)
     assert spent(tmp_path) == Fraction(cost, 2)
 
 
-def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
+def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
     """A text that is none, in one row of a file that any writer may have made: no query has to ask."""
     table = pq.read_table(tmp_path / "log.parquet")
     ids = [str(i).encode() for i in table["trajectory"].to_pylist()]
@@ -151,9 +136,7 @@ def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts
     assert spent(tmp_path) == Fraction(1, 2)
 
 
-def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(
-    tmp_path: Path, facts: Facts, run: Callable[..., str]
-) -> None:
+def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(tmp_path: Path, facts: Facts, run: Run) -> None:
     rows = f"FROM read_parquet('{tmp_path / 'log.parquet'}')"
     (tmp_path / "link.duckdb").symlink_to(tmp_path / "a shop's.duckdb")
     with duckdb.connect(tmp_path / "a shop's.duckdb") as database:
@@ -162,9 +145,9 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(
     facts["log"]["source"] = "link.duckdb"
     nothing = "SELECT * REPLACE (nextval('numbers') AS trajectory) FROM till.log"  # which a file that is read has not
     for query in ("SELECT * FROM log", "SELECT * FROM outside", f"SELECT * {rows}", "SELECT 1 AS state_0", nothing):
-        assert "Nothing was spent" in fails(tmp_path, facts, query, run), query
+        assert "Nothing was spent" in message_of_failed_fit(tmp_path, facts, query, run), query
     assert spent(tmp_path) == 0
-    assert "One row may" in fails(tmp_path, facts, CAST.replace("FROM log", "FROM till.log"), run)
+    assert "One row may" in message_of_failed_fit(tmp_path, facts, CAST.replace("FROM log", "FROM till.log"), run)
     assert spent(tmp_path) == Fraction(1, 2)
     facts["log"]["query"] = 'SELECT * REPLACE (twice(step) // 2 AS step) FROM "a shop\'s".sales'
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
@@ -185,7 +168,7 @@ def test_nobody_writes_to_a_duckdb_file_while_it_is_read(tmp_path: Path, facts: 
         assert log.units == 300
 
 
-def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Callable[..., str]) -> None:
+def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Run) -> None:
     """How many units a log has is public, and a file is not a question."""
     table = pq.read_table(tmp_path / "log.parquet")
     pq.write_table(table.slice(0, 0), tmp_path / "log.parquet")
@@ -198,35 +181,10 @@ def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Cal
 LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
 
-@contextmanager
-def stopped_soon(release: Callable[[], object]) -> Iterator[None]:
-    """A signal in a second ends what is done here; if it does not, `release` does, and that is a failure."""
-    late = threading.Event()
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    def too_late() -> None:
-        late.set()
-        release()
-
-    timer = threading.Timer(30, too_late)
-    before = signal.signal(signal.SIGALRM, stop)
-    timer.start()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 1)
-        with pytest.raises(KeyboardInterrupt):
-            yield
-    finally:
-        signal.signal(signal.SIGALRM, before)
-        timer.cancel()
-    assert not late.is_set(), "the engine went on"
-
-
 def test_a_signal_stops_a_query() -> None:
     """DuckDB would look up from it after minutes, if at all."""
     with connected(":memory:", {}) as database:
-        with stopped_soon(database.interrupt):
+        with interrupted_soon(database.interrupt):
             interruptible(lambda: database.execute(LONG), database.interrupt)
         assert database.execute("SELECT 1").fetchall() == [(1,)]
 

@@ -24,10 +24,10 @@ from poolrl.paper.report import NOT_PRIVATE, Origin, sections
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sections import Section, number
-from tests.test_claims import as_the_paper_says, made_up, superlinear_grid
-from tests.test_reproduce import SMALL, do, small_plan
-from tests.test_rossmann import write
-from tests.test_workers import stored, wait_until
+from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
+from tests.helpers.processes import program, wait_until
+from tests.helpers.sweeps import SMALL, do, small_plan, stored
+from tests.helpers.train_csv import write_train_csv
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,7 @@ def test_tables_hold_together(parts: list[Section]) -> None:
     assert "ρ = 1 (ε = 7.77)" in text  # ε stands beside ρ
 
 
+@pytest.mark.slow
 def test_pictures(parts: list[Section], tmp_path: Path) -> None:
     save_figures(parts, tmp_path)
     names = {path.stem for path in tmp_path.glob("*.svg")}
@@ -161,12 +162,12 @@ def test_claims_are_printed_with_their_statistics(parts: list[Section], capsys) 
     assert "5 seeds" in said
 
 
-@pytest.mark.parametrize("moment", ["at once", "with rows"])
+@pytest.mark.parametrize("moment", [pytest.param("at once", marks=pytest.mark.slow), "with rows"])
 def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
     """A real interrupt to the whole group, as a terminal sends it: one line, no traceback, and the rows are there."""
     arguments = ["reproduce", "qlearning", "--runs", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "poolrl.cli.main", *arguments],
+        program("interruptible_poolrl", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -189,7 +190,7 @@ def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: p
     do(replace(small_plan(), runs=1), tmp_path / "results.sqlite")
     with Results(tmp_path / "results.sqlite") as results:
         results.same_source("a" * 32)
-    other = write(tmp_path / "train.csv")
+    other = write_train_csv(tmp_path / "train.csv")
     with pytest.raises(ValueError, match="holds runs on another train"):
         command.run_reproduction("report", tmp_path, runs=None, quick=False, workers=1, train_csv=other)
 

@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import sqlite3
-import struct
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from poolrl.paper.tuning import resolved, tuning
 
 from poolrl.paper import sweeps, trials
 from poolrl.paper.backends import started
-from poolrl.paper.reproduce import Plan, carry_out, plan
+from poolrl.paper.reproduce import carry_out, plan
 from poolrl.paper.results import FORMAT, Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
-from poolrl.paper.tuning import resolved, tuning
-
-SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
-NOTHING = lambda *_: None  # noqa: E731
-
-
-def small_plan() -> Plan:
-    settings = (
-        SMALL,
-        replace(SMALL, method="published", scale=TUNED),
-        replace(SMALL, method="input"),
-        replace(SMALL, data="normal", boundary=0.6),
-    )
-    return Plan(settings, runs=2, tuning_seeds=1)
-
-
-def do(wanted: Plan, path: Path, *, workers: int = 1, backend: str = "loky") -> list[Run]:
-    with started(backend, workers) as running, Results(path) as results:
-        carry_out(wanted, results, real=None, backend=running, started=NOTHING, finished=NOTHING)
-        return results.runs()
-
-
-def bits(runs: list[Run]) -> list[tuple[Setting, int, bytes]]:
-    """Everything but the processor time, bit for bit."""
-    measures = [name for name in MEASURES if name != "seconds"]
-    return [
-        (each.setting, each.seed, struct.pack(f"{len(measures)}d", *(getattr(each, name) for name in measures)))
-        for each in runs
-    ]
+from tests.helpers.processes import environment, program
+from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 
 
 def test_a_second_call_runs_nothing_and_a_larger_one_only_what_is_missing(tmp_path: Path) -> None:
@@ -110,40 +81,10 @@ def test_readers_and_writers_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["results.sqlite"]  # closed, it is one file
 
 
-FULL_DISK = """
-import resource, signal, sys
-from pathlib import Path
-from poolrl.paper.results import Results
-from poolrl.paper.trials import run
-from tests.test_reproduce import SMALL
-from dataclasses import replace
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-path = Path(sys.argv[1])
-first = run(SMALL, 0)
-with Results(path) as results:
-    results.add(first)
-    room = max(p.stat().st_size for p in path.parent.iterdir()) + 50_000
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
-    count = 1
-    try:
-        for seed in range(1, 100000):
-            results.add(replace(first, seed=seed))
-            count += 1
-    except OSError as error:
-        print(count, error)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-"""
-
-
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path, root = tmp_path / "results.sqlite", Path(__file__).parents[1]
+    path = tmp_path / "results.sqlite"
     answer = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(root)},
-        timeout=120,
+        program("full_disk", path), capture_output=True, text=True, check=True, env=environment(), timeout=120
     )
     count, _, message = answer.stdout.partition(" ")
     assert int(count) > 1
@@ -199,11 +140,9 @@ def test_a_file_killed_while_it_is_made_is_made_again(
 
 def test_a_second_command_is_refused_while_the_first_runs(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
-    program = """import sys; from pathlib import Path; from poolrl.paper.results import Results
-with Results(Path(sys.argv[1])) as results, results.alone(): print("alone")"""
 
     def second() -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
+        return subprocess.run(program("alone_with_results", path), capture_output=True, text=True, check=False)
 
     with Results(path) as results, results.alone():
         assert "is in use: another `poolrl reproduce` writes to it" in second().stderr

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
-from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from poolrl.paper import rossmann
+from tests.helpers.train_csv import HEADER, write_train_csv
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "rossmann" / "train.csv.gz"
-HEADER = '"Store","DayOfWeek","Date","Sales","Customers","Open","Promo","StateHoliday","SchoolHoliday"'
-
-
-def write(path: Path, *, days: int = 100, stores: int = 8, drop: int | None = None, header: str = HEADER) -> Path:
-    """Newest day first, as Kaggle's: Tuesday 2013-01-01 onwards; closed on Sundays."""
-    lines = [header]
-    for day in reversed(range(days)):
-        today = date(2013, 1, 1) + timedelta(day)
-        for store in range(1, stores + 1):
-            if day == drop and store == 2:
-                continue
-            sales = 0 if today.isoweekday() == 7 else 1000 * store + 100 * today.isoweekday() + day
-            lines.append(f'{store},{today.isoweekday()},{today},{sales},{sales // 10},{int(sales > 0)},1,"0","1"')
-    text = "\n".join(lines) + "\n"
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return path
 
 
 @pytest.fixture
 def train_csv(tmp_path: Path) -> Path:
-    return REAL if REAL.exists() else write(tmp_path / "train.csv.gz", days=942)
+    return REAL if REAL.exists() else write_train_csv(tmp_path / "train.csv.gz", days=942)
 
 
 def test_weeks_run_from_monday_to_sunday(tmp_path: Path) -> None:
-    data = rossmann.read(write(tmp_path / "train.csv"), stores=(1, 3))
+    data = rossmann.read(write_train_csv(tmp_path / "train.csv"), stores=(1, 3))
     assert data.weeks.shape == (13, 7, 2)  # 2013-01-07 .. 2013-04-07; days 0-5 and 97-99 are not whole weeks
     assert (data.weeks[:, 6] == 0).all()  # Sunday
     assert data.weeks[0, 0].tolist() == [1000 + 100 + 6, 3000 + 100 + 6]  # Monday 2013-01-07 is day 6
@@ -48,7 +31,7 @@ def test_weeks_run_from_monday_to_sunday(tmp_path: Path) -> None:
 
 
 def test_plain_and_packed_are_the_same(tmp_path: Path) -> None:
-    plain, packed = (rossmann.read(write(tmp_path / name)) for name in ("train.csv", "train.csv.gz"))
+    plain, packed = (rossmann.read(write_train_csv(tmp_path / name)) for name in ("train.csv", "train.csv.gz"))
     assert (plain.weeks == packed.weeks).all()
     assert plain.md5 == packed.md5
     assert not plain.is_kaggles
@@ -74,7 +57,7 @@ def test_autocorrelation_worked_by_hand() -> None:
 def test_where_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(rossmann.PATH_VARIABLE, raising=False)
     assert rossmann.find(None) is None
-    file = write(tmp_path / "train.csv", days=30)
+    file = write_train_csv(tmp_path / "train.csv", days=30)
     assert rossmann.find(file) == file
     monkeypatch.setenv(rossmann.PATH_VARIABLE, str(file))
     assert rossmann.find(None) == file
@@ -88,13 +71,13 @@ def test_where_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: write(p, header=HEADER.replace("Sales", "Turnover")), "columns Store, Date and Sales"),
-        (lambda p: write(p, drop=40), "days of store 2 that are missing or double"),
-        (lambda p: write(p, stores=1), "no rows of store 2"),
-        (lambda p: write(p, days=20), "fewer than four whole weeks"),
+        (lambda p: write_train_csv(p, header=HEADER.replace("Sales", "Turnover")), "columns Store, Date and Sales"),
+        (lambda p: write_train_csv(p, drop=40), "days of store 2 that are missing or double"),
+        (lambda p: write_train_csv(p, stores=1), "no rows of store 2"),
+        (lambda p: write_train_csv(p, days=20), "fewer than four whole weeks"),
         (lambda p: p.write_bytes(b"\x00\x01\x02") and p, "does not read as Kaggle's train.csv"),
         (lambda p: p.write_text("") or p, "does not read as Kaggle's train.csv"),
-        (lambda p: p.write_text(write(p).read_text().replace(",1,1,", ",oops,1,", 1)) and p, None),
+        (lambda p: p.write_text(write_train_csv(p).read_text().replace(",1,1,", ",oops,1,", 1)) and p, None),
     ],
 )
 def test_bad_files(tmp_path: Path, make, message: str | None) -> None:
@@ -107,7 +90,7 @@ def test_bad_files(tmp_path: Path, make, message: str | None) -> None:
 
 
 def test_a_truncated_gz_is_refused(tmp_path: Path) -> None:
-    whole = write(tmp_path / "whole.csv.gz")
+    whole = write_train_csv(tmp_path / "whole.csv.gz")
     broken = tmp_path / "train.csv.gz"
     broken.write_bytes(whole.read_bytes()[:-200])
     with pytest.raises(ValueError, match="does not read as Kaggle's train"):

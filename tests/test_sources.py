@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,37 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.data.counts import count_outcomes
-from poolrl.data.fingerprints import digests
-from poolrl.shop.config import load_config
-from poolrl.shop.log import open_log
-from poolrl.shop.toml import write_toml
-
-SECRET = 31337.25  # stands in the log and must never stand in a message
-Facts = dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What anybody may get from a log, however sensitive: its units, digests and counts."""
-
-    units: int
-    digests: tuple[bytes, ...]
-    leaves: bytes
-
-    def counts(self) -> Any:
-        return np.frombuffer(self.leaves, dtype=np.int64)
-
-
-def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
-    facts = facts | {"log": facts["log"] | log}
-    (folder / "poolrl.toml").write_text(write_toml(facts))
-    file = load_config(folder / "poolrl.toml")
-    problem = file.config.problem.problem()
-    with open_log(file) as table:
-        table.check(problem)
-        leaves = count_outcomes(table, problem, bins=32).levels[-1]
-        return Seen(table.units, tuple(sorted(digests(table))), leaves.tobytes())
+from tests.helpers.shops import Facts
+from tests.helpers.sources import SECRET, seen
 
 
 def with_secret(table: pa.Table, column: str = "action_0") -> pa.Table:

@@ -16,7 +16,7 @@ import pytest
 
 from poolrl import Backlog, LostSales, Pool, Table
 from poolrl.problems.inventory import Inventory
-from tests.test_tables import Make, a_mess, a_shop, assert_same_counts, by_hand, columns
+from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, by_hand, columns
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +14,8 @@ import pytest
 from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones, simulate_log
 from poolrl.data.counts import count_outcomes, count_visits
 from poolrl.problems.inventory import Inventory
-from tests.own_problems import OrderQuantity, PostedPrice, Wear
-
-Make = Callable[[pa.Table], Any]
-
-
-def columns(dimensions: int, **more: Any) -> dict[str, Any]:
-    names = {f"{part}s": [f"{part}_{i}" for i in range(dimensions)] for part in ("state", "action", "next_state")}
-    return {"trajectory": "trajectory", "step": "step"} | names | more
-
-
-def a_shop(kind: type[Inventory], *, gridded: bool, trajectories: int = 500) -> tuple[Inventory, Trajectories]:
-    """Two products with different bounds, a boundary that changes from step to step; numbers at random or on a grid."""
-    rng = np.random.default_rng(11)
-    boundary = [[1.0, 0.7], [0.5, 0.9], [0.6, 1.0]] if kind is LostSales else 1.0
-    problem = kind(horizon=3, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 7.0], boundary=boundary)
-    log = problem.simulate_log(rng.uniform(0, 1, (trajectories, 3, 2)) * problem.demand_max, rng=rng)
-    if gridded:  # multiples of 0.05 lie on the edges of bins, rings and cells, where the last bit decides
-        parts = {n: np.round(getattr(log, n) / 0.05) * 0.05 for n in ("states", "actions", "next_states")}
-        log = Trajectories(**parts).clipped(problem)
-    return problem, log
-
-
-def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> None:
-    """The table that `make` makes of an Arrow table is counted like the arrays: outcomes, rings and cells."""
-    problem, log = a_shop(kind, gridded=gridded)
-    table = Table(make(log.to_arrow()), **columns(2))
-    assert table.units == log.units
-    for expected, found in zip(
-        count_outcomes(log, problem, bins=64).levels, count_outcomes(table, problem, bins=64).levels, strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-    for values in (Zones(20), Grid(5)):
-        partition = values.partition(problem)
-        by_array, by_engine = count_visits(log, partition), count_visits(table, partition)
-        np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
-        for mine, theirs in zip(by_engine.tallies, by_array.tallies, strict=True):
-            np.testing.assert_array_equal(np.stack(mine), np.stack(theirs))
+from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear
+from tests.helpers.tables import a_mess, a_shop, assert_same_counts, by_hand, columns
 
 
 @pytest.mark.parametrize("gridded", [False, True], ids=["random", "gridded"])
@@ -102,51 +66,6 @@ def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
     log = Trajectories(states=np.ones((2, 1, 1)), actions=np.ones((2, 1, 1)), next_states=np.ones((2, 1, 1)))
     with pytest.raises(ValueError, match=r"Odd .*cbrt.* give the log as Trajectories"):
         count_outcomes(Table(log.to_arrow(), **columns(1)), Odd(1), bins=4)
-
-
-def a_mess(rng: np.random.Generator, rows: int = 1_500) -> pa.Table:
-    """Ids and steps that are missing or repeated, numbers that are none: one product, H = 3, demand up to 10."""
-    odd = np.array([np.nan, np.inf, -np.inf, -3.0, 11.0, 1e300, -1e300])
-
-    def numbers(values: Any) -> Any:
-        spoilt = rng.random(rows) < 0.05
-        values = np.where(spoilt, rng.choice(odd, rows), np.round(values, 1))
-        return pa.array([None if rng.random() < 0.03 else float(v) for v in values], pa.float64())
-
-    order = rng.uniform(0, 10, rows)
-    stock, left = order * rng.random(rows), order * np.maximum(rng.uniform(-0.5, 1, rows), 0)
-    table = {
-        "trajectory": pa.array([None if i == 0 else f"t{i:03}" for i in rng.integers(0, 300, rows)]),
-        "unit": pa.array([" " if i == 0 else f"u{i}" for i in rng.integers(0, 60, rows)]),
-        "step": pa.array([None if s == 5 else float(s) / 2 for s in rng.integers(-2, 9, rows)]),
-    }
-    names = ("state_0", "action_0", "next_state_0")
-    return pa.table(table | {n: numbers(v) for n, v in zip(names, (stock, order, left), strict=True)})
-
-
-def by_hand(table: pa.Table, *, bins: int, max_per_unit: int | None) -> tuple[int, Any]:
-    """The rules of data/tables.py, one row after the other."""
-    rows = [r for r in table.to_pylist() if r["trajectory"] is not None and (max_per_unit is None or r["unit"].strip())]
-    units = {r["unit" if max_per_unit else "trajectory"] for r in rows}
-    rows = [r for r in rows if r["step"] in (0.0, 1.0, 2.0)]
-    lives: dict[Any, list[Any]] = {}
-    for row in rows:
-        lives.setdefault((row["unit"] if max_per_unit else None, row["trajectory"]), []).append(row)
-    if max_per_unit:
-        for unit in units:
-            for key in sorted(key for key in lives if key[0] == unit)[max_per_unit:]:
-                del lives[key]
-    leaves = np.zeros((3, 1, 2 * bins), dtype=np.int64)
-    for life in lives.values():
-        if len({row["step"] for row in life}) < len(life):
-            continue
-        for row in life:
-            s, a, n = (row[name] for name in ("state_0", "action_0", "next_state_0"))
-            if any(v is None or not 0 <= v <= 10 for v in (s, a, n)) or a < s or n > a:
-                continue
-            leaf = min(int(np.floor((a - n) / 10.0 * bins)), bins - 1)
-            leaves[int(row["step"]), 0, leaf + (bins if n <= 1e-8 else 0)] += 1
-    return len(units), leaves
 
 
 @pytest.mark.parametrize("max_per_unit", [None, 1, 3])

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl.data.counts import count_outcomes
-from poolrl.shop.config import load_config
-from poolrl.shop.log import open_log
+from poolrl.shop.config_file import load_config
+from poolrl.shop.open_log import open_log
 from poolrl.shop.toml import write_toml
 
 Facts = dict[str, dict[str, Any]]
@@ -29,7 +29,7 @@ def moved_by_another_unit(folder: Path, facts: Facts, query: str | None) -> tupl
     table = table.append_column("shop", shop)
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
     facts["log"]["query"] = query
-    problem = load_config(_written(folder, facts)).config.problem.problem()
+    problem = load_config(_written(folder, facts)).config.problem.shop
 
     def counts(rows: pa.Table) -> Any:
         pq.write_table(rows.take(rng.permutation(len(rows))), folder / "log.parquet")

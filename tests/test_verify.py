@@ -18,15 +18,15 @@ from poolrl.certificate.certificate import Release, arithmetic_faults, canonical
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
 from poolrl.certificate.registry import registry_record, registry_yaml
-from poolrl.certificate.verify import verify
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
+from poolrl.shop.report import verify_folder
 
 
 def bad(folder: Path, **others: Path) -> list[str]:
     """What `verify` does not accept."""
     release = folder / "release"
-    return [check.what for check in verify(release / POLICY, release / CERTIFICATE, **others) if not check.good]
+    return [check.what for check in verify_folder(release / POLICY, release / CERTIFICATE, **others) if not check.good]
 
 
 def test_a_fresh_release_holds(one_release: Path) -> None:
@@ -88,7 +88,7 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
     assert bad(released, config=released / "poolrl.toml") == ["the configuration has the certified hash"]
     shutil.copy(release / POLICY, released)  # beside a configuration that is not the release's own
     shutil.copy(release / CERTIFICATE, released)
-    assert all(check.good for check in verify(released / POLICY, released / CERTIFICATE))
+    assert all(check.good for check in verify_folder(released / POLICY, released / CERTIFICATE))
     policy = Policy.load(release / POLICY)
     policy.report["note"] = "another"
     policy.save(release / POLICY)
@@ -168,7 +168,9 @@ def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
     assert forge(released, (true,), products=["bread", "milk"], clip=True) == [declared]
     # What is left to forge is a release that never was; the ledger says so.
     assert forge(released, (true,), clip=False) == []
-    checks = verify(released / "release" / POLICY, released / "release" / CERTIFICATE, None, released / "ledger.sqlite")
+    checks = verify_folder(
+        released / "release" / POLICY, released / "release" / CERTIFICATE, None, released / "ledger.sqlite"
+    )
     assert [check.what for check in checks if not check.good] == ["the ledger has committed these very files"]
 
 

@@ -7,11 +7,8 @@ import os
 import pickle
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,44 +24,10 @@ from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import SCALES, SWEEPS, real
 from poolrl.paper.trials import Run, run
 from poolrl.paper.workers import AT_ONCE, finished_runs, together
-from tests.test_reproduce import SMALL, bits, do, small_plan
+from tests.helpers.processes import environment, processes_of, program, wait_until
+from tests.helpers.sweeps import SMALL, bits, do, small_plan, stored
 
-ROOT = Path(__file__).parents[1]
 TASKS = [(replace(SMALL, rho=rho), seed) for seed in range(4) for rho in (0.5, 1.0, 2.0)]
-
-
-def stored(path: Path) -> int:
-    """How many runs the file of another process holds; −1 before it has its tables."""
-    try:
-        file = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    except sqlite3.OperationalError:
-        return -1
-    try:
-        return int(file.execute("SELECT count(*) FROM runs").fetchone()[0])
-    except sqlite3.OperationalError:
-        return -1
-    finally:
-        file.close()
-
-
-def wait_until(true: Callable[[], bool], *, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
-
-
-def processes_of(session: int) -> list[int]:
-    """The living processes of a session."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, its = entry.read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(its) == session and state != "Z":
-            found.append(int(entry.parent.name))
-    return found
 
 
 def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
@@ -76,15 +39,9 @@ def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
 
 
 NEEDS = {"ray": ["ray"], "spark": ["pyspark", "joblibspark"]}
-ON_A_CLUSTER = """
-import sys
-from pathlib import Path
-from tests.test_reproduce import do, small_plan
-if __name__ == "__main__":
-    do(small_plan(), Path(sys.argv[1]), workers=2, backend=sys.argv[2])
-"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", NEEDS)
 def test_rows_do_not_depend_on_the_backend(backend: str, tmp_path: Path) -> None:
     """A small cluster of its own, in a process of its own: two workers on this machine."""
@@ -95,14 +52,12 @@ def test_rows_do_not_depend_on_the_backend(backend: str, tmp_path: Path) -> None
             pytest.fail(f"not installed: {', '.join(missing)}")
         pytest.skip(f"needs {' and '.join(missing)}: pip install 'poolrl[{backend}]'")
     unset = {"RAY_ADDRESS", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE"}
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
-    program = [sys.executable, "-c", ON_A_CLUSTER, str(tmp_path / "cluster.sqlite"), backend]
     subprocess.run(
-        program,
+        program("small_sweep", tmp_path / "cluster.sqlite", backend, 2),
         check=True,
         capture_output=True,
         timeout=120,
-        env=environment | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={k: v for k, v in environment(SPARK_LOCAL_IP="127.0.0.1").items() if k not in unset},
     )
     with Results(tmp_path / "cluster.sqlite", read_only=True) as results:
         assert bits(results.runs()) == bits(do(small_plan(), tmp_path / "here.sqlite"))
@@ -120,22 +75,10 @@ def test_a_worker_stores_its_own_runs(count: int, tmp_path: Path) -> None:
     assert not there.exists()
 
 
-PROGRAM = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-from tests.test_reproduce import do, small_plan
-if __name__ == "__main__":
-    do(replace(small_plan(), runs=40), Path(sys.argv[1]), workers=2)
-"""
-
-
+@pytest.mark.slow
 def test_kill_9_loses_the_runs_in_flight_and_no_others(tmp_path: Path) -> None:
-    path, script = tmp_path / "results.sqlite", tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(path)], env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True
-    )
+    path = tmp_path / "results.sqlite"
+    process = subprocess.Popen(program("small_sweep", path, "loky", 40), env=environment(), start_new_session=True)
     wait_until(lambda: stored(path) >= 5)
     assert len(processes_of(process.pid)) >= 3  # the command and its workers
     process.send_signal(signal.SIGKILL)

@@ -7,22 +7,18 @@ import os
 import re
 import sqlite3
 import subprocess
-import sys
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from poolrl.shop.check import look_at
-from poolrl.shop.config import load_config
+from poolrl.shop.config_file import load_config
 from poolrl.shop.toml import write_toml
-
-Run = Callable[..., str]
-Facts = dict[str, dict[str, Any]]
+from tests.helpers.processes import POOLRL, program
+from tests.helpers.shops import Facts, Run
 
 
 def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
@@ -38,7 +34,7 @@ def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, facts: Facts
     with pytest.raises(SystemExit):
         run("check", "--config", config)
     answer = subprocess.run(
-        [sys.executable, "-m", "poolrl.cli.main", "check", "--config", config, "--json"],
+        [*POOLRL, "check", "--config", config, "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -98,27 +94,9 @@ def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Fa
     )
 
 
-# Says which files below a folder the interpreter, or anything it calls through Python, opens.
-WATCHED = """
-import os, sys
-watched, opened = os.path.realpath(sys.argv[1]), []
-def hook(event, args):
-    if event in ("open", "os.listdir", "os.scandir", "sqlite3.connect") and args and isinstance(args[0], (str, bytes)):
-        path = os.path.realpath(os.fsdecode(args[0]))
-        if path.startswith(watched):
-            opened.append(os.path.basename(path))
-sys.addaudithook(hook)
-from poolrl.cli.main import app
-app(sys.argv[2:], result_action="return_value")
-print("OPENED", sorted(set(opened)), "duckdb" in sys.modules, "pyarrow.parquet" in sys.modules)
-"""
-
-
 def test_plan_reads_no_row(tmp_path: Path, config: Path, run: Run) -> None:
     plan = ["plan", "--config", config, "--demand", "normal", "--units", "100", "--json"]
-    answer = subprocess.run(
-        [sys.executable, "-c", WATCHED, tmp_path, *plan], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run(program("watched_poolrl", tmp_path, *plan), capture_output=True, text=True, check=True)
     (tmp_path / "log.parquet").unlink()  # nor does it miss it
     assert answer.stdout == run(*plan) + "OPENED ['poolrl.toml'] False False\n"
     assert not (tmp_path / "ledger.sqlite").exists()
@@ -163,7 +141,7 @@ def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, run: Run) -> None:
     for verb in ("check", "plan"):
         with pytest.raises(ValueError, match=r"did you mean rho\?"):
             run(verb, "--config", config)
-    fit = [sys.executable, "-m", "poolrl.cli.main", "fit", "--config", config]
+    fit = [*POOLRL, "fit", "--config", config]
     answer = subprocess.run(fit, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert answer.stderr.startswith("poolrl: ")
@@ -173,12 +151,7 @@ def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, run: Run) -> None:
 
 def test_the_unexpected_is_one_line_without_its_message(config: Path) -> None:
     """Whatever a library throws, its message may quote the log."""
-    program = (
-        "import sys, poolrl.shop.check as check, poolrl.cli.main as cli\n"
-        "def fail(*args, **kwargs): raise RuntimeError('31337.25')\n"
-        "check.run_check = fail\nsys.argv = ['poolrl', 'check', '--config', sys.argv[1]]\ncli.main()"
-    )
-    answer = subprocess.run([sys.executable, "-c", program, config], capture_output=True, text=True, check=False)
+    answer = subprocess.run(program("failing_check", config, "31337.25"), capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert answer.stderr == "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
 
@@ -196,7 +169,7 @@ def test_check_knows_what_is_left(released: Path, run: Run) -> None:
 def test_every_help_has_examples(verb: str) -> None:
     environment = os.environ | {"COLUMNS": "120", "NO_COLOR": "1"}
     answer = subprocess.run(
-        [sys.executable, "-m", "poolrl.cli.main", verb, "--help"],
+        [*POOLRL, verb, "--help"],
         capture_output=True,
         text=True,
         check=True,

@@ -7,6 +7,8 @@ never quotes a value: those use `finite_array`, which speaks of shapes and kinds
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,16 @@ def whole(*, at_least: int = 1, **named: int) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
             raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
+
+
+def one_of(known: Iterable[str], **named: str) -> None:
+    """Refuse a word that is not known, with the one that was probably meant."""
+    choices = list(known)
+    for name, word in named.items():
+        if word not in choices:
+            near = get_close_matches(word, choices, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"there is no {name.replace('_', ' ')} {word!r}; {hint}choose from {', '.join(choices)}")
 
 
 # Entries of one public parameter, (horizon, products) at the most; a file that declares more is refused, not served.

@@ -1,4 +1,4 @@
-"""Requests to end: Ctrl-C and SIGTERM are answered alike, by a KeyboardInterrupt, as soon as one gets through."""
+"""Interrupt signals: Ctrl-C (SIGINT) and SIGTERM end a command alike, by a KeyboardInterrupt in the main thread."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 
 
 @contextmanager
-def answered() -> Iterator[list[int]]:
-    """Answer requests to end: drafts are removed, and what was not released is given back. Those that came so far."""
-    asked: list[int] = []
+def as_keyboard_interrupt() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt for both signals; yields the list of those that came so far."""
+    came: list[int] = []
     hook = sys.unraisablehook
     ours = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background may ignore it
         ours.append(signal.SIGINT)
 
     def stop(number: int, _: FrameType | None) -> None:
-        asked.append(number)
+        came.append(number)
         raise KeyboardInterrupt
 
     def lost(what: Any) -> None:
-        """Where it can be raised to nobody, in a compiled library's call back to Python, it is raised again later."""
-        if not asked or what.exc_type is not KeyboardInterrupt:
+        """A compiled library swallows what its callbacks raise. The signal is sent again, a moment later."""
+        if not came or what.exc_type is not KeyboardInterrupt:
             hook(what)
             return
         main = threading.main_thread().ident
-        again = threading.Timer(0.01, lambda: signal.pthread_kill(main or 0, asked[-1]))
+        again = threading.Timer(0.01, lambda: signal.pthread_kill(main or 0, came[-1]))
         again.daemon = True
         again.start()
 
@@ -38,19 +38,19 @@ def answered() -> Iterator[list[int]]:
         signal.signal(each, stop)
     sys.unraisablehook = lost
     try:
-        yield asked
+        yield came
     finally:
-        # What follows is Python's own end. An exception there could leave a thread waiting for ever.
+        # Python is about to end. An exception there could leave a thread waiting for ever.
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
         sys.unraisablehook = hook
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Between a payment and what was paid for nobody interrupts: Ctrl-C and a request to end wait, and then do."""
+def deferred() -> Iterator[None]:
+    """Both signals wait until the block has ended, and interrupt then."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield  # only the main thread handles signals
         return
     late: list[int] = []
     before = {

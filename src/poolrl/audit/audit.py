@@ -40,12 +40,12 @@ SHARES = 0.9, 0.1
 # An audit that proves less than this share of the claimed ρ would not have seen much either.
 POWER = 0.5
 TRAINING = 0.2  # the share of releases from which the second attack learns, and by which thresholds are chosen
-BLOCK = 1000
+RELEASES_AT_ONCE = 1000
 CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])  # the curve of an attack that never errs
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """What one audit found."""
 
     case: Case
@@ -85,7 +85,7 @@ class Finding:
         return zcdp.gaussian_epsilon(self.rho_bound, DELTA) if self.mu_bound > 0 else 0.0
 
 
-def audit(
+def attack_case(
     case: Case,
     *,
     rho: float = 1.0,
@@ -93,16 +93,18 @@ def audit(
     noise: str = "secure",
     workers: int = 1,
     progress: Callable[[int], None] = lambda more: None,
-) -> Finding:
+) -> AuditFinding:
     """Attack a case; `progress` hears how many more releases have come in."""
-    check(case, rho=rho, releases=releases, noise=noise)
+    refuse_impossible(case, rho=rho, releases=releases, noise=noise)
     prepared = case.prepared(rho)
     exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
     faults = _structure(prepared, case, noise)
     if exact[0].public["guarantee"].rho != rho:
         faults.append("the guarantee states another rho")
     if exact[0].public != exact[1].public:
-        return Finding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise"))
+        return AuditFinding(
+            case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise")
+        )
     first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)
     variance = exact[0].variance
     counts = [each.numbers.astype(np.int32) for each in exact]
@@ -117,7 +119,7 @@ def audit(
     if exceeds(rho, tests, general, allowance=discreteness(exact[1].numbers - exact[0].numbers, variance)):
         faults.append("the logs can be told apart better than the claim allows")
     stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
-    return Finding(
+    return AuditFinding(
         case,
         noise,
         len(first) + len(second),
@@ -129,7 +131,7 @@ def audit(
     )
 
 
-def check(case: Case, *, rho: float, releases: int, noise: str) -> None:
+def refuse_impossible(case: Case, *, rho: float, releases: int, noise: str) -> None:
     """Refuse what cannot be audited, or at a budget at which nothing could be seen."""
     positive(rho=rho)
     whole(releases=releases, at_least=100)
@@ -222,7 +224,11 @@ def _releases(
     """So many releases of each log, (each, numbers)."""
     import joblib
 
-    jobs = [(which, start, min(BLOCK, each - start)) for start in range(0, each, BLOCK) for which in (0, 1)]
+    jobs = [
+        (which, start, min(RELEASES_AT_ONCE, each - start))
+        for start in range(0, each, RELEASES_AT_ONCE)
+        for which in (0, 1)
+    ]
     found = np.empty((each, numbers), dtype=np.int32), np.empty((each, numbers), dtype=np.int32)
     run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
     for which, start, drawn in run(joblib.delayed(_block)(case, rho, noise, *job) for job in jobs):

@@ -17,7 +17,7 @@ from poolrl.pool import OnVisits, Pool, Prepared
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
 
-ZONES = 3
+FEW_ZONES = 3
 # Two units that stay. What they did is not what the third does before or after, so the cells it leaves are empty.
 OTHERS, THEIRS = 2, (5.0, 3.0)
 FACTS: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 8.0}
@@ -50,7 +50,7 @@ COUNTED = {
 class Case:
     """Which learner is attacked, and how many trajectories one unit may own."""
 
-    learner: str  # a key of LEARNERS
+    learner: str  # a key of AUDITED
     per_unit: int
 
     @property
@@ -60,7 +60,7 @@ class Case:
 
     def prepared(self, rho: float, shop: Shop = ATTACKED) -> Prepared:
         """The learner, ready to release."""
-        return LEARNERS[self.learner](rho).prepare(shop.problem)
+        return AUDITED[self.learner](rho).prepare(shop.problem)
 
     def logs(self, shop: Shop = ATTACKED) -> tuple[Trajectories, Trajectories]:
         """Two neighbours. The unit in which they differ owns twice as much as may count."""
@@ -111,8 +111,8 @@ class Case:
         )
 
 
-LEARNERS = {"default": Pool, "published": lambda rho: Pool.published(rho, zones=ZONES)}
-CASES = tuple(Case(learner, per_unit) for learner in LEARNERS for per_unit in (1, 3))
+AUDITED = {"default": Pool, "published": lambda rho: Pool.published(rho, zones=FEW_ZONES)}
+CASES = tuple(Case(learner, per_unit) for learner in AUDITED for per_unit in (1, 3))
 
 
 @dataclass(frozen=True)

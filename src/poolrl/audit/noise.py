@@ -26,7 +26,7 @@ EACH = LUCK / 7
 # For comparing windows of neighbouring numbers: how many at most, and an odd number with which to hash them.
 MOST_WINDOWS, FACTOR = 2**22, 0x9E3779B97F4A7C15
 Law = tuple[IntArray, FloatArray]
-Check = Callable[[Rows, Law, float], bool]
+NoiseCheck = Callable[[Rows, Law, float], bool]
 
 
 def noise_faults(first: Rows, second: Rows, variance: float) -> list[str]:
@@ -185,7 +185,7 @@ def _parameter(law: Law) -> float:
     return float(-1 / (2 * math.log(law[1][middle + 1] / law[1][middle])))
 
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, NoiseCheck] = {
     "the noise of a number has another distribution than is stated": _misfits,
     "the noise of a number is not centred": _off_centre,
     "a number has less noise than is stated": _too_small,

@@ -1,221 +1,279 @@
 """Certificate: the claim of one release as canonical JSON, complete enough to be checked by somebody else.
 
-Amounts are exact fractions; what is derived from them (ε, the power of an attack) is rounded up to four decimals, so
-that the same release gives the same bytes on every machine and never claims too little.
+Amounts are exact fractions, written as text. What is derived from them (ε, the power of an attack) is rounded up to
+four decimals, so that the same release gives the same bytes on every machine and never claims too little.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, Self
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from poolrl.ledger.accounts import Account, Entry
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee
+from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, Mechanism
 
-FORMAT = "poolrl certificate 1"
 DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
-DECIMALS = 10**4
-
-_ATTACK = dict.fromkeys(("false_positives", "true_positives_at_most", "true_positives_of_best_known_attack"), float)
-_EPSILON = dict.fromkeys(DELTAS, float)
-SHAPE: dict[str, Any] = {
-    "issued": str,
-    "private": bool,
-    "rho": str,
-    "epsilon": _EPSILON,
-    "attack": _ATTACK,
-    "in_all": {"rho": str, "epsilon": _EPSILON, "attack": _ATTACK},
-    "unit": str,
-    "trajectories_per_unit": int,
-    "steps": int,
-    "adjacency": str,
-    "mechanisms": [
-        {"name": str, "noise": str, "cells": int, "sensitivity_squared": str, "variance": str, "rho": str},
-    ],
-    "composition": str,
-    "post_processing": [str],
-    "assumed_public": {
-        "problem": {"kind": str},
-        "products": [str],
-        "steps": [str],
-        "columns": [str],
-        "units": int,
-        "clip": bool,
-        "protects": str,
-        "query": str | None,
-        "unit_column": str | None,
-        "what": str,
-        "publication": dict.fromkeys(("name", "curator", "region", "intended_use"), str),
-    },
-    "versions": {"poolrl": str, "opendp": str},
-    "policy_sha256": str,
-    "config_sha256": str,
-    "ledger": {"entry": int} | dict.fromkeys(("data_set", "account", "seal", "budget", "spent", "left"), str),
-}
-
+DECIMALS = 4
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
 )
+NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
+PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Publication(_Facts):
+    """What the record for the registry of deployments says about the release."""
+
+    name: str = Field(
+        default="Ordering policy", description="for the record that tells others of this release (registry.yaml)"
+    )
+    curator: str = Field(default="not stated", description="who publishes it")
+    region: str = Field(default="not stated", description="which region the data describe")
+    intended_use: str = Field(default="Order-up-to levels for the coming periods.", description="what it is for")
+
+
+class AssumedPublic(_Facts):
+    """What was declared before the log was read, and the number of its units."""
+
+    problem: dict[str, Any]  # `Problem.facts()`: its keys depend on the kind of problem
+    products: list[str]
+    steps: list[str]
+    columns: list[str]
+    unit_column: str | None
+    clip: bool
+    query: str | None
+    protects: str
+    publication: Publication
+    units: int
+    what: str = PUBLIC_IN_WORDS
+
+
+class AttackPower(_Facts):
+    """What an attacker who knows all but one unit gets right, when 5% of the innocent may be accused."""
+
+    false_positives: float
+    true_positives_at_most: float
+    true_positives_of_best_known_attack: float
+
+    @classmethod
+    def at(cls, rho: Fraction) -> Self:
+        """Both powers, rounded up."""
+        powers = (power(float(rho), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
+        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
+        return cls(
+            false_positives=FALSE_POSITIVES,
+            true_positives_at_most=at_most,
+            true_positives_of_best_known_attack=best_known,
+        )
+
+
+class InAll(_Facts):
+    """What all releases of the data set together come to, this one included."""
+
+    rho: str
+    epsilon: dict[str, float]
+    attack: AttackPower
+
+    @classmethod
+    def of(cls, spent: Fraction) -> Self:
+        """From the sum of their budgets."""
+        return cls(rho=str(spent), epsilon=epsilons(spent), attack=AttackPower.at(spent))
+
+
+class CertifiedMechanism(_Facts):
+    """One released table with its sensitivity, its noise and its cost."""
+
+    name: str
+    noise: str
+    cells: int
+    sensitivity_squared: str
+    variance: str
+    rho: str
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Self:
+        """In the words of the certificate."""
+        return cls(
+            name=mechanism.name,
+            noise=NOISE_IN_WORDS,
+            cells=mechanism.cells,
+            sensitivity_squared=str(mechanism.sensitivity_squared),
+            variance=str(mechanism.variance),
+            rho=str(mechanism.rho),
+        )
+
+
+class LedgerEntry(_Facts):
+    """The payment, as it stands in the owner's ledger, and what the account held afterwards."""
+
+    data_set: str
+    account: str
+    entry: int
+    seal: str
+    budget: str
+    spent: str
+    left: str
+
+    @classmethod
+    def of(cls, reservation: Entry, account: Account) -> Self:
+        """From the reservation that paid."""
+        return cls(
+            data_set=account.data_set,
+            account=account.fingerprint,
+            entry=reservation.number,
+            seal=reservation.seal,
+            budget=str(account.budget),
+            spent=str(account.spent),
+            left=str(account.left),
+        )
+
+
+class Certificate(_Facts):
+    """The whole file."""
+
+    format: Literal["poolrl certificate 1"] = "poolrl certificate 1"
+    issued: str
+    private: bool
+    rho: str
+    epsilon: dict[str, float]
+    attack: AttackPower
+    in_all: InAll
+    unit: str
+    trajectories_per_unit: int
+    steps: int
+    adjacency: str
+    mechanisms: list[CertifiedMechanism]
+    composition: str
+    post_processing: list[str]
+    assumed_public: AssumedPublic
+    versions: dict[str, str]
+    policy_sha256: str
+    config_sha256: str
+    ledger: LedgerEntry
+
+    def canonical(self) -> bytes:
+        """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
+        text = json.dumps(self.model_dump(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+        return (text + "\n").encode()
+
+    @classmethod
+    def read(cls, content: bytes) -> Self:
+        """A certificate from its bytes; refuses anything that is not one."""
+        try:
+            facts = json.loads(content)
+        except (ValueError, RecursionError):
+            raise ValueError("not a certificate: it is not JSON") from None
+        wanted = cls.model_fields["format"].default
+        if not isinstance(facts, dict) or facts.get("format") != wanted:
+            raise ValueError(f"not a certificate of this version ({wanted!r})")
+        try:
+            return cls.model_validate(facts)
+        except (ValidationError, RecursionError):
+            raise ValueError("not a complete certificate: an entry is missing, unknown or of another kind") from None
+
+
+@dataclass(frozen=True)
+class ReleaseFacts:
+    """What a certificate says beside the guarantee: hashes, public facts and the payment."""
+
+    issued: str
+    policy_sha256: str
+    config_sha256: str
+    public: AssumedPublic
+    versions: dict[str, str]
+    ledger: LedgerEntry
+
+
+def certify(guarantee: Guarantee, release: ReleaseFacts) -> Certificate:
+    """The certificate, from what was paid and what was released."""
+    rho = zcdp.compose(each.rho for each in guarantee.mechanisms)
+    if not guarantee.private or isinstance(rho, float):
+        raise ValueError("only a private release can be certified: secure noise and a finite rho")
+    return Certificate(
+        issued=release.issued,
+        private=True,
+        rho=str(rho),
+        epsilon=epsilons(rho),
+        attack=AttackPower.at(rho),
+        in_all=InAll.of(Fraction(release.ledger.spent)),
+        unit=guarantee.unit,
+        trajectories_per_unit=guarantee.trajectories_per_unit,
+        steps=guarantee.steps,
+        adjacency=guarantee.adjacency,
+        mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
+        composition=COMPOSITION,
+        post_processing=post_processing(release.public.problem),
+        assumed_public=release.public,
+        versions=release.versions,
+        policy_sha256=release.policy_sha256,
+        config_sha256=release.config_sha256,
+        ledger=release.ledger,
+    )
 
 
 def post_processing(problem: dict[str, Any]) -> list[str]:
-    """What happens after the release, for nothing; demand that waits in a backlog is never cut off."""
+    """What happens after the release, at no cost; demand that waits in a backlog is never cut off."""
     return [
         "noisy counts made consistent",
         "shrinkage towards other steps, other products and the public prior",
-        *([] if problem["kind"] == "Backlog" else ["Kaplan-Meier estimate of demand beyond empty shelves"]),
+        *([] if problem.get("kind") == "Backlog" else ["Kaplan-Meier estimate of demand beyond empty shelves"]),
         "backward induction to order-up-to levels",
         "simulated costs and every picture of the report",
     ]
 
 
-@dataclass(frozen=True)
-class Release:
-    """What a certificate is about, beside the guarantee: hashes, public facts and the ledger's entry."""
-
-    issued: str
-    policy_sha256: str
-    config_sha256: str
-    public: dict[str, Any]
-    versions: dict[str, str]
-    ledger: dict[str, Any]
-
-
-def certificate(guarantee: Guarantee, release: Release) -> dict[str, Any]:
-    """The facts of a certificate, from what was paid and what was released."""
-    rho = _exact_rho(guarantee)
-    return {
-        "format": FORMAT,
-        "issued": release.issued,
-        "private": True,
-        "rho": str(rho),
-        "epsilon": epsilons(rho),
-        "attack": attack(rho),
-        "in_all": in_all(Fraction(release.ledger["spent"])),
-        "unit": guarantee.unit,
-        "trajectories_per_unit": guarantee.trajectories_per_unit,
-        "steps": guarantee.steps,
-        "adjacency": guarantee.adjacency,
-        "mechanisms": mechanisms(guarantee),
-        "composition": COMPOSITION,
-        "post_processing": post_processing(release.public["problem"]),
-        "assumed_public": release.public,
-        "versions": release.versions,
-        "policy_sha256": release.policy_sha256,
-        "config_sha256": release.config_sha256,
-        "ledger": release.ledger,
-    }
-
-
-def canonical(facts: dict[str, Any]) -> bytes:
-    """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
-    return (json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def read_certificate(content: bytes) -> dict[str, Any]:
-    """Certificate facts from their bytes; refuses anything that is not one."""
-    try:
-        facts = json.loads(content)
-    except (ValueError, RecursionError):
-        raise ValueError("not a certificate: it is not JSON") from None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(f"not a certificate of this version ({FORMAT!r})")
-    if not _has_shape(facts, SHAPE):
-        raise ValueError("not a whole certificate: an entry is missing or of another kind")
-    return facts
-
-
-def _has_shape(facts: Any, shape: Any) -> bool:
-    """Whether facts have every entry of a shape, each of its kind: a type, a dictionary of them, or a list of one."""
-    if isinstance(shape, dict):
-        return isinstance(facts, dict) and all(key in facts and _has_shape(facts[key], shape[key]) for key in shape)
-    if isinstance(shape, list):
-        return isinstance(facts, list) and all(_has_shape(each, shape[0]) for each in facts)
-    return isinstance(facts, shape) and not (shape is int and isinstance(facts, bool))
-
-
 def epsilons(rho: Fraction) -> dict[str, float]:
     """ε at each δ, rounded up."""
-    return {delta: _up(zcdp.epsilon(float(rho), float(delta))) for delta in DELTAS}
+    return {delta: _certified(zcdp.epsilon(float(rho), float(delta))) for delta in DELTAS}
 
 
-def attack(rho: Fraction) -> dict[str, float]:
-    """What an attacker who knows all but one unit gets right, when 5% of the innocent may be accused."""
-    return {
-        "false_positives": FALSE_POSITIVES,
-        "true_positives_at_most": min(1.0, _up(zcdp.attack_power(float(rho), FALSE_POSITIVES))),
-        "true_positives_of_best_known_attack": min(1.0, _up(zcdp.gaussian_attack_power(float(rho), FALSE_POSITIVES))),
-    }
+def _certified(value: float) -> float:
+    # A little more, because the optimiser behind ε differs between machines in digits that nobody needs.
+    return zcdp.ceiling(value + 1e-7, DECIMALS)
 
 
-def in_all(spent: Fraction) -> dict[str, Any]:
-    """What all releases of the data set together come to, this one included."""
-    return {"rho": str(spent), "epsilon": epsilons(spent), "attack": attack(spent)}
-
-
-def mechanisms(guarantee: Guarantee) -> list[dict[str, Any]]:
-    """Every release with its sensitivity, its noise and its cost."""
-    return [
-        {
-            "name": each.name,
-            "noise": "discrete Gaussian, exact, from the operating system's entropy",
-            "cells": each.cells,
-            "sensitivity_squared": str(each.sensitivity_squared),
-            "variance": str(each.variance),
-            "rho": str(each.rho),
-        }
-        for each in guarantee.mechanisms
-    ]
-
-
-def arithmetic_faults(facts: dict[str, Any]) -> list[str]:
+def arithmetic_faults(certificate: Certificate) -> list[str]:
     """Which numbers of a certificate do not follow from its mechanisms."""
     faults = []
-    if len(facts["mechanisms"]) > MOST_MECHANISMS:
+    if len(certificate.mechanisms) > MOST_MECHANISMS:
         return ["more mechanisms than any release has"]
     try:
         costs = []
-        for each in facts["mechanisms"]:
-            variance, sensitivity = zcdp.written(each["variance"]), zcdp.written(each["sensitivity_squared"])
+        for each in certificate.mechanisms:
+            variance, sensitivity = zcdp.written(each.variance), zcdp.written(each.sensitivity_squared)
             if variance <= 0 or sensitivity <= 0:
                 return ["a mechanism has no noise or no sensitivity"]
             costs.append(sensitivity / (2 * variance))
-            if costs[-1] != zcdp.written(each["rho"]):
-                faults.append(f"the rho of {each['name']!r} is not sensitivity_squared / (2 variance)")
+            if costs[-1] != zcdp.written(each.rho):
+                faults.append(f"the rho of {each.name!r} is not sensitivity_squared / (2 variance)")
         rho = sum(costs, Fraction(0))
-        if not costs or rho != zcdp.written(facts["rho"]):
+        if not costs or rho != zcdp.written(certificate.rho):
             return [*faults, "rho is not the sum over the mechanisms"]
-        if facts["epsilon"] != epsilons(rho):
+        if certificate.epsilon != epsilons(rho):
             faults.append("epsilon does not follow from rho")
-        if facts["attack"] != attack(rho):
+        if certificate.attack != AttackPower.at(rho):
             faults.append("the power of an attack does not follow from rho")
-        spent = zcdp.written(facts["ledger"]["spent"])
-        if spent < rho or facts["in_all"] != in_all(spent):
+        ledger = certificate.ledger
+        spent, budget, left = (zcdp.written(text) for text in (ledger.spent, ledger.budget, ledger.left))
+        if spent < rho or certificate.in_all != InAll.of(spent):
             faults.append("what was spent in all does not follow from the ledger's entry")
-        if facts["private"] is not True:
+        if not certificate.private:
             faults.append("it does not say that anything is private")
-        budget, left = zcdp.written(facts["ledger"]["budget"]), zcdp.written(facts["ledger"]["left"])
         if left != max(Fraction(0), budget - spent):
             faults.append("what is left does not follow from the budget and what was spent")
-        problem = facts["assumed_public"]["problem"]
-        if facts["composition"] != COMPOSITION or facts["post_processing"] != post_processing(problem):
+        worded = certificate.composition, certificate.post_processing
+        if worded != (COMPOSITION, post_processing(certificate.assumed_public.problem)):
             faults.append("composition or post-processing were reworded")
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
-        faults.append("it lacks a number, or holds one that is none")
+    except (ValueError, ZeroDivisionError, OverflowError):
+        faults.append("a number is missing or cannot be read")
     return faults
-
-
-def _exact_rho(guarantee: Guarantee) -> Fraction:
-    rho = zcdp.compose(each.rho for each in guarantee.mechanisms)
-    if not guarantee.private or isinstance(rho, float):
-        raise ValueError("only a private release can be certified: secure noise and a finite rho")
-    return rho
-
-
-def _up(value: float) -> float:
-    # A little more, because the optimiser behind ε differs between machines in digits that nobody needs.
-    return math.ceil(value * DECIMALS + 1e-3) / DECIMALS

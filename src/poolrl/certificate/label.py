@@ -5,119 +5,124 @@ from __future__ import annotations
 import math
 import textwrap
 from fractions import Fraction
-from typing import Any
 
+from poolrl.certificate.certificate import Certificate, InAll
 from poolrl.privacy.zcdp import rounded_up
 
-WIDTH = 78
+LABEL_WIDTH = 78
 SIGNATURE = (
     "Checked by (name, role): ____________________________________________",
     "",
     "Date, signature: " + "_" * 53,
 )
+# Beyond it (at δ = 10⁻⁶) the odds of an attacker's guess may grow by a factor of e²⁰: nothing is protected any more.
+MEANINGLESS_EPSILON = 20.0
 
 
-def label(facts: dict[str, Any]) -> str:
+def label(certificate: Certificate) -> str:
     """The whole page as text, with room for a signature."""
     parts = []
-    for title, paragraphs in sections(facts):
+    for title, paragraphs in label_sections(certificate):
         parts.append(title.upper())
-        parts += [textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs]
+        parts += [textwrap.fill(paragraph, LABEL_WIDTH) for paragraph in paragraphs]
         parts.append("")
     return "\n".join([*parts, *SIGNATURE, ""])
 
 
-def sections(facts: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
-    unit, ledger = facts["unit"], facts["ledger"]
-    epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in facts["epsilon"].items())
-    spent, budget, left = (_short(ledger[name]) for name in ("spent", "budget", "left"))
+    unit, ledger, public = certificate.unit, certificate.ledger, certificate.assumed_public
+    epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in certificate.epsilon.items())
+    spent, budget, left = (_short(amount) for amount in (ledger.spent, ledger.budget, ledger.left))
     return [
         (
             "What this is",
             [
-                "A table of order-up-to levels that was learned from a sensitive log, with the estimate of demand and "
-                "of past orders behind it and the configuration it was made with. The log stays where it was. Whether "
-                "this may be handed out is for whoever signs to decide.",
+                "A table of order-up-to levels, learned from a sensitive log. With it come the estimate of demand and "
+                "of past orders behind it, and the configuration it was made with. The log stays where it was. The "
+                "person who signs decides whether this may be handed out.",
             ],
         ),
-        ("Who is protected", [f"{_capital(whose(facts))}. The promise holds for each of them."]),
-        (f"What an attacker who knows everything else could learn about one {unit}", _attack(facts)),
+        ("Who is protected", [f"{_capital(whose(certificate))}. The promise holds for each of them."]),
+        (f"What an attacker who knows everything else could learn about one {unit}", _attack(certificate)),
         (
             "What is not protected",
             [
-                f"Whoever is in more than one {unit}: k of them together are protected as if rho were k times k as "
-                "large, 100 times for somebody who is in ten. What is true of everybody: if all weeks are alike, the "
+                f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
+                "large, 100 times for a person who is in ten. What is true of everybody: if all weeks are alike, the "
                 "policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
-                f"number of units in the log, {facts['assumed_public']['units']:,}.",
+                f"number of units in the log, {public.units:,}.",
             ],
         ),
         (
             "The numbers a specialist will ask for",
             [
-                f"rho = {_short(facts['rho'])} (zero-concentrated differential privacy), that is epsilon = {epsilon}. "
-                f"Neighbouring logs: {facts['adjacency']} {unit} by any other. Noise: exact discrete Gaussian.",
+                f"rho = {_short(certificate.rho)} (zero-concentrated differential privacy), that is epsilon = "
+                f"{epsilon}. Neighbouring logs: {certificate.adjacency} {unit} by any other. Noise: exact discrete "
+                "Gaussian.",
             ],
         ),
         (
             "What was spent",
             [
-                f'Account "{ledger["data_set"]}", entry {ledger["entry"]} of the ledger: this release takes rho = '
-                f"{_short(facts['rho'])}. All releases of this data set that this ledger knows of: {spent} of a budget "
-                f"of {budget}, which leaves {left}.",
+                f'Account "{ledger.data_set}", entry {ledger.entry} of the ledger: this release takes rho = '
+                f"{_short(certificate.rho)}. All releases of this data set that this ledger knows of: {spent} of a "
+                f"budget of {budget}, which leaves {left}.",
             ],
         ),
         (
             "What is signed",
             [
-                f"The policy with SHA-256 {facts['policy_sha256']}, issued {facts['issued'][:10]} by poolrl "
-                f"{facts['versions']['poolrl']}, entered in the ledger under seal {ledger['seal'][:16]}.",
-                f"It was made with the configuration of SHA-256 {facts['config_sha256']}.{_query(facts)}",
+                f"The policy with SHA-256 {certificate.policy_sha256}, issued {certificate.issued[:10]} by poolrl "
+                f"{certificate.versions.get('poolrl')}, entered in the ledger under seal {ledger.seal[:16]}.",
+                f"It was made with the configuration of SHA-256 {certificate.config_sha256}.{_query(certificate)}",
             ],
         ),
     ]
 
 
-def _query(facts: dict[str, Any]) -> str:
-    if not facts["assumed_public"].get("query"):
+def _query(certificate: Certificate) -> str:
+    if not certificate.assumed_public.query:
         return ""
-    return " The rows came through a query, which the promise trusts to look at each protected one by itself: read it."
+    return " The rows came through a query. The promise trusts it to look at each protected unit by itself: read it."
 
 
-def _attack(facts: dict[str, Any]) -> list[str]:
-    unit, attack, all_of_them = facts["unit"], facts["attack"], facts["in_all"]["attack"]
-    innocent, hit = percent(attack["false_positives"]), percent(attack["true_positives_at_most"])
-    best = percent(attack["true_positives_of_best_known_attack"])
+def _attack(certificate: Certificate) -> list[str]:
+    unit, attack, in_all = certificate.unit, certificate.attack, certificate.in_all
+    innocent, hit = percent(attack.false_positives), percent(attack.true_positives_at_most)
+    best = percent(attack.true_positives_of_best_known_attack)
     paragraphs = [
-        f"Suppose somebody knows the whole log except for one {unit}, sees this release, and wants to tell whether "
-        f"that one is the one they suspect. If they accept a false alarm in {innocent} of the cases where it is not, "
-        f"they will find out in at most {hit} of the cases where it is; the best attack known reaches {best}. Blind "
+        f"Suppose an attacker knows the whole log except for one {unit}, sees this release, and wants to know whether "
+        f"that one is the one they suspect. They accept a false alarm in {innocent} of the cases where it is not. Then "
+        f"they find out in at most {hit} of the cases where it is. The best attack known reaches {best}. Blind "
         f"guessing reaches {innocent}.",
     ]
-    if facts["in_all"]["rho"] != facts["rho"]:
+    if in_all.rho != certificate.rho:
         paragraphs.append(
-            "Earlier releases, or attempts at them, have taken budget from this data set too. Somebody who sees all "
-            f"that there may be, rho = {_short(facts['in_all']['rho'])} together (epsilon = "
-            f"{rounded_up(facts['in_all']['epsilon']['1e-06'])} at delta 1e-06), will find out in at most "
-            f"{percent(all_of_them['true_positives_at_most'])}."
+            "Earlier releases, or attempts at them, have taken budget from this data set too. An attacker who sees all "
+            f"of them (rho = {_short(in_all.rho)} together, epsilon = {rounded_up(in_all.epsilon['1e-06'])} at delta "
+            f"1e-06) finds out in at most {percent(in_all.attack.true_positives_at_most)}."
         )
-    return [*paragraphs, strength(all_of_them["true_positives_at_most"])]
+    return [*paragraphs, strength(in_all)]
 
 
-def whose(facts: dict[str, Any]) -> str:
+def whose(certificate: Certificate) -> str:
     """Who is protected, in a phrase."""
-    steps, public = facts["steps"], facts["assumed_public"]
-    words = f" (described by the data holder as: {public['protects']})" if public.get("protects") else ""
-    if facts["unit"] == "trajectory":
+    steps, public = certificate.steps, certificate.assumed_public
+    words = f" (described by the data holder as: {public.protects})" if public.protects else ""
+    if certificate.unit == "trajectory":
         return f"each trajectory{words} with all its {steps} steps"
-    column = f" of column {public['unit_column']}" if public.get("unit_column") else ""
-    many = facts["trajectories_per_unit"]
+    column = f" of column {public.unit_column}" if public.unit_column else ""
+    many = certificate.trajectories_per_unit
     used = f"up to {many} trajectories" if many > 1 else "one trajectory"
-    return f"each {facts['unit']}{column}{words} with {used} of {steps} steps"
+    return f"each {certificate.unit}{column}{words} with {used} of {steps} steps"
 
 
-def strength(true_positives: float) -> str:
-    """What the attack's best rate means, in a sentence; the thresholds are ours."""
+def strength(in_all: InAll) -> str:
+    """What the numbers mean, in a sentence; the thresholds are ours."""
+    if in_all.epsilon["1e-06"] > MEANINGLESS_EPSILON:
+        return f"This is no meaningful protection. {meaningless(in_all.epsilon['1e-06'])}"
+    true_positives = in_all.attack.true_positives_at_most
     if true_positives <= 0.10:
         return "We call that strong protection: hardly better than guessing."
     if true_positives <= 0.25:
@@ -125,6 +130,14 @@ def strength(true_positives: float) -> str:
     if true_positives <= 0.60:
         return "We call that moderate protection: a real hint about some. A smaller rho would protect more."
     return "We call that weak protection: close to knowing. Use a smaller rho unless the log is not very sensitive."
+
+
+def meaningless(epsilon: float) -> str:
+    """Why an ε (at δ = 10⁻⁶) protects nobody, for the label and for the command."""
+    return (
+        f"Epsilon is {rounded_up(epsilon)} at delta 1e-06; above {MEANINGLESS_EPSILON:g} an attacker may learn "
+        "practically everything about one unit. Treat this release as if the log itself were handed out."
+    )
 
 
 def percent(share: float) -> str:

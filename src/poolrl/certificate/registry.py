@@ -1,108 +1,197 @@
 """The record of a release for OpenDP's registry of deployments, as YAML, from a certificate alone.
 
-The registry's fields are those of its `deployments-schema`; all three of its tiers are filled in.
+The models are the registry's `deployments-schema`, as far as poolrl fills it in: all three of its tiers.
 """
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Any
+from typing import Literal
 
+from pydantic import BaseModel, ConfigDict
+
+from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import whose
 
 
-def registry_record(facts: dict[str, Any]) -> dict[str, Any]:
-    """The record."""
-    rho, public = Fraction(facts["rho"]), facts["assumed_public"]
-    publication = public["publication"]
-    delta, epsilon = "1e-06", facts["epsilon"]["1e-06"]
-    curve = "; ".join(f"epsilon {eps:g} at delta {float(d):g}" for d, eps in facts["epsilon"].items())
-    return {
-        "url_slug": _slug(f"{publication['curator']} {publication['name']}") or f"poolrl-{facts['policy_sha256'][:12]}",
-        "status": "Draft",
-        "tier": 3,
-        "deployment": {
-            "basic": {
-                "name": publication["name"],
-                "data_curators": [publication["curator"]],
-                "description": (
-                    f"Order-up-to levels for {len(public['products'])} products over {facts['steps']} steps, learned "
-                    "from a log of stocks and sales."
-                ),
-                "intended_use": publication["intended_use"],
-                "data_product_type": "Machine learning model",
-                "data_product_region": publication["region"],
-                "publication_date": facts["issued"][:10],
-            },
-            "dp_variant": {
-                "variant_name": "Zero-concentrated DP",
-                "data_domain": (
-                    f"Logs of {public['units']} units, each of up to {facts['trajectories_per_unit']} trajectories of "
-                    f"{facts['steps']} steps, with stocks and sales within declared bounds."
-                ),
-                "unprotected_quantities": (
-                    f"The number of units, {public['units']}; declared costs, bounds, product and column names."
-                ),
-            },
-            "privacy_loss": {
-                "privacy_unit": whose(facts),
-                "privacy_unit_details": f"Adjacent logs: {facts['adjacency']} {facts['unit']} by any other.",
-                "privacy_parameters": {"rho": float(rho), "epsilon": epsilon, "delta": float(delta)},
-                "privacy_parameters_details": (
-                    f"rho = {facts['rho']} exactly; {curve}. All releases that the ledger knows of: rho = "
-                    f"{facts['in_all']['rho']}."
-                ),
-            },
-            "deployment_model": {
-                "model_name": "Central",
-                "actors": "The data holder runs the release and is trusted; whoever sees the policy is not.",
-                "release_type": _release_type(facts),
-                "release_type_details": (
-                    f"A ledger allows rho = {facts['ledger']['budget']} in all for this data set; "
-                    f"{facts['ledger']['left']} are left after this release. It does not refresh with time."
-                ),
-                "data_source_type": "Static",
-                "access_type": "Non-interactive",
-            },
-            "accounting": {
-                "composition": facts["composition"],
-                "post_processing": "; ".join(facts["post_processing"]) + ".",
-            },
-            "implementation": {
-                "preprocessing_and_hyperparameter_tuning": _preprocessing(facts),
-                "mechanisms": "; ".join(
-                    f"{each['name']}: {each['noise']}, on {each['cells']} integer counts of squared sensitivity "
-                    f"{each['sensitivity_squared']}, variance {each['variance']}"
-                    for each in facts["mechanisms"]
-                )
-                + f". {_software(facts['versions'])}.",
-                "justification": (
-                    "The budget was set in a configuration whose hash the certificate names, and reserved in a ledger "
-                    "before the log was opened."
-                ),
-            },
-            "administrative": {
-                "registry_authors": [publication["curator"]],
-                "notes": f"Policy SHA-256 {facts['policy_sha256']}.",
-            },
-        },
-    }
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _software(versions: dict[str, str]) -> str:
-    """What drew the noise: since 0.5 poolrl's own sampler on the words of AES, OpenDP's where its tables end."""
-    if "cryptography" not in versions:
-        return f"poolrl {versions['poolrl']}, OpenDP {versions['opendp']}"
-    return (
-        f"Noise by poolrl {versions['poolrl']} with AES-256-CTR of cryptography {versions['cryptography']}, beyond its "
-        f"tables by OpenDP {versions['opendp']}"
+class Basic(_Part):
+    """Tier 1: the data product."""
+
+    name: str
+    data_curators: list[str]
+    description: str
+    intended_use: str
+    data_product_type: Literal["Machine learning model"] = "Machine learning model"
+    data_product_region: str
+    publication_date: str
+
+
+class Variant(_Part):
+    """Which differential privacy, of what."""
+
+    variant_name: Literal["Zero-concentrated DP"] = "Zero-concentrated DP"
+    data_domain: str
+    unprotected_quantities: str
+
+
+class Parameters(_Part):
+    """Numbers of the privacy loss."""
+
+    rho: float
+    epsilon: float
+    delta: float
+
+
+class Loss(_Part):
+    """Who is protected, and how strongly."""
+
+    privacy_unit: str
+    privacy_unit_details: str
+    privacy_parameters: Parameters
+    privacy_parameters_details: str
+
+
+class Model(_Part):
+    """Who runs what, and how often."""
+
+    model_name: Literal["Central"] = "Central"
+    actors: str = "The data holder runs the release and is trusted; whoever sees the policy is not."
+    release_type: Literal["One release", "Many releases"]
+    release_type_details: str
+    data_source_type: Literal["Static"] = "Static"
+    access_type: Literal["Non-interactive"] = "Non-interactive"
+
+
+class Accounting(_Part):
+    """How costs add up, and what is free."""
+
+    composition: str
+    post_processing: str
+
+
+class Implementation(_Part):
+    """How it was done."""
+
+    preprocessing_and_hyperparameter_tuning: str
+    mechanisms: str
+    justification: str = (
+        "The budget was set in a configuration whose hash the certificate names, and reserved in a ledger before the "
+        "log was opened."
     )
 
 
-def _release_type(facts: dict[str, Any]) -> str:
+class Administrative(_Part):
+    """Who wrote the record."""
+
+    registry_authors: list[str]
+    notes: str
+
+
+class Deployment(_Part):
+    """All parts."""
+
+    basic: Basic
+    dp_variant: Variant
+    privacy_loss: Loss
+    deployment_model: Model
+    accounting: Accounting
+    implementation: Implementation
+    administrative: Administrative
+
+
+class RegistryRecord(_Part):
+    """The whole record."""
+
+    url_slug: str
+    status: Literal["Draft"] = "Draft"
+    tier: Literal[3] = 3
+    deployment: Deployment
+
+    def yaml(self) -> str:
+        """As YAML text, in the schema's order."""
+        import yaml
+
+        text: str = yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True, width=100)
+        return text
+
+
+def registry_record(certificate: Certificate) -> RegistryRecord:
+    """The record that says what the certificate says."""
+    public, ledger, versions = certificate.assumed_public, certificate.ledger, certificate.versions
+    publication, steps = public.publication, certificate.steps
+    curve = "; ".join(f"epsilon {eps:g} at delta {float(delta):g}" for delta, eps in certificate.epsilon.items())
+    mechanisms = "; ".join(
+        f"{each.name}: {each.noise}, on {each.cells} integer counts of squared sensitivity "
+        f"{each.sensitivity_squared}, variance {each.variance}"
+        for each in certificate.mechanisms
+    )
+    sampler = (
+        f"Noise by poolrl {versions.get('poolrl')} with AES-256-CTR of cryptography {versions.get('cryptography')}, "
+        f"beyond its tables by OpenDP {versions.get('opendp')}"
+    )
+    return RegistryRecord(
+        url_slug=_slug(f"{publication.curator} {publication.name}") or f"poolrl-{certificate.policy_sha256[:12]}",
+        deployment=Deployment(
+            basic=Basic(
+                name=publication.name,
+                data_curators=[publication.curator],
+                description=(
+                    f"Order-up-to levels for {len(public.products)} products over {steps} steps, learned from a log of "
+                    "stocks and sales."
+                ),
+                intended_use=publication.intended_use,
+                data_product_region=publication.region,
+                publication_date=certificate.issued[:10],
+            ),
+            dp_variant=Variant(
+                data_domain=(
+                    f"Logs of {public.units} units, each of up to {certificate.trajectories_per_unit} trajectories of "
+                    f"{steps} steps, with stocks and sales within declared bounds."
+                ),
+                unprotected_quantities=(
+                    f"The number of units, {public.units}; declared costs, bounds, product and column names."
+                ),
+            ),
+            privacy_loss=Loss(
+                privacy_unit=whose(certificate),
+                privacy_unit_details=f"Adjacent logs: {certificate.adjacency} {certificate.unit} by any other.",
+                privacy_parameters=Parameters(
+                    rho=float(Fraction(certificate.rho)), epsilon=certificate.epsilon["1e-06"], delta=1e-6
+                ),
+                privacy_parameters_details=(
+                    f"rho = {certificate.rho} exactly; {curve}. All releases that the ledger knows of: rho = "
+                    f"{certificate.in_all.rho}."
+                ),
+            ),
+            deployment_model=Model(
+                release_type=_release_type(certificate),
+                release_type_details=(
+                    f"A ledger allows rho = {ledger.budget} in all for this data set; {ledger.left} are left after "
+                    "this release. It does not refresh with time."
+                ),
+            ),
+            accounting=Accounting(
+                composition=certificate.composition, post_processing="; ".join(certificate.post_processing) + "."
+            ),
+            implementation=Implementation(
+                preprocessing_and_hyperparameter_tuning=_preprocessing(certificate),
+                mechanisms=f"{mechanisms}. {sampler}.",
+            ),
+            administrative=Administrative(
+                registry_authors=[publication.curator], notes=f"Policy SHA-256 {certificate.policy_sha256}."
+            ),
+        ),
+    )
+
+
+def _release_type(certificate: Certificate) -> Literal["One release", "Many releases"]:
     """One release is one that was the first and leaves nothing for another."""
-    alone = facts["ledger"]["spent"] == facts["rho"] and Fraction(facts["ledger"]["left"]) == 0
+    alone = certificate.ledger.spent == certificate.rho and Fraction(certificate.ledger.left) == 0
     return "One release" if alone else "Many releases"
 
 
@@ -110,22 +199,15 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _preprocessing(facts: dict[str, Any]) -> str:
+def _preprocessing(certificate: Certificate) -> str:
     """Everything that happened to rows before they were counted."""
-    public, per_unit = facts["assumed_public"], facts["trajectories_per_unit"]
+    public, unit = certificate.assumed_public, certificate.unit
     steps = ["Bins and noise follow from declared facts, which the data holder declares not to have read off the log."]
-    if public["query"]:
-        steps.append(f"Rows came from this query, which must judge each {facts['unit']} by itself: {public['query']}")
-    if public["clip"]:
+    if public.query:
+        steps.append(f"Rows came from this query, which must judge each {unit} by itself: {public.query}")
+    if public.clip:
         steps.append("Values were clipped to the declared bounds, row by row.")
-    if facts["unit"] != "trajectory":
-        steps.append(f"Of each unit the first {per_unit} trajectories in the order of their ids were used.")
+    if unit != "trajectory":
+        many = certificate.trajectories_per_unit
+        steps.append(f"Of each unit the first {many} trajectories in the order of their ids were used.")
     return " ".join(steps)
-
-
-def registry_yaml(record: dict[str, Any]) -> str:
-    """The record as YAML text."""
-    import yaml
-
-    text: str = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100)
-    return text

@@ -2,81 +2,95 @@
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import suppress
 from datetime import UTC, datetime
-from difflib import get_close_matches
+from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import joblib
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from poolrl import __version__
-from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, TRAINING, Finding, audit, check
+from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, AuditFinding, attack_case, refuse_impossible
 from poolrl.audit.evidence import releases_needed
 from poolrl.audit.neighbours import CASES, Case
-from poolrl.checks import whole
+from poolrl.audit.picture import draw_audit
+from poolrl.checks import one_of, whole
 from poolrl.cli.progress import progress_bar
+from poolrl.cli.verbs import AsJson, verb
 from poolrl.privacy import zcdp
-from poolrl.shop.privacy_curve import ACCENT, INK, QUIET
 
-MANY = 10**8
-RED = "#c0392b"
-COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
+audit_verb = verb(
+    "audit",
+    examples="""\
+  poolrl audit                                   both learners, c = 1 and 3: three minutes on 2 cores
+  poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
+  poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
+  poolrl audit --times 20 --releases 20000       how often is a sound release flagged?""",
+    more="""\
+Two simulated logs that differ in one unit, at the worst case; many releases of each, through the code of fit; the
+best test between them, and the privacy loss that its success proves. No log of yours is read, and no budget spent.
+Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not.""",
+)
+ENDLESS = 10**8  # releases that nobody waits for
+AUDIT_COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
 ATTACKED_IN_WORDS = (
     "two simulated logs of a shop that loses sales (one product, two steps, three units), which differ in one unit as "
     "much as they can; no log of yours"
 )
 
 
-def run_audit(
-    learner: str,
-    out: Path | None,
+@audit_verb.default
+def audit(
+    learner: Annotated[str, Parameter(help="all, default or published.")] = "all",
     *,
-    rho: float,
-    releases: int,
-    noise: str,
-    times: int,
-    workers: int | None,
-    as_json: bool,
-) -> bool:
-    """Audit every case of the learner so many times; whether nothing was flagged."""
-    cases = _cases(learner)
+    rho: Annotated[float, Parameter(help="The budget to attack.")] = 1.0,
+    releases: Annotated[int, Parameter(help="Of both logs together, in each case.")] = 200_000,
+    noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
+    times: Annotated[int, Parameter(help="Audits of each case.")] = 1,
+    out: Annotated[
+        Path | None, Parameter(help="New folder for the picture and the figures; audit/ and the time if left out.")
+    ] = None,
+    workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Audit every case of the learner so many times; exits with 1 if anything was flagged."""
+    one_of(["all", *dict.fromkeys(case.learner for case in CASES)], learner=learner)
+    cases = [case for case in CASES if learner in ("all", case.learner)]
     for case in cases:
-        check(case, rho=rho, releases=releases, noise=noise)
+        refuse_impossible(case, rho=rho, releases=releases, noise=noise)
     processes = joblib.cpu_count() if workers is None else workers
     whole(times=times, workers=processes)
     began = datetime.now(UTC)
     folder = _new_folder(out or Path("audit") / f"{began:%Y-%m-%d-%H%M%S}")  # before the long part
-    console = Console(quiet=as_json)
+    console = Console(quiet=json)
     try:
-        found = _findings(console, cases * times, rho, releases, noise, processes)
+        found = _attack_all(console, cases * times, rho, releases, noise, processes)
     except BaseException:
-        with suppress(OSError):  # poolrl has put nothing into it, and the next audit may have the name
+        with suppress(OSError):  # it is empty, and the next audit may have the name
             folder.rmdir()
         raise
-    figure = folder / "audit.svg"
-    _draw(figure, [_strongest(found[number :: len(cases)]) for number in range(len(cases))], times)
+    draw_audit(folder / "audit.svg", [_strongest(found[i :: len(cases)]) for i in range(len(cases))], times)
     facts = {
         "poolrl": __version__,
         "began": began.isoformat(timespec="seconds"),
         "private": noise != "seeded",
         "attacked": ATTACKED_IN_WORDS,
-        "audits": [_facts(finding, 1 + number // len(cases)) for number, finding in enumerate(found)],
+        "audits": [_audit_facts(finding, 1 + number // len(cases)) for number, finding in enumerate(found)],
     }
-    text = json.dumps(facts, indent=2) + "\n"
+    text = dumps(facts, indent=2) + "\n"
     (folder / "audit.json").write_text(text)
-    if as_json:
+    if json:
         print(text, end="")
-    _print(console, found, len(cases))
-    console.print(f"Open {figure} for the curves of the attacks; figures are in {folder / 'audit.json'}.", markup=False)
-    return not any(finding.faults for finding in found)
+    _print_audit(console, found, len(cases))
+    where = f"Open {folder / 'audit.svg'} for the curves of the attacks; figures are in {folder / 'audit.json'}."
+    console.print(where, markup=False)
+    if any(finding.faults for finding in found):
+        raise SystemExit(1)
 
 
 def _new_folder(folder: Path) -> Path:
@@ -90,22 +104,13 @@ def _new_folder(folder: Path) -> Path:
     return folder
 
 
-def _strongest(found: list[Finding]) -> Finding:
+def _strongest(found: list[AuditFinding]) -> AuditFinding:
     return max(found, key=lambda finding: (bool(finding.faults), finding.mu_bound))
 
 
-def _cases(learner: str) -> list[Case]:
-    names = ["all", *dict.fromkeys(case.learner for case in CASES)]
-    if learner not in names:
-        near = get_close_matches(learner, names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"there is no learner {learner!r}; {hint}choose from {', '.join(names)}")
-    return [case for case in CASES if learner in ("all", case.learner)]
-
-
-def _findings(
+def _attack_all(
     console: Console, cases: list[Case], rho: float, releases: int, noise: str, workers: int
-) -> list[Finding]:
+) -> list[AuditFinding]:
     with progress_bar(console) as bars:
         task = bars.add_task("releases", total=len(cases) * releases)
         found = []
@@ -117,24 +122,45 @@ def _findings(
             def more(releases: int) -> None:
                 bars.advance(task, releases)
 
-            found.append(audit(case, rho=rho, releases=releases, noise=noise, workers=workers, progress=more))
+            found.append(attack_case(case, rho=rho, releases=releases, noise=noise, workers=workers, progress=more))
     return found
 
 
-def _print(console: Console, found: list[Finding], cases: int) -> None:
+def _print_audit(console: Console, found: list[AuditFinding], cases: int) -> None:
+    console.print(_audit_table(found, cases))
+    for finding in found:
+        for fault in finding.faults:
+            console.print(f"[red]{finding.case.name}[/]: {fault}.", highlight=False)
+    first, flagged = found[0], sum(bool(each.faults) for each in found)
+    console.print(f"{len(found)} audits, {flagged} flagged.", highlight=False)
+    if any(finding.verdict == "too weak" for finding in found):
+        needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
+        enough = "at this rho it would take more than a hundred million releases; try 1"
+        if needed < ENDLESS:
+            enough = f"at this rho take about {float(f'{needed:.1e}'):,.0f} releases"
+        console.print(f"An audit that proves little would have seen little: {enough}.", highlight=False)
+    elif not flagged:
+        console.print("No attack did better than the claim allows.", highlight=False)
+    console.print(f"This is no proof of privacy. Attacked were {ATTACKED_IN_WORDS}.", highlight=False)
+    if first.noise == "seeded":
+        console.print("[red]NOT PRIVATE[/]: seeded noise has the right distribution, and a seed that gives it away.")
+
+
+def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
     first = found[0]
     most = first.gaussian_epsilon / first.epsilon
     claim = f"rho = {first.rho:g}, epsilon = {zcdp.rounded_up(first.epsilon)} at delta = {DELTA:g}"
-    table = Table(
+    table = RichTable(
         title=f"Claimed: {claim}\nAt least, by attacks on {found[-1].releases:,} releases with {first.noise} noise:",
         title_justify="left",
         title_style="bold",
         caption_justify="left",
         caption=(
-            f"Lower bounds, with {CONFIDENCE:.0%} confidence each, and their shares of the claim; flagged is what "
-            f"exceeds it with {FLAGGING:.1%}. For a Gaussian release by the Gaussian-DP bound; one Gaussian of this "
-            f"rho has epsilon = {first.gaussian_epsilon:.2f}, so no attack on it can prove more than {most:.1%} of "
-            "that claim. For any release by Clopper-Pearson, which rare events limit."
+            f"Lower bounds, with {CONFIDENCE:.0%} confidence each, and their shares of the claim. A release that "
+            f"exceeds its claim with {FLAGGING:.1%} confidence is flagged. For a Gaussian release by the Gaussian-DP "
+            f"bound; one Gaussian of this rho has epsilon = {zcdp.rounded_up(first.gaussian_epsilon)}, so no attack on "
+            f"it can prove more than {most:.1%} of that claim. For any release by Clopper-Pearson, which rare events "
+            "limit."
         ),
     )
     for name in ("learner", "rho,\nGaussian", "epsilon,\nGaussian", "epsilon,\nany release", "verdict"):
@@ -145,27 +171,11 @@ def _print(console: Console, found: list[Finding], cases: int) -> None:
         shares = [f"{finding.rho_bound:.3f} ({finding.rho_bound / finding.rho:.1%})"]
         for bound in (finding.gaussian_epsilon_bound, finding.epsilon_bound):
             shares.append(f"{bound:.2f} ({bound / finding.epsilon:.1%})")
-        table.add_row(finding.case.name, *shares, f"[{COLOURS[finding.verdict]}]{finding.verdict}[/]")
-    console.print(table)
-    for finding in found:
-        for fault in finding.faults:
-            console.print(f"[red]{finding.case.name}[/]: {fault}.", highlight=False)
-    flagged = sum(bool(each.faults) for each in found)
-    console.print(f"{len(found)} audits, {flagged} flagged.", highlight=False)
-    if any(finding.verdict == "too weak" for finding in found):
-        needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
-        enough = "at this rho it would take more than a hundred million releases; try 1"
-        if needed < MANY:
-            enough = f"at this rho take about {float(f'{needed:.1e}'):,.0f} releases"
-        console.print(f"An audit that proves little would have seen little: {enough}.", highlight=False)
-    elif not flagged:
-        console.print("No attack did better than the claim allows.", highlight=False)
-    console.print(f"This is no proof of privacy. Attacked were {ATTACKED_IN_WORDS}.", highlight=False)
-    if first.noise == "seeded":
-        console.print("[red]NOT PRIVATE[/]: seeded noise has the right distribution, and a seed that gives it away.")
+        table.add_row(finding.case.name, *shares, f"[{AUDIT_COLOURS[finding.verdict]}]{finding.verdict}[/]")
+    return table
 
 
-def _facts(finding: Finding, round_: int) -> dict[str, Any]:
+def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
     return {
         "round": round_,
         "learner": finding.case.learner,
@@ -180,58 +190,17 @@ def _facts(finding: Finding, round_: int) -> dict[str, Any]:
             "epsilon_if_one_gaussian": finding.gaussian_epsilon,
         },
         "gaussian_dp_bound": {
-            "mu": _number(finding.mu_bound),
-            "rho": _number(finding.rho_bound),
-            "epsilon": _number(finding.gaussian_epsilon_bound),
-            "share_of_claimed_rho": _number(finding.rho_bound / finding.rho),
+            "mu": _json_number(finding.mu_bound),
+            "rho": _json_number(finding.rho_bound),
+            "epsilon": _json_number(finding.gaussian_epsilon_bound),
+            "share_of_claimed_rho": _json_number(finding.rho_bound / finding.rho),
         },
-        "clopper_pearson_bound": {"epsilon": _number(finding.epsilon_bound)},
+        "clopper_pearson_bound": {"epsilon": _json_number(finding.epsilon_bound)},
         "verdict": finding.verdict,
         "flagged": bool(finding.faults),
         "faults": list(finding.faults),
     }
 
 
-def _number(value: float) -> float | str:
+def _json_number(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
-
-
-def _draw(path: Path, found: list[Finding], times: int) -> None:
-    """The attack's curve in each case, under the best that the claim allows; of several audits the strongest."""
-    rows = math.ceil(len(found) / 2)
-    figure = Figure(figsize=(9.2, 5.0 * rows), layout="constrained")
-    for panel, finding in zip(np.ravel(figure.subplots(rows, 2)), found, strict=True):
-        _panel(panel, finding, times)
-    if found[0].noise == "seeded":
-        figure.suptitle("NOT PRIVATE: seeded noise", color=RED)
-    figure.savefig(path)
-    figure.savefig(path.with_suffix(".png"), dpi=120)
-
-
-def _panel(axes: Axes, finding: Finding, times: int) -> None:
-    rates = np.linspace(0.002, 0.998, 120)
-    limit = np.array([zcdp.attack_power(finding.rho, rate) for rate in rates])
-    best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
-    colour = RED if finding.faults else ACCENT
-    false, true = finding.curve
-    # Both logs' rates are as close to the truth as this, all at once, also of the stronger of two attacks and of the
-    # strongest of several audits (Dvoretzky, Kiefer and Wolfowitz 1956), judged by the releases that no attack was
-    # learned from.
-    off = math.sqrt(math.log(8 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
-    low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
-    axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
-    axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)
-    axes.fill_between(rates, low, high, color=colour, alpha=0.3, linewidth=0, label=f"with {CONFIDENCE:.0%} confidence")
-    axes.plot(false, true, "-", color=colour, linewidth=2, label="attack, measured")
-    axes.plot(rates, best, "--", color=INK, linewidth=1, label="best attack on a Gaussian of this ρ")
-    axes.text(0.03, 0.985, "beyond the claim", va="top", color="#a5402d", fontsize=9)
-    axes.text(0.6, 0.57, "guessing", color=QUIET, rotation=45, fontsize=9, ha="center", va="center")
-    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="said of the first log (false positives)")
-    axes.set_ylabel("said of the second log (true positives)")
-    axes.legend(loc="lower right", frameon=False, fontsize=9)
-    bound = "" if finding.faults else f": ρ ≥ {finding.rho_bound:.3f} of {finding.rho:g} claimed"
-    of = "" if times == 1 else f", the strongest of {times}"
-    title = f"{finding.case.name}, {finding.noise} noise{of}\n{finding.verdict}{bound}"
-    axes.set_title(title, loc="left", color=INK, fontsize=11)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

@@ -1,47 +1,85 @@
-"""`poolrl reproduce`: progress on the screen, results on the disk, then tables, figures and the report."""
+"""`poolrl reproduce`: runs with their progress, then tables, figures and the report."""
 
 from __future__ import annotations
 
+import re
 import time
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import TaskID
-from rich.table import Table as RichTable
+from rich.table import Column, Table
 
 from poolrl.cli.progress import progress_bar
+from poolrl.cli.verbs import verb
 from poolrl.paper import rossmann
 from poolrl.paper.backends import Backend, started
-from poolrl.paper.pages import markdown, page, save_figures
-from poolrl.paper.report import Origin, sections
-from poolrl.paper.reproduce import Plan, carry_out, plan
+from poolrl.paper.pages import html_page, markdown, save_figures
+from poolrl.paper.report import report_sections
+from poolrl.paper.reproduce import Plan, carry_out, plan_for
 from poolrl.paper.results import Results
+from poolrl.paper.runs import Runs
 from poolrl.paper.sections import Section
-from poolrl.paper.statistics import Table
+from poolrl.paper.summary import Origin
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
 
 RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")
-COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "vacuous": "yellow"}
-STATISTIC = 2  # the column of the claims' table that says what is claimed to be positive
+VERDICT_COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "vacuous": "yellow"}
 # Without a terminal there is no bar to redraw: a line now and then instead.
 LINE_EVERY = 30.0
 
 
-def run_reproduction(
-    what: str,
-    out: Path,
+reproduce_verb = verb(
+    "reproduce",
+    examples="""\
+  poolrl reproduce --quick                                  a first look, in three minutes
+  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about eight minutes on 2 cores
+  poolrl reproduce rq1 --runs 20
+  poolrl reproduce claims                                   the verdicts; runs what is missing
+  poolrl reproduce report                                   draw again from the results, run nothing
+  RAY_ADDRESS=10.0.0.1:6379 poolrl reproduce --backend ray  on a cluster; without RAY_ADDRESS on this machine""",
+    more="Stopped by Ctrl-C, kill or power cut: the same command goes on where it was.",
+)
+
+
+@reproduce_verb.default
+def reproduce(
+    what: Annotated[
+        str,
+        Parameter(help="all, rq1, rq2, rq3, sensitivity, qlearning, claims (all of them), or report (run nothing)."),
+    ] = "all",
     *,
-    runs: int | None,
-    quick: bool,
-    workers: int | None,
-    train_csv: Path | None,
-    backend: str = "loky",
+    out: Annotated[Path, Parameter(help="Folder for results, report and figures.")] = Path("reproduction"),
+    runs: Annotated[int | None, Parameter(help="Seeds per setting: 10, as in the paper, or 5 with --quick.")] = None,
+    quick: Annotated[bool, Parameter(help="Fewer values, fewer seeds.", negative="")] = False,
+    workers: Annotated[
+        int | None, Parameter(help="Processes; all cores if left out. Rows do not depend on it.")
+    ] = None,
+    backend: Annotated[
+        str,
+        Parameter(
+            help="Where they run: loky (this machine), ray (pip install 'poolrl[ray]') or spark (pip install "
+            "'poolrl[spark]', and Java), on a cluster that has poolrl. Rows do not depend on it either."
+        ),
+    ] = "loky",
+    train_csv: Annotated[
+        Path | None,
+        Parameter(
+            name="--rossmann", help="Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
+        ),
+    ] = None,
 ) -> None:
-    """Run what is missing, print what was asked for, and write the report."""
+    """Run what is missing, print what was asked for, and write the report.
+
+    Every finished run is stored at once, and a run depends on its setting and seed alone.
+    """
     if what not in CHOICES:
         near = get_close_matches(what, CHOICES, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -52,7 +90,7 @@ def run_reproduction(
     if what != "report":
         _say_source(console, real)
         names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
-        wanted = plan(names, runs=runs, quick=quick, real=real is not None)
+        wanted = plan_for(names, runs=runs, quick=quick, real=real is not None)
         with started(backend, workers) as running:
             _run_missing(console, wanted, out, real, running, "quick" if quick else "full")
     with Results(out / RESULTS, read_only=True) as results:
@@ -62,14 +100,13 @@ def run_reproduction(
     if real is not None and md5 not in (None, real.md5):
         raise ValueError(f"{out / RESULTS} holds runs on another train.csv (MD5 {md5}); name that one")
     with console.status("writing the report"):
-        found = sections(Table(rows), origin=origin, source=real)
+        found = report_sections(Runs(rows), origin=origin, source=real)
         parts = [part for group in found.values() for part in group]
         save_figures(parts, out / "figures")
         (out / "results.md").write_text(markdown(parts))
-        (out / "report.html").write_text(page(parts))
-    brief = what in ("all", "report")
-    for part in found["claims"] if brief else found[what]:
-        _print(console, part, brief=brief)
+        (out / "report.html").write_text(html_page(parts))
+    for part in found["summary" if what in ("all", "report") else what]:
+        _print_section(console, part)
     console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {origin.seconds / 60:.1f} minutes of running in all.")
     console.print(f"Open [bold]{out / 'report.html'}[/]; pictures are in {out / 'figures'}, rows in {out / RESULTS}.")
 
@@ -84,7 +121,7 @@ def _run_missing(
         before, began = float(results.fact("seconds") or 0), time.monotonic()
 
         def finished(run: Run) -> None:
-            results.note("seconds", f"{before + time.monotonic() - began:.1f}")  # now, for there may be no later
+            results.note("seconds", f"{before + time.monotonic() - began:.1f}")  # now: the next run may be interrupted
             bars.finished(run)
 
         try:
@@ -95,40 +132,39 @@ def _run_missing(
             ) from None
 
 
-def _print(console: Console, part: Section, *, brief: bool) -> None:
-    claims = part.header[:1] == ("claim",)
-    if claims and not brief:
+def _print_section(console: Console, part: Section) -> None:
+    if part.header[:1] == ("claim",):
         _print_claims(console, part)
         return
-    if not part.header:
-        return
-    shown = [number for number in range(len(part.header)) if not (claims and number == STATISTIC)]
-    table = RichTable(title=part.title, title_justify="left", title_style="bold")
-    for number in shown:
-        table.add_column(part.header[number])
-    for row in part.rows:
-        table.add_row(*(_coloured(row[number], verdict_only=claims) for number in shown))
-    console.print(table)
+    console.print(f"[bold]{escape(part.title)}[/]", *map(_plain, part.text), sep="\n", highlight=False)
+    if part.header:
+        # The first column names a method or a claim: it gets nearly the room of two.
+        columns = [Column(escape(name), overflow="fold", ratio=4) for name in part.header]
+        columns[0].ratio = 7
+        table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, expand=True)
+        for row in part.rows:
+            table.add_row(*map(_plain, row))
+        console.print(table)
 
 
 def _print_claims(console: Console, part: Section) -> None:
     """Claim by claim, each learner on a line: the verdict and what decided it."""
-    console.print("\n".join([f"[bold]{part.title}[/]", *map(escape, part.text)]) + "\n", highlight=False)
+    console.print(f"[bold]{escape(part.title)}[/]", *map(_plain, part.text), "", sep="\n", highlight=False)
     for claim, data, statistic, *cells in part.rows:
         console.print(f"[bold]{escape(claim)}[/] ({escape(data)}): {escape(statistic)}", highlight=False)
-        lines = RichTable(box=None, show_header=False, padding=(0, 1))
-        for learner, cell in zip(part.header[STATISTIC + 1 :], cells, strict=True):
+        lines = Table(box=None, show_header=False, padding=(0, 1))
+        for learner, cell in zip(part.header[-len(cells) :], cells, strict=True):
             if cell:
-                lines.add_row("", escape(learner), _coloured(cell))
+                lines.add_row("", escape(learner), _plain(cell))
         console.print(lines, highlight=False)
 
 
-def _coloured(cell: str, *, verdict_only: bool = False) -> str:
-    verdict, colon, measured = escape(cell).partition("**: ")
-    if not colon:
-        return verdict
-    name = verdict.removeprefix("**")
-    return f"[{COLOURS[name]}]{name}[/]" + ("" if verdict_only else f": {measured}")
+def _plain(text: str) -> str:
+    """A report's text for the terminal: its marks of Markdown become colours and italics."""
+    safe = escape(text)
+    for verdict, colour in VERDICT_COLOURS.items():
+        safe = safe.replace(f"**{verdict}**", f"[{colour}]{verdict}[/]")
+    return re.sub(r"\*([^*]+)\*", r"[italic]\1[/]", safe)
 
 
 def _say_source(console: Console, real: rossmann.Rossmann | None) -> None:

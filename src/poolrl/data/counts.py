@@ -62,7 +62,7 @@ def outcome_cells(
 
 def count_outcomes(log: Log, problem: OutcomeProblem, *, bins: int) -> OutcomeCounts:
     """Count what every row says of its outcome: seen in a bin, cut off in a bin, or nothing."""
-    kinds = 2 if problem.censored else 1
+    kinds = problem.kinds
     leaves = log.outcome_leaves(problem, bins=bins).reshape(problem.horizon, problem.outcome_dim, kinds, bins)
     levels = [leaves]
     while levels[0].shape[-1] > 1:

@@ -16,11 +16,12 @@ from poolrl.data.column_vector import ColumnVector
 from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible, within
 from poolrl.problems.problem import Problem, SeparableProblem
 
-PARTS = ("state", "action", "next_state")
+# Names of the harmless columns of a row.
+COLUMNS_OF = ("state", "action", "next_state")
 # What a row (state, action, next state) of a step says, and where it may be used.
 Formulas = Callable[[int, Row, Numbers], list[ir.Value]]
 # Beyond it a number is as good as infinite, and squaring it would overflow.
-LARGEST = 1e150
+LARGEST_NUMBER = 1e150
 
 
 def finite(number: Numbers) -> Numbers:
@@ -59,7 +60,7 @@ def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bo
     there: Numbers = None
     inside: Numbers = True
     for numbers, (low, high) in zip(rows, bounds(problem), strict=True):
-        held = (numbers >= -LARGEST) & (numbers <= LARGEST) if clip else within(numbers, low, high)
+        held = (numbers >= -LARGEST_NUMBER) & (numbers <= LARGEST_NUMBER) if clip else within(numbers, low, high)
         gap = numbers - numbers  # 0, unless the number is none
         if together:
             held, gap = held.all(axis=-1, keepdims=True), sum(gap[i : i + 1] for i in range(len(gap)))
@@ -67,7 +68,7 @@ def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bo
         there = gap if there is None else there + gap
     fine: Numbers = (there == 0.0) & inside
     columns = {f"fine_{i}": column.fill_null(False) for i, column in enumerate(fine.columns())}
-    for name, numbers, (low, _) in zip(PARTS, rows, bounds(problem), strict=True):
+    for name, numbers, (low, _) in zip(COLUMNS_OF, rows, bounds(problem), strict=True):
         safe: Numbers = np.where(fine, numbers, low)
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
     return columns
@@ -86,7 +87,9 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
         names = [f"{name}_{i}" for i in range(len(otherwise))]
         return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)], known)
 
-    state, action, next_state = (vector(n, low.tolist()) for n, (low, _) in zip(PARTS, bounds(problem), strict=True))
+    state, action, next_state = (
+        vector(n, low.tolist()) for n, (low, _) in zip(COLUMNS_OF, bounds(problem), strict=True)
+    )
     values: Row = (state, action, next_state)
     coordinates = problem.outcome_dim if isinstance(problem, SeparableProblem) else 1
     fine = vector("fine", [False] * coordinates)

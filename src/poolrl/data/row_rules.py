@@ -1,10 +1,12 @@
-"""Which rows a log can hold at all, and how one that cannot is moved to the nearest that can.
+"""What a row of a log can say at all, and how an impossible row is moved to the nearest possible one.
 
+The rules stand here once. Arrays are refused by them, tables are counted by them, and `poolrl check` explains them.
 States (..., w), actions (..., d) and next states (..., w) are arrays, or vectors of a table's columns.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,17 @@ from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, Separable
 # A FloatArray, or a ColumnVector, which behaves like one.
 Numbers = Any
 Row = tuple[Numbers, Numbers, Numbers]
+PARTS = ("states", "actions", "next_states")
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """One rule: the part of the row it is about, the rule in words, what a row does that breaks it, where it holds."""
+
+    part: str  # one of PARTS
+    rule: str
+    broken: str
+    held: Numbers  # (..., coordinates of that part)
 
 
 def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
@@ -23,22 +36,54 @@ def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
     return states, (problem.action_low, problem.action_high), states
 
 
-def possible(problem: Problem, step: int, row: Row) -> Numbers:
-    """Whether values within their bounds fit each other: (..., k) coordinate by coordinate, else (..., 1)."""
+def bound_rules(problem: Problem, row: Row) -> list[RowRule]:
+    """Every number lies within its public bounds."""
+    parts = zip(PARTS, row, bounds(problem), strict=True)
+    rule, broken = "must lie within the public bounds of the problem", "outside the public bounds"
+    return [RowRule(part, rule, broken, within(value, *limits)) for part, value, limits in parts]
+
+
+def fit_rules(problem: Problem, step: int, row: Row) -> list[RowRule]:
+    """Numbers within their bounds fit each other: the action is feasible, the implied outcome is possible."""
     state, action, _ = row
     low, high = problem.feasible(step, state)
     slack = ROUNDING * (problem.action_high - problem.action_low)
-    rules = [(action >= low - slack) & (action <= high + slack)]
+    rules = [
+        RowRule(
+            "actions",
+            "must be feasible, but some lie below the least allowed (the stock on hand)",
+            "below the least allowed (the stock on hand)",
+            action >= low - slack,
+        ),
+        RowRule(
+            "actions",
+            "must be feasible, but some lie above the largest allowed",
+            "above the largest allowed",
+            action <= high + slack,
+        ),
+    ]
     if isinstance(problem, OutcomeProblem):
         seen, cut = problem.observe(step, *row)
-        rules.append(within(seen, problem.outcome_low, problem.outcome_high))
+        implied = "an outcome (sales, demand) outside its public bounds"
+        rule, inside = (
+            f"must follow from the actions: some imply {implied}",
+            (problem.outcome_low, problem.outcome_high),
+        )
+        rules.append(RowRule("next_states", rule, f"with {implied}", within(seen, *inside)))
         if not problem.censored:
-            rules.append(~cut)
+            never = "must be such that observe() reports no cut: the problem says that outcomes are never cut off"
+            rules.append(RowRule("next_states", never, "cut off", ~cut))
+    return rules
+
+
+def possible(problem: Problem, step: int, row: Row) -> Numbers:
+    """Whether values within their bounds fit each other: (..., k) coordinate by coordinate, else (..., 1)."""
+    masks = [rule.held for rule in fit_rules(problem, step, row)]
     if not isinstance(problem, SeparableProblem):
-        rules = [rule.all(axis=-1, keepdims=True) for rule in rules]
-    held = rules[0]
-    for rule in rules[1:]:
-        held = held & rule
+        masks = [mask.all(axis=-1, keepdims=True) for mask in masks]
+    held = masks[0]
+    for mask in masks[1:]:
+        held = held & mask
     return held
 
 

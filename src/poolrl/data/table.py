@@ -118,7 +118,7 @@ class Table:
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
-        cells = bins * (2 if problem.censored else 1)
+        cells = bins * problem.kinds
         leaves = np.zeros((problem.horizon, problem.outcome_dim, cells), dtype=np.int64)
         step, coordinate, cell, rows = _integers(
             self.outcome_expression(problem, bins=bins), "step", "coordinate", "cell", "rows"

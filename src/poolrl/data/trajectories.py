@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.checks import FloatArray, IntArray, finite_array, whole
+from poolrl.checks import IntArray, finite_array, whole
 from poolrl.data.counts import outcome_cells
 from poolrl.data.log import Columns, Tally
-from poolrl.data.row_rules import Row, moved_inside
+from poolrl.data.row_rules import PARTS, Row, bound_rules, fit_rules, moved_inside
 from poolrl.geometry.partition import Partition
 from poolrl.npz import read_arrays
-from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem
+from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Path = str | PathLike[str]
 # Of a log that is to fit into memory.
-MOST_BYTES = 2**40
-_PARTS = ("states", "actions", "next_states", "max_per_unit", "unit")
+LARGEST_LOG_FILE = 2**40
+_SAVED = {*PARTS, "max_per_unit", "unit"}
 
 
 class Trajectories:
@@ -99,28 +99,19 @@ class Trajectories:
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts."""
         self._check_shape(problem)
-        for name, values, low, high in self._bounded(problem):
-            slack = ROUNDING * (high - low)
-            if ((values < low - slack) | (values > high + slack)).any():
-                raise ValueError(
-                    f"{name} must lie within the public bounds of the problem; correct the log, declare wider "
-                    "bounds from public knowledge, or clip it by choice with log.clipped(problem)"
-                )
         for step in range(self.horizon):
-            low, high = problem.feasible(step, self.states[:, step])
-            slack = ROUNDING * (problem.action_high - problem.action_low)
-            action = self.actions[:, step]
-            if (action < low - slack).any():
-                raise ValueError("actions must be feasible, but some lie below the least allowed (the stock on hand)")
-            if (action > high + slack).any():
-                raise ValueError("actions must be feasible, but some lie above the largest allowed")
-            if isinstance(problem, OutcomeProblem):
-                self._check_outcomes(problem, step)
+            row = self._rows(step)
+            for rule in [*bound_rules(problem, row), *fit_rules(problem, step, row)]:
+                if not rule.held.all():
+                    raise ValueError(
+                        f"{rule.part} {rule.rule}; correct the log, declare wider bounds from public knowledge, or "
+                        "clip it by choice with log.clipped(problem)"
+                    )
 
     def clipped(self, problem: Problem) -> Self:
         """The same log with every value moved into the problem's public bounds, row by row."""
         self._check_shape(problem)
-        parts = {name: np.empty_like(values) for name, values, _, _ in self._bounded(problem)}
+        parts = {name: np.empty_like(getattr(self, name)) for name in PARTS}
         for step in range(self.horizon):
             for part, moved in zip(parts.values(), moved_inside(problem, step, self._rows(step)), strict=True):
                 part[:, step] = moved
@@ -133,7 +124,7 @@ class Trajectories:
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
-        cells = bins * (2 if problem.censored else 1)
+        cells = bins * problem.kinds
         leaves = np.empty((self.horizon, problem.outcome_dim * cells), dtype=np.int64)
         for step in range(self.horizon):
             cell, tells = outcome_cells(problem, step, *self._rows(step), bins=bins)
@@ -213,12 +204,12 @@ class Trajectories:
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
         try:
-            parts: dict[str, Any] = dict(read_arrays(path, most_bytes=MOST_BYTES))
+            parts: dict[str, Any] = dict(read_arrays(path, most_bytes=LARGEST_LOG_FILE))
             parts["max_per_unit"] = int(parts["max_per_unit"])
         except (LookupError, ValueError, TypeError, OverflowError):
             # Whatever a damaged file makes its readers say, they may quote bytes of the log.
             raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
-        if not {"states", "actions", "next_states", "max_per_unit"} <= parts.keys() <= {*_PARTS}:
+        if not _SAVED - {"unit"} <= parts.keys() <= _SAVED:
             raise ValueError(f"{path} is not a log written by Trajectories.save")
         return cls(**parts)
 
@@ -231,25 +222,6 @@ class Trajectories:
         for name, number in wanted.items():
             if given[name] != number:
                 raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
-
-    def _bounded(self, problem: Problem) -> list[tuple[str, FloatArray, FloatArray, FloatArray]]:
-        return [
-            ("states", self.states, problem.state_low, problem.state_high),
-            ("actions", self.actions, problem.action_low, problem.action_high),
-            ("next_states", self.next_states, problem.state_low, problem.state_high),
-        ]
-
-    def _check_outcomes(self, problem: OutcomeProblem, step: int) -> None:
-        """The outcome that each row implies must be possible: sales are neither negative nor above the bound."""
-        seen, cut = problem.observe(step, self.states[:, step], self.actions[:, step], self.next_states[:, step])
-        slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
-        if ((seen < problem.outcome_low - slack) | (seen > problem.outcome_high + slack)).any():
-            raise ValueError(
-                "next_states must follow from the actions: some imply an outcome (sales, demand) outside its "
-                "public bounds; correct the log or clip it by choice with log.clipped(problem)"
-            )
-        if not problem.censored and cut.any():
-            raise ValueError("the problem says outcomes are never cut off, but observe() reports a cut")
 
 
 def _owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
 
@@ -18,9 +19,18 @@ from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import Problem
 
-FORMAT = "poolrl policy 1"
+POLICY_FORMAT = "poolrl policy 1"
 # Of all arrays together, some times what the largest partitions need; and of the text among them.
-MOST_BYTES, MOST_TEXT = 2**29, 2**22
+LARGEST_POLICY, MOST_TEXT = 2**29, 2**22
+
+
+@dataclass(frozen=True)
+class Names:
+    """What people call products and steps, and the number that the log gives the first step."""
+
+    products: list[str]
+    steps: list[str]
+    first_step: int = 0
 
 
 class Policy:
@@ -72,6 +82,19 @@ class Policy:
             )
         return self.rule.levels
 
+    @property
+    def names(self) -> Names:
+        """The names that were saved with the policy; without any, products and steps are numbered."""
+        width, horizon = self.problem.state_dim, self.problem.horizon
+        said = self.report.get("labels", {})
+        if not isinstance(said, dict) or not isinstance(first := said.get("first_step", 0), int):
+            raise ValueError("the policy has no names that fit: labels must be products, steps and first_step")
+        products, steps = (said.get(name, [*range(n)]) for name, n in (("products", width), ("steps", horizon)))
+        lists = isinstance(products, list) and isinstance(steps, list)
+        if not lists or (len(products), len(steps)) != (width, horizon):
+            raise ValueError("the policy names other products or steps than it decides on")
+        return Names([*map(str, products)], [*map(str, steps)], first)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file: arrays, and a JSON text with facts, guarantee and a checksum."""
         arrays = self.rule.arrays()
@@ -79,7 +102,7 @@ class Policy:
             estimate = {f"outcomes.{name}": array for name, array in self.outcomes.arrays().items()}
             arrays = arrays | estimate
         facts = {
-            "format": FORMAT,
+            "format": POLICY_FORMAT,
             "rule": type(self.rule).__name__,
             "problem": self.problem.facts(),
             "guarantee": self.guarantee.to_dict(),
@@ -93,12 +116,12 @@ class Policy:
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
         """Read what `save` wrote; `problem` is needed for problems of your own and must match the file's facts."""
         try:
-            arrays = read_arrays(path, most_bytes=MOST_BYTES)
+            arrays = read_arrays(path, most_bytes=LARGEST_POLICY)
             text = arrays.pop("facts").tobytes()
             if len(text) > MOST_TEXT:
                 raise ValueError("more text than any policy has")
             facts = json.loads(text)
-            intact = facts["format"] == FORMAT and facts.pop("sha256") == _checksum(facts, arrays)
+            intact = facts["format"] == POLICY_FORMAT and facts.pop("sha256") == _checksum(facts, arrays)
         except (LookupError, ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
         if not intact:

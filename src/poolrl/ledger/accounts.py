@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
-KINDS = ("open", "budget", "reserve", "read", "void", "commit")
+ENTRY_KINDS = ("open", "budget", "reserve", "read", "void", "commit")
 
 
 class OverspendError(ValueError):
@@ -72,32 +72,36 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
     """The accounts after all entries, by fingerprint; refuses the first entry that breaks a rule."""
     accounts: dict[str, Account] = {}
     for entry in entries:
-        where = f"entry {entry.number}"
-        if entry.kind not in KINDS:
-            raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
-        if (entry.kind == "open") == (entry.account in accounts):
-            raise ValueError(f"{where} opens an account twice, or belongs to none")
-        if entry.kind in ("open", "budget", "reserve") and (entry.rho is None or entry.rho <= 0):
-            raise ValueError(f"{where} has no positive rho")
-        if entry.kind == "open":
-            assert entry.rho is not None
-            accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
-            continue
-        account = accounts[entry.account]
-        if entry.kind == "budget":
-            assert entry.rho is not None
-            account.budget = entry.rho
-        elif entry.kind == "reserve":
-            assert entry.rho is not None
-            if entry.rho > account.left:
-                raise ValueError(f"{where} spends more than the account holds")
-            account.spends[entry.number] = (entry.rho, "reserved")
-        else:
-            before, after = STAGES[entry.kind]
-            rho, stage = account.spends.get(entry.refers or 0, (Fraction(0), "unknown"))
-            if stage != before:
-                raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
-            account.spends[entry.refers or 0] = (rho, after)
-            if entry.kind == "read":
-                account.contents.update(entry.note["contents"])
+        apply(entry, accounts)
     return accounts
+
+
+def apply(entry: Entry, accounts: dict[str, Account]) -> Account:
+    """Enter one entry; the account it belongs to. An entry that breaks a rule is refused, and changes nothing."""
+    where = f"entry {entry.number}"
+    if entry.kind not in ENTRY_KINDS:
+        raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
+    if (entry.kind == "open") == (entry.account in accounts):
+        raise ValueError(f"{where} opens an account twice, or belongs to none")
+    if entry.kind in STAGES:
+        account = accounts[entry.account]
+        before, after = STAGES[entry.kind]
+        rho, stage = account.spends.get(entry.refers or 0, (Fraction(0), "unknown"))
+        if stage != before:
+            raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
+        account.contents.update(entry.note["contents"] if entry.kind == "read" else ())
+        account.spends[entry.refers or 0] = (rho, after)
+        return account
+    if entry.rho is None or entry.rho <= 0:
+        raise ValueError(f"{where} has no positive rho")
+    if entry.kind == "open":
+        accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
+        return accounts[entry.account]
+    account = accounts[entry.account]
+    if entry.kind == "budget":
+        account.budget = entry.rho
+    elif entry.rho > account.left:
+        raise ValueError(f"{where} spends more than the account holds")
+    else:
+        account.spends[entry.number] = (entry.rho, "reserved")
+    return account

@@ -31,7 +31,7 @@ CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT,
 TABLES = {"entries", "head"}
 STATEMENTS = [statement.strip() for statement in SCHEMA.split(";\n") if statement.strip()]
 GENESIS = "poolrl ledger 1"
-PATIENCE = 60.0  # seconds to wait for other processes that are writing
+LOCK_PATIENCE = 60.0  # seconds to wait for other processes that are writing
 
 
 class Chain:
@@ -45,7 +45,7 @@ class Chain:
         if not create and not self.path.is_file():
             raise ValueError(f"there is no ledger {path}; the first fit makes one")
         with self._translated():
-            self._file = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._file = sqlite3.connect(self.path, timeout=LOCK_PATIENCE, isolation_level=None)
         try:
             with self._translated():
                 self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
@@ -80,20 +80,20 @@ class Chain:
         self._set_head(entry.number, entry.seal)
         return entry
 
-    def faults(self) -> list[str]:
-        """What is wrong with the seals; an empty list if nothing is."""
+    def checked_entries(self) -> tuple[list[Entry], list[str]]:
+        """Every entry, and what is wrong with the file or its seals: an empty list if nothing is."""
         try:
             with self.snapshot():
-                return self._faults()
+                # A trigger that somebody else added could undo what is about to be written.
+                made = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+                if made != {statement.rstrip(";") for statement in STATEMENTS}:
+                    return [], ["it has tables or triggers that poolrl did not make, or lacks its own"]
+                entries = self.entries()
+                return entries, self._broken_seals(entries)
         except (ValueError, TypeError, ZeroDivisionError, RecursionError):
-            return ["the file is damaged"]
+            return [], ["the file is damaged"]
 
-    def _faults(self) -> list[str]:
-        # A trigger of another hand could undo what is about to be written.
-        made = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-        if made != {statement.rstrip(";") for statement in STATEMENTS}:
-            return ["it has tables or triggers of another hand, or lacks its own"]
-        entries = self.entries()
+    def _broken_seals(self, entries: list[Entry]) -> list[str]:
         head = self._file.execute("SELECT number, seal FROM head").fetchall()
         seal, number = GENESIS, 0
         for entry in entries:
@@ -104,7 +104,7 @@ class Chain:
             if not hmac.compare_digest(seal.encode(), str(entry.seal).encode()):
                 return [f"entry {number} or one before it was changed: its seal does not fit"]
         if head != [(number, self._head_seal(number, seal))]:
-            return ["entries at the end were removed or added by another hand"]
+            return ["entries at the end were removed, or added without the key"]
         return []
 
     def fingerprint(self, purpose: str, content: bytes) -> str:
@@ -146,7 +146,7 @@ class Chain:
         except sqlite3.Error as error:
             raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
         except UnicodeDecodeError:
-            raise ValueError(f"{self.path} cannot be used as a ledger: it holds text that is none") from None
+            raise ValueError(f"{self.path} cannot be used as a ledger: it holds text that is not valid") from None
 
     def _prepare(self, *, create: bool) -> bytes:
         """The key of the file, which gets its tables if it is new.

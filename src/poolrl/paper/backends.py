@@ -1,7 +1,7 @@
-"""Where runs are made: processes of this machine (loky), a Ray cluster or a Spark cluster, all of them through joblib.
+"""Where runs are made: processes of this machine (loky), a Ray cluster or a Spark cluster, all through joblib.
 
-Workers on this machine write to the results file themselves. Those of Ray and Spark may sit on other machines, where
-the file cannot be written (`results`), so they hand their runs back and the command stores each part as it comes.
+Workers on this machine write to the results file themselves. Workers of Ray and Spark may be on other machines, where
+the file cannot be written (`results`). They hand their runs back, and the command stores each part as it comes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Backend:
     name: str
     workers: int  # runs at a time
     options: dict[str, Any]  # of `joblib.Parallel`
-    lost: type[Exception]  # how it says that a worker is gone
+    lost: type[Exception]  # raised when a worker is gone
     writes: bool = False  # whether its workers reach the results file
 
 
 @contextmanager
 def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]:
-    """The named backend with so many workers, or with all that it has."""
+    """The named backend with so many workers, or with as many as it has."""
     if name not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
     if workers is not None:
@@ -52,7 +52,7 @@ def _loky(workers: int | None) -> Iterator[Backend]:
 
 
 def _end_with(command: int) -> None:
-    """In a worker: end when the command that started it is gone. loky's own would wait minutes for work."""
+    """In a worker: end when the command that started it is gone. Otherwise loky waits minutes for work."""
 
     def watch() -> None:
         while os.getppid() == command:
@@ -64,12 +64,12 @@ def _end_with(command: int) -> None:
 
 @contextmanager
 def _ray(workers: int | None) -> Iterator[Backend]:
-    """The cluster that RAY_ADDRESS names, or else a Ray of our own on this machine."""
+    """The cluster that RAY_ADDRESS names, or else a Ray that we start on this machine."""
     try:
         import ray
         from ray.util.joblib.ray_backend import RayBackend
     except ImportError:
-        raise _missing("ray") from None
+        raise _needs_extra("ray") from None
     ours = not ray.is_initialized()
     if ours:
         elsewhere = bool(os.environ.get("RAY_ADDRESS"))
@@ -90,19 +90,19 @@ def _ray(workers: int | None) -> Iterator[Backend]:
 
 @contextmanager
 def _spark(workers: int | None) -> Iterator[Backend]:
-    """The cluster of Spark's own configuration; this machine where that names none."""
+    """The cluster of Spark's configuration; this machine if it names none."""
     try:
         from joblibspark.backend import SparkDistributedBackend
         from py4j.protocol import Py4JError
         from pyspark.sql import SparkSession
     except ImportError:
-        raise _missing("spark") from None
+        raise _needs_extra("spark") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise any python3 that a worker finds
     ours = SparkSession.getActiveSession() is None
     session = SparkSession.builder.appName("poolrl").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     try:
         backend = SparkDistributedBackend()
-        # Its tasks wait in threads, so joblib can take each result as it comes, as from a pool of threads.
+        # Its tasks wait in threads, so joblib can take each result as it comes.
         backend.supports_retrieve_callback = True
         backend.retrieve_result_callback = ThreadingBackend().retrieve_result_callback
         backend.submit = backend.apply_async
@@ -112,7 +112,7 @@ def _spark(workers: int | None) -> Iterator[Backend]:
             session.stop()
 
 
-def _missing(extra: str) -> ValueError:
+def _needs_extra(extra: str) -> ValueError:
     return ValueError(f"--backend {extra} needs more packages: pip install 'poolrl[{extra}]'")
 
 

@@ -1,6 +1,6 @@
-"""What POOL is compared with, each a short composition over the library that says what it protects.
+"""The methods that POOL is compared with, each a short composition that states its guarantee.
 
-IP and OP run over the default learner, so that the comparison is about where the noise goes and nothing else.
+IP and OP run over the default learner, so that they differ from it only in where the noise goes.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ def input_perturbation(
 ) -> Policy:
     """IP: noise on every logged number, then the default learner on the noisy log.
 
-    Charitable: states are not logged twice. A trajectory starts at the public initial state, and each later state is
-    the noisy next state before it. Guarantee: ρ-zCDP for one trajectory (`release_rows`); the rest is post-processing.
+    In its favour, states are not logged twice: a trajectory starts at the public initial state, and each later state
+    is the noisy next state before it.
+
+    Guarantee: ρ-zCDP for one trajectory (`release_rows`); the rest is post-processing.
     """
     rows = release_rows(log, problem, rho=budget(rho), noise=noise or SecureNoise())
     first = np.broadcast_to(problem.initial_state, (len(rows.actions), 1, problem.state_dim))
@@ -80,12 +82,12 @@ def output_perturbation(
 ) -> Policy:
     """OP: the default learner without privacy, then noise on its table of order-up-to levels.
 
-    Guarantee: ρ-zCDP for one unit (`release_levels`): whatever the log, a level stays in its public range.
+    Guarantee: ρ-zCDP for one unit (`release_levels`), because every log gives levels in their public range.
     """
     learned = non_private(points).fit(problem, log)
     noisy = release_levels(learned.levels, log, problem, rho=budget(rho), noise=noise or SecureNoise())
     inside = np.clip(noisy.levels, problem.action_low, problem.action_high)
-    return Policy(problem, Levels(inside), noisy.guarantee, {})  # the learner's own report was not paid for
+    return Policy(problem, Levels(inside), noisy.guarantee, {})  # no budget was paid for the learner's report
 
 
 def order_to_the_middle(problem: Inventory) -> Policy:

@@ -1,6 +1,6 @@
 """Does ρ-zCDP hold? How far one trajectory moves the counts, and how much noise is drawn, on the real code path.
 
-Here are the two facts on which the proof of a Gaussian release rests; `poolrl audit` attacks the whole of it.
+The proof of a Gaussian release rests on these two facts. `poolrl audit` attacks the complete release.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.zones import Zones
+from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import Sampler
 from poolrl.privacy.release import release_outcomes, release_visits
@@ -21,7 +22,8 @@ from poolrl.privacy.zcdp import budget
 from poolrl.problems.inventory import LostSales
 from poolrl.simulation.logs import simulate_log
 
-HORIZON, ZONES, BINS, TRAJECTORIES = 5, 20, 64, 50
+RINGS, BINS, LOG_SIZE = 20, 64, 50
+PROBLEM = LostSales(horizon=5, holding=0.2, shortage=0.3, demand_max=100.0)
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,14 @@ class _Recorder:
 def privacy_evidence(*, pairs: int = 20, rho: float = 1.0) -> list[Evidence]:
     """Neighbouring logs at random and at the extremes, through both releases."""
     rng = np.random.default_rng(0)
-    problem = LostSales(horizon=HORIZON, holding=0.2, shortage=0.3, demand_max=100.0)
-    partition = Zones(ZONES).partition(problem)
+    partition = Zones(RINGS).partition(PROBLEM)
 
     def outcomes(log: Trajectories, noise: _Recorder) -> PrivateOutcomes:
-        return release_outcomes(log, problem, bins=BINS, rho=budget(rho), noise=noise)
+        return release_outcomes(log, PROBLEM, bins=BINS, rho=budget(rho), noise=noise)
 
     def visits(log: Trajectories, noise: _Recorder) -> PrivateVisits:
-        released = release_visits(log, problem, partition, rho=budget(rho), noise=noise)
-        for step in range(HORIZON):
+        released = release_visits(log, PROBLEM, partition, rho=budget(rho), noise=noise)
+        for step in range(PROBLEM.horizon):
             released.transitions(step, np.arange(partition.pair_count))
         return released
 
@@ -79,21 +80,21 @@ def privacy_evidence(*, pairs: int = 20, rho: float = 1.0) -> list[Evidence]:
         change, composed = 0.0, 0.0
         drawn: list[FloatArray] = []
         for _ in range(pairs):
-            first, second = _neighbours(problem, rng)
+            logs = _neighbours(rng)
             recorders = _Recorder(), _Recorder()
-            released = [release(log, noise) for log, noise in zip((first, second), recorders, strict=True)]
+            released = [release(log, noise) for log, noise in zip(logs, recorders, strict=True)]
             moved = sum(
                 int(((a - b) ** 2).sum()) for a, b in zip(recorders[0].tables, recorders[1].tables, strict=True)
             )
             mechanisms = released[0].guarantee.mechanisms
             change = max(change, moved / float(sum(m.sensitivity_squared for m in mechanisms)))
-            # Against what the guarantee states, not against what the sampler was asked for.
+            # Against what the guarantee states, not against what the sampler was called with.
             stated = [float(m.variance) for m in mechanisms]
             for recorder in recorders:
                 drawn += [noise**2 / stated[min(n, len(stated) - 1)] for n, noise in enumerate(recorder.noise)]
             composed = released[0].guarantee.rho
         squares = np.concatenate(drawn)
-        # Wide, because the noise is not seeded: a right release must not be called wrong once in forty times.
+        # A wide interval, because the noise is not seeded: a correct release must not fail once in forty times.
         margin = 3.9 * squares.std() / np.sqrt(len(squares))
         interval = float(squares.mean() - margin), float(squares.mean() + margin)
         found.append(Evidence(learner, pairs, change, len(squares), interval, rho, composed))
@@ -101,36 +102,37 @@ def privacy_evidence(*, pairs: int = 20, rho: float = 1.0) -> list[Evidence]:
 
 
 def change_by_replay() -> float:
-    """‖Δ counts‖² / Δ₂² if a trajectory were counted at every node that it informs, with Δ₂² = 2H as printed.
+    """‖Δ counts‖² / Δ₂² if a trajectory were counted at every node that it informs, with Δ₂² as printed.
 
-    One row below λ tells about every node below λ, on which the claimed sample complexity rests. Here two trajectories,
-    demand at its least and at its most, are followed from every node.
+    One row below λ is an observation of every node below λ. The claimed sample complexity rests on that. Here two
+    trajectories, one with the least demand and one with the most, are followed from every node.
     """
-    problem = LostSales(horizon=HORIZON, holding=0.2, shortage=0.3, demand_max=100.0)
-    partition = Zones(ZONES).partition(problem)
+    partition = Zones(RINGS).partition(PROBLEM)
     moved = 0
-    for step in range(HORIZON):
-        state, action = problem.natural_pair(partition.pairs[step].points)
+    for step in range(PROBLEM.horizon):
+        state, action = PROBLEM.natural_pair(partition.pairs[step].points)
         least, most = (
-            partition.state_index(problem.next_state(step, state, action, np.full(1, demand)))
+            partition.state_index(PROBLEM.next_state(step, state, action, np.full(1, demand)))
             for demand in (0.0, 100.0)
         )
         moved += 2 * int((least != most).sum())
-    return moved / (2 * HORIZON)
+    counts = {"pairs": partition.pair_count, "states": partition.state_count}
+    visits, _ = sensitivity.visit_tables(PROBLEM, **counts, per_unit=1)
+    return moved / float(visits.sensitivity_squared)
 
 
-def _neighbours(problem: LostSales, rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
-    """Two logs that differ in one trajectory: a random one, or one from the other end of what is possible."""
-    demand = rng.uniform(0, 100, (TRAJECTORIES, HORIZON, 1))
-    log = simulate_log(problem, demand, rng=rng)
+def _neighbours(rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
+    """Two logs that differ in one trajectory: a random one, or one at an end of what is possible."""
+    shape = (PROBLEM.horizon, 1)
+    log = simulate_log(PROBLEM, rng.uniform(0, 100, (LOG_SIZE, *shape)), rng=rng)
     parts = [log.states.copy(), log.actions.copy(), log.next_states.copy()]
     extreme = rng.integers(3)
     if extreme < 2:  # a shop that orders everything and sells all of it, or nothing
-        level, left = np.full((HORIZON, 1), 100.0), np.full((HORIZON, 1), 100.0 * extreme)
+        level, left = np.full(shape, 100.0), np.full(shape, 100.0 * extreme)
         states = np.concatenate([np.zeros((1, 1)), left[:-1]])
         replacement = [states, level, left]
     else:
-        other = simulate_log(problem, rng.uniform(0, 100, (1, HORIZON, 1)), rng=rng)
+        other = simulate_log(PROBLEM, rng.uniform(0, 100, (1, *shape)), rng=rng)
         replacement = [other.states[0], other.actions[0], other.next_states[0]]
     for part, new in zip(parts, replacement, strict=True):
         part[0] = new

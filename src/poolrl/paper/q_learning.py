@@ -1,7 +1,7 @@
 """HQL and FQL of Gong and Simchi-Levi (arXiv 2007.00080): Q-learning with one-sided and with full feedback.
 
-Both are online, not private, and use that a demand seen once tells what every smaller order would have earned. Q has
-one entry per step, product and order-up-to level on a grid; products do not interact, so they learn side by side.
+Both are online and not private. Demand that is seen once shows what every smaller order would have earned. Q has one
+entry per step, product and order-up-to level on a grid; products do not interact, so they learn side by side.
 Rewards are scaled to [0, 1]. Step size α_k = (H + 1) / (H + k).
 """
 
@@ -20,7 +20,7 @@ from poolrl.learning.rules import Levels
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 
-FEWEST_TOLD = 20  # one row in so many
+FEWEST_OBSERVED = 20  # a level is chosen only if one row in so many has observed it
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,27 @@ class Learned:
 
 
 def hql(problem: Inventory, demand: ArrayLike, *, points: int) -> Learned:
-    """Elimination-based half-Q-learning: play the largest level that may still be best, and so see what all earn.
+    """Elimination-based half-Q-learning: play the largest level that may still be best, and observe all smaller ones.
 
-    Demand (K, H, products) is what the world would ask for; the learner sees it only up to the level it played.
+    Demand (K, H, products) is uncensored; the learner sees it only up to the level it played.
     Guarantee: none.
     """
     return _QLearning(problem, points).play(_checked(problem, demand), eliminate=True)
 
 
 def fql(problem: Inventory, demand: ArrayLike, *, points: int) -> Learned:
-    """Full-feedback Q-learning: every level is updated with the whole demand, and the best one is played.
+    """Full-feedback Q-learning: every level is updated with the uncensored demand, and the best one is played.
 
     Guarantee: none.
     """
     return _QLearning(problem, points).play(_checked(problem, demand), eliminate=False)
 
 
-def replay(problem: Inventory, log: Trajectories, *, points: int) -> Policy:
-    """Half-Q-learning on a log: each row updates every level up to the one that was ordered, which it tells all about.
+def replay_log(problem: Inventory, log: Trajectories, *, points: int) -> Policy:
+    """Half-Q-learning on a log: each row updates every level up to the one that was ordered.
 
-    There is nothing to eliminate, because somebody else chose the levels; but of a level that fewer than one row in
-    twenty told about too little is known for it to be chosen. Guarantee: none.
+    Nothing is eliminated, because the log has chosen the levels. A level that fewer than one row in twenty has observed
+    is never chosen: too little is known about it. Guarantee: none.
     """
     log.check(problem)
     return _QLearning(problem, points).replay(log)
@@ -106,9 +106,9 @@ class _QLearning:
         return Learned(self._policy(), costs)
 
     def replay(self, log: Trajectories) -> Policy:
-        """One pass over the log; α_k counts how often each level was told about."""
+        """One pass over the log; α_k counts how often each level was observed."""
         horizon, products = self.problem.horizon, self.problem.products
-        told = np.zeros(self.q.shape)
+        observed = np.zeros(self.q.shape)
         value = np.zeros((horizon + 1, self.points, products))
         value[:horizon] = self.q
         for i in range(len(log)):
@@ -118,14 +118,14 @@ class _QLearning:
                 arrived = self.problem.next_state(h, self.levels, self.levels, seen)
                 reward = self.problem.coordinate_reward(h, self.levels, self.levels, arrived)
                 known = (self.levels <= action) | ~np.bool_(self.problem.censored)
-                told[h] += known
-                step_size = (horizon + 1) / (horizon + np.maximum(told[h], 1))
+                observed[h] += known
+                step_size = (horizon + 1) / (horizon + np.maximum(observed[h], 1))
                 future = value[h + 1][self._grid_above(arrived), self.column]
                 target = (reward - self.floor[h]) / self.span + future
                 self.q[h] = np.where(known, (1 - step_size) * self.q[h] + step_size * target, self.q[h])
-                value[h] = _best_told_above(self.q[h], told[h] > 0)
-        self.active = told >= max(1.0, len(log) / FEWEST_TOLD)
-        self.active[:, 0] |= ~self.active.any(axis=1)  # nothing is known: order nothing
+                value[h] = _best_observed_above(self.q[h], observed[h] > 0)
+        self.active = observed >= max(1.0, len(log) / FEWEST_OBSERVED)
+        self.active[:, 0] |= ~self.active.any(axis=1)  # without any observation: order nothing
         return self._policy()
 
     def _policy(self) -> Policy:
@@ -196,9 +196,9 @@ def _best_above(q: FloatArray) -> FloatArray:
     return np.asarray(np.maximum.accumulate(q[::-1], axis=0)[::-1])
 
 
-def _best_told_above(q: FloatArray, told: BoolArray) -> FloatArray:
-    """The same among levels that rows told about; above them all, the highest of those; before any, the initial Q."""
-    best = _best_above(np.where(told, q, -np.inf))
-    highest = len(q) - 1 - told[::-1].argmax(axis=0)
+def _best_observed_above(q: FloatArray, observed: BoolArray) -> FloatArray:
+    """The same among observed levels; above them all, the highest of those; before any observation, the initial Q."""
+    best = _best_above(np.where(observed, q, -np.inf))
+    highest = len(q) - 1 - observed[::-1].argmax(axis=0)
     beyond = np.take_along_axis(q, highest[None], axis=0)
-    return np.where(told.any(axis=0), np.where(np.isinf(best), beyond, best), _best_above(q))
+    return np.where(observed.any(axis=0), np.where(np.isinf(best), beyond, best), _best_above(q))

@@ -1,4 +1,4 @@
-"""The reproduction: which runs are wanted, which are still missing, and doing those."""
+"""The reproduction: which runs are wanted, which are still missing, and doing the missing ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from poolrl.checks import whole
 from poolrl.paper.backends import Backend
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
+from poolrl.paper.runs import resolved, tuning
 from poolrl.paper.statistics import FEWEST_SEEDS
-from poolrl.paper.sweeps import RUNS, SWEEPS, TUNING_SEEDS, Setting, settings_of
+from poolrl.paper.sweeps import PAPER_RUNS, SWEEPS, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run
-from poolrl.paper.tuning import resolved, tuning
 from poolrl.paper.workers import Task, finished_runs
 
 QUICK_RUNS = FEWEST_SEEDS
@@ -30,24 +30,24 @@ class Plan:
     def tuning_tasks(self, done: Iterable[Task]) -> list[Task]:
         """Runs that choose the scale of Γ and are still missing."""
         seeds = TUNING_SEEDS[: self.tuning_seeds]
-        return _missing((task for task in tuning(list(self.settings)) if task[1] in seeds), done)
+        return _not_done((task for task in tuning(list(self.settings)) if task[1] in seeds), done)
 
     def tasks(self, done: dict[Task, Run]) -> list[Task]:
-        """Runs that judge and are still missing; seed by seed, so that a stopped reproduction shows whole curves."""
+        """Runs that judge and are still missing; seed by seed, so that a stopped reproduction shows complete curves."""
         chosen = [resolved(setting, done) for setting in self.settings]
-        return _missing(((setting, seed) for seed in range(self.runs) for setting in chosen), done)
+        return _not_done(((setting, seed) for seed in range(self.runs) for setting in chosen), done)
 
 
-def plan(names: Iterable[str], *, runs: int | None = None, quick: bool = False, real: bool = True) -> Plan:
+def plan_for(names: Iterable[str], *, runs: int | None = None, quick: bool = False, real: bool = True) -> Plan:
     """The plan for the named sweeps; unknown names are refused."""
     for name in names:
         if name not in SWEEPS:
             raise ValueError(f"there is no sweep {name!r}; choose from {', '.join(SWEEPS)}")
-    count = runs if runs is not None else (QUICK_RUNS if quick else RUNS)
+    count = runs if runs is not None else (QUICK_RUNS if quick else PAPER_RUNS)
     whole(runs=count)
     settings = settings_of(names, quick=quick, real_data=real)
-    # Runs of one world stand together, so that a worker builds it once.
-    settings.sort(key=lambda setting: setting.world)
+    # Runs of one bench stand together, so that a worker builds it once.
+    settings.sort(key=lambda setting: setting.bench)
     return Plan(tuple(settings), count, 1 if quick else len(TUNING_SEEDS))
 
 
@@ -60,7 +60,7 @@ def carry_out(
     started: Callable[[str, int], None],
     finished: Callable[[Run], None],
 ) -> None:
-    """Do every missing run; tell `started` how many come, and `finished` of each that is stored."""
+    """Do every missing run. `started` hears how many come, `finished` hears of each that is stored."""
     if real is not None:
         results.same_source(real.md5)
     done = {(run.setting, run.seed): run for run in results.runs()}
@@ -71,11 +71,11 @@ def carry_out(
             continue
         with closing(finished_runs(tasks, results.path, real=real, backend=backend)) as stream:
             for run in stream:
-                results.add(run)  # there already, if its worker could write it
+                results.add(run)  # already there if its worker could write it
                 done[run.setting, run.seed] = run
                 finished(run)
 
 
-def _missing(tasks: Iterable[Task], done: Iterable[Task]) -> list[Task]:
+def _not_done(tasks: Iterable[Task], done: Iterable[Task]) -> list[Task]:
     have = set(done)
     return [task for task in dict.fromkeys(tasks) if task not in have]

@@ -1,15 +1,13 @@
 """The results file: one row per finished run, on disk before the next begins (SQLite).
 
 In WAL mode the processes of one machine write side by side, and others read meanwhile, so every worker stores its own
-runs. WAL works through shared memory and not across machines: runs made elsewhere travel back and are stored by the
-command that asked for them (`backends`). The file belongs on a local disk.
+runs. WAL uses shared memory, so it does not work across machines: runs made elsewhere travel back, and the command
+that asked for them stores them (`backends`). The file belongs on a local disk.
 """
 
 from __future__ import annotations
 
-import fcntl
 import math
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -19,17 +17,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from filelock import FileLock, Timeout
+
 from poolrl import __version__
 from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import MEASURES, Run
 
 # A new version may learn better or worse: its rows must not mix with old ones.
-FORMAT = f"poolrl {__version__}, results 2"
-PATIENCE = 60.0  # seconds to wait for other processes that are writing
+RESULTS_FORMAT = f"poolrl {__version__}, results 2"
+SECONDS_FOR_WRITERS = 60.0  # how long to wait for other processes that are writing
 
 _SQL = {"str": "TEXT", "float": "REAL", "int": "INTEGER"}
 _KEYS = {field.name: f"{_SQL[str(field.type)]} NOT NULL" for field in fields(Setting)} | {"seed": "INTEGER NOT NULL"}
-# Measures have no type, for a column of type REAL forgets the sign of −0.0. NaN is NULL: SQLite knows no NaN.
+# Measures have no type, because a column of type REAL loses the sign of −0.0. NaN is NULL: SQLite has no NaN.
 _COLUMNS = _KEYS | dict.fromkeys(MEASURES, "")
 _STORED: dict[str, Any] = {"TEXT": str, "REAL": float, "INTEGER": int, "": float | int | None}
 _KINDS = {name: _STORED[kind.removesuffix(" NOT NULL")] for name, kind in _COLUMNS.items()}
@@ -38,7 +38,7 @@ _KINDS = {name: _STORED[kind.removesuffix(" NOT NULL")] for name, kind in _COLUM
 class Results:
     """A file of runs, for any number of processes on one machine; a context manager.
 
-    A row is durable when `add` returns, so a killed process loses the runs in flight and no others.
+    A row is durable when `add` returns, so a killed process loses only the runs in flight.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -46,10 +46,10 @@ class Results:
         if read_only and not path.exists():
             raise ValueError(f"there are no results at {path}: run `poolrl reproduce` first")
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Readers open it for writing too: only so can the last of them tidy up the log that others left.
+        # Readers open it for writing too, so that the last of them can tidy up the log that others left.
         address = f"{path.resolve().as_uri()}?mode={'rw' if read_only else 'rwc'}"
         try:
-            self._db = sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
+            self._db = sqlite3.connect(address, uri=True, timeout=SECONDS_FOR_WRITERS, isolation_level=None)
         except sqlite3.Error as error:
             raise self._unreadable(error) from None
         try:
@@ -67,7 +67,7 @@ class Results:
         self._db.close()
 
     def add(self, run: Run) -> None:
-        """Store one finished run, durably; one that is there already stays as it is."""
+        """Store one finished run, durably. A run that is already there stays as it is."""
         row = run.row()
         names, marks, keys = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS)), ", ".join(_KEYS)
         self._write(
@@ -81,7 +81,7 @@ class Results:
         found = self._read(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}")
         rows = [dict(zip(_COLUMNS, values, strict=True)) for values in found]
         if not all(isinstance(row[name], _KINDS[name]) for row in rows for name in _COLUMNS):
-            raise self._unreadable("a row holds something else than a run")
+            raise self._unreadable("a row is not a run")
         return [
             Run(Setting(**{n: row[n] for n in names}), row["seed"], **{n: _measure(row[n]) for n in MEASURES})
             for row in rows
@@ -107,42 +107,36 @@ class Results:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Refuse a second command, which would do the same runs again; a killed one lets go by itself."""
-        folder = os.open(self.path.parent, os.O_RDONLY)
+        """Refuse a second command, which would do the same runs again. A killed command frees the lock."""
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(folder)
+            lock = FileLock(self.path.with_suffix(".lock")).acquire(blocking=False)
+        except Timeout:
             raise ValueError(f"{self.path} is in use: another `poolrl reproduce` writes to it") from None
-        except OSError:
-            pass  # some folders cannot be locked; a second command then wastes its time, and harms nothing
-        try:
+        with lock:
             yield
-        finally:
-            os.close(folder)
 
     def _prepare(self, read_only: bool) -> None:
         tables = self._tables()
         if not tables and not read_only:
             tables = self._make()
         held = self.fact("format") if "facts" in tables else None
-        if held != FORMAT or "runs" not in tables:
+        if held != RESULTS_FORMAT or "runs" not in tables:
             raise ValueError(
-                f"{self.path} was written by another version ({held or 'no poolrl results'}; this is {FORMAT}): "
-                "move it away, or choose another folder with --out"
+                f"{self.path} was written by another version ({held or 'no poolrl results'}; this is "
+                f"{RESULTS_FORMAT}): move it away, or choose another folder with --out"
             )
         if not read_only:
-            self._write("PRAGMA synchronous = FULL")  # a stored run outlives a power cut
+            self._write("PRAGMA synchronous = FULL")  # a stored run survives a power cut
 
     def _make(self) -> set[str]:
-        """The tables of a new file, all or none: one killed half-made must not look like somebody else's."""
-        self._write("PRAGMA journal_mode = WAL")  # of the file, whoever opens it
+        """The tables of a new file, all or none: a file killed half-made must not look like another program's."""
+        self._write("PRAGMA journal_mode = WAL")  # a property of the file, not of the connection
         self._write("BEGIN IMMEDIATE")
         if not self._tables():  # otherwise another process was quicker
             columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
             self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
             self._write("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-            self.note("format", FORMAT)
+            self.note("format", RESULTS_FORMAT)
         self._write("COMMIT")
         return self._tables()
 
@@ -150,8 +144,8 @@ class Results:
         return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def _execute(self, statement: str, values: list[Any]) -> sqlite3.Cursor:
-        """SQLite waits for others by itself, but not while the file becomes one in WAL mode or is recovered."""
-        end = time.monotonic() + PATIENCE
+        """SQLite waits for other writers, but not while the file is switched to WAL mode or recovered: then we wait."""
+        end = time.monotonic() + SECONDS_FOR_WRITERS
         while True:
             try:
                 return self._db.execute(statement, values)

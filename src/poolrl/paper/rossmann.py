@@ -1,7 +1,7 @@
 """Daily sales of Rossmann stores as weekly demand, from the user's own copy of Kaggle's `train.csv`.
 
-The file may not be redistributed, so it is never part of this project: get it from the competition "Rossmann Store
-Sales" on Kaggle. Sales stand in for demand, as in the paper: a week runs from Monday to Sunday, so H = 7.
+The file may not be redistributed, so it is not part of this project: get it from the competition "Rossmann Store
+Sales" on Kaggle. Sales stand in for demand, as in the paper. A week runs from Monday to Sunday, so H = 7.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rossmann:
     weeks: FloatArray
     md5: str
 
-    # By content: of the copies that reach a worker, each finds the worlds that were built from another.
+    # By content, so that every copy that reaches a worker finds the benches that were built from another copy.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rossmann) and self.md5 == other.md5 and np.array_equal(self.weeks, other.weeks)
 
@@ -55,11 +55,11 @@ class Rossmann:
 
 
 def find(path: Path | None) -> Path | None:
-    """The file named by the user or by the environment, or None where neither names one."""
+    """The file that the user or the environment names, or None."""
     named = path or (Path(os.environ[PATH_VARIABLE]) if os.environ.get(PATH_VARIABLE) else None)
     if named is not None and not named.is_file():
         where = "--rossmann" if path else PATH_VARIABLE
-        raise ValueError(f"{where} names {named}, which is not a file; it wants Kaggle's train.csv, plain or .gz")
+        raise ValueError(f"{where} names {named}, which is not a file; it must be Kaggle's train.csv, plain or .gz")
     return named
 
 
@@ -81,7 +81,7 @@ def read(path: Path, stores: tuple[int, ...] = STORES) -> Rossmann:
         )
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowException, EOFError, gzip.BadGzipFile, zlib.error):
         raise ValueError(
-            f"{path} does not read as Kaggle's train.csv: a table with columns Store, Date and Sales is wanted"
+            f"{path} does not read as Kaggle's train.csv, a table with columns Store, Date and Sales"
         ) from None
     days = [_daily(table, store, path) for store in stores]
     first, last = max(low for low, _ in days), min(low + timedelta(len(sales)) for low, sales in days)

@@ -1,65 +1,71 @@
-"""A report is a list of sections of text, tables and pictures: their type, and how a cell is written."""
+"""A report is a list of sections of text, tables and pictures: their types, and how a cell is written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from poolrl.paper.statistics import Table
+from poolrl.checks import FloatArray
+from poolrl.paper.runs import Runs
 from poolrl.paper.sweeps import Setting
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A figure, the name of its files, and its alternative text."""
+
+    name: str
+    alt: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading with what belongs under it."""
+    """A heading with what belongs under it: a picture first, then text, then a table."""
 
     title: str
     text: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    figure: tuple[str, str, Figure] | None = field(default=None, compare=False)  # file name, alternative text, picture
+    picture: Picture | None = field(default=None, compare=False)
 
 
-def percent(table: Table, setting: Setting, measure: str, *, spread: bool = True) -> str:
-    """Mean ± standard deviation over seeds, empty where it was not run or does not apply."""
-    values = 100 * np.array([getattr(run, measure) for run in table.runs(setting).values()])
-    if not len(values) or np.isnan(values).any():
+def in_percent(runs: Runs, setting: Setting, measure: str = "gap", *, spread: bool = True) -> str:
+    """Mean ± standard deviation over seeds; empty where the setting was not run or has no such measure."""
+    values = 100 * runs.measured(setting, measure)
+    if np.isnan(values).any():
         return ""
-    deviation = f" ± {number(values.std(ddof=1))}" if spread and len(values) > 1 else ""
-    return f"{number(values.mean())}{deviation}"
+    return _with_spread(values, number) if spread else _mean(values, number)
 
 
-def difference(table: Table, setting: Setting, measure: str) -> str:
-    """Mean ± standard deviation of c* − c, the appendix's gap: at most zero unless luck helps."""
-    values = np.array([run.best_cost - run.cost for run in table.runs(setting).values()])
-    if not len(values):
-        return ""
-    return f"{values.mean():,.0f}" + (f" ± {values.std(ddof=1):,.0f}" if len(values) > 1 else "")
+def difference(runs: Runs, setting: Setting) -> str:
+    """Mean ± standard deviation of c* − c, the appendix's gap. Only luck makes it positive."""
+    return _with_spread(runs.measured(setting, "best_cost") - runs.measured(setting, "cost"), "{:,.0f}".format)
 
 
-def seconds(table: Table, setting: Setting, measure: str) -> str:
+def seconds(runs: Runs, setting: Setting) -> str:
     """Mean processor seconds."""
-    values = np.array([getattr(run, measure) for run in table.runs(setting).values()])
-    return f"{values.mean():.3f}" if len(values) else ""
+    return _mean(runs.measured(setting, "seconds"), "{:.3f}".format)
 
 
-def per_step(table: Table, setting: Setting) -> str:
+def per_step(runs: Runs, setting: Setting) -> str:
     """Cost per step, mean ± standard deviation."""
-    costs = np.array([run.cost for run in table.runs(setting).values()]) / setting.horizon
-    return f"{costs.mean():.4f} ± {costs.std(ddof=1) if len(costs) > 1 else 0:.4f}" if len(costs) else ""
+    return _with_spread(runs.measured(setting, "cost") / setting.horizon, "{:.4f}".format)
 
 
 def number(value: float) -> str:
     """Three figures or so, without exponents."""
     size = abs(value)
-    return (
-        f"{value:.0f}"
-        if size >= 100
-        else f"{value:.1f}"
-        if size >= 10
-        else f"{value:.2f}"
-        if size >= 0.1
-        else f"{value:.3f}"
-    )
+    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3}f}"
+
+
+def _mean(values: FloatArray, write: Callable[[float], str]) -> str:
+    return write(values.mean()) if len(values) else ""
+
+
+def _with_spread(values: FloatArray, write: Callable[[float], str]) -> str:
+    deviation = f" ± {write(values.std(ddof=1))}" if len(values) > 1 else ""
+    return _mean(values, write) + deviation

@@ -1,4 +1,4 @@
-"""The sweeps of the paper and what it leaves out, as plain values. Running, storing and drawing them is elsewhere.
+"""The sweeps of the paper and what it leaves out, as plain values. Other modules run, store and draw them.
 
 The paper states D̄ = 100, h, b ~ U[0, 0.5] per step, D ~ U[0, 100], SAA with 10,000 samples, zero initial stock and
 10 runs. It does not state the number of trajectories, the behaviour policy, δ, or what is held fixed while one quantity
@@ -8,20 +8,14 @@ varies. `Setting`'s defaults are our choice of those, made once; the sensitivity
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from poolrl.paper import rossmann
 
-RUNS = 10
-RHOS = (0.01, 0.03, 0.1, 1.0, 5.0, 10.0, 20.0, 40.0)
-HORIZONS = (5, 10, 15, 20, 40)
-BOUNDARIES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-PRODUCTS = (1, 2, 3, 4, 8)  # w + d = 2, 4, 6, 8, 16
-GRANULARITIES = (50, 100, 200, 400, 800)
-TRAJECTORIES = (100, 1_000, 10_000, 100_000)
-STORES = (1, 2, 4, 8)
-FAMILIES = ("uniform", "normal", "exponential")  # the paper's, and two that the public prior does not know
+PAPER_RUNS = 10  # seeds 0 .. 9
 
 # Γ of the paper softened: the best of these on seeds that judge nothing. Zero trusts every visited node fully, one
 # is as printed.
@@ -32,7 +26,7 @@ TUNED = -1.0  # stands for the best of SCALES until it is known
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """One point of a sweep: a world, a learner, a budget. With a seed it is a run."""
+    """One point of a sweep: demand, a learner, a budget. With a seed it is a run."""
 
     data: str = "uniform"  # a demand family, or "rossmann"
     method: str = "pool"  # a key of trials.METHODS
@@ -48,108 +42,174 @@ class Setting:
     demand_max: float = 100.0
 
     @property
-    def world(self) -> Setting:
-        """What of it the world depends on before anybody learns: learners with the same share a log."""
+    def bench(self) -> Setting:
+        """The fields that matter before anybody learns: learners with the same bench share a log."""
         return replace(self, method="", rho=1.0, granularity=0, failure=0.0, scale=0.0)
 
+
+@dataclass(frozen=True)
+class Range:
+    """A field of `Setting` with the values that a sweep gives it, and how tables and figures name it."""
+
+    field: str
+    values: tuple[float, ...]
+    symbol: str
+    label: str
+    times: int = 1  # shown is this multiple of the value
+
+    def over(self, setting: Setting) -> list[Setting]:
+        """The setting at every value."""
+        moves: list[dict[str, Any]] = [{self.field: value} for value in self.values]
+        return [replace(setting, **move) for move in moves]
+
+    def of(self, setting: Setting) -> float:
+        """The value in a setting."""
+        return float(getattr(setting, self.field))
+
+    def shown(self, setting: Setting) -> float:
+        """The value as people read it."""
+        return self.times * self.of(setting)
+
+
+RHOS = Range("rho", (0.01, 0.03, 0.1, 1.0, 5.0, 10.0, 20.0, 40.0), "ρ", "privacy budget ρ (zCDP)")
+HORIZONS = Range("horizon", (5, 10, 15, 20, 40), "H", "horizon H")
+BOUNDARIES = Range("boundary", (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "|λ|", "boundary |λ|")
+PRODUCT_COUNTS = Range("products", (1, 2, 3, 4, 8), "w + d", "dimensions w + d", times=2)
+GRANULARITIES = Range("granularity", (50, 100, 200, 400, 800), "M", "granularity M")
+LOG_SIZES = Range("trajectories", (100, 1_000, 10_000, 100_000), "n", "trajectories n")
+EPISODES = Range("trajectories", (100, 500, 2_000, 10_000), "K", "episodes K")
+HYPERPARAMETERS = (HORIZONS, BOUNDARIES, PRODUCT_COUNTS, GRANULARITIES)
 
 BASE = Setting()
 PUBLISHED = replace(BASE, method="published")
 SOFTENED = replace(PUBLISHED, scale=TUNED)
 GRID = replace(BASE, method="grid")
 SOFT_GRID = replace(GRID, scale=TUNED)
-LEARNERS = (BASE, PUBLISHED, SOFTENED)
+OUTCOME_ZONES = replace(BASE, method="outcome zones")
+INPUT = replace(BASE, method="input")
+OUTPUT = replace(BASE, method="output")
+NON_PRIVATE = replace(BASE, rho=math.inf)
+DATA_FREE = replace(NON_PRIVATE, method="data-free")
+MIDDLE = replace(NON_PRIVATE, method="middle")
+PARTIAL = replace(NON_PRIVATE, method="partial")
+REPLAY = replace(NON_PRIVATE, method="replay")
+# Gong and Simchi-Levi: backlog, D_h ~ (10 − h)/2 + U[0, 1], o = 2, b = 10, levels on a grid of 1/20.
+EXAMPLE = replace(NON_PRIVATE, data="backlog example", horizon=10, demand_max=10.0, granularity=201)
+HQL, FQL = replace(EXAMPLE, method="hql"), replace(EXAMPLE, method="fql")
+PRIVATE_EXAMPLE = replace(EXAMPLE, rho=1.0)
+
+NAMES = {
+    PUBLISHED: "Pool.published, printed constants",
+    SOFTENED: "Pool.published, tuned scale of Γ",
+    BASE: "Pool (default)",
+    GRID: "grid (DP-APVI), printed constants",
+    SOFT_GRID: "grid (DP-APVI), tuned scale of Γ",
+    OUTCOME_ZONES: "zones on outcome counts",
+    INPUT: "input perturbation",
+    OUTPUT: "output perturbation",
+    NON_PRIVATE: "NonPrivate: Pool(rho=inf)",
+    DATA_FREE: "no data: plan on the public bounds",
+    MIDDLE: "no data: order up to the middle",
+    PARTIAL: "partial discretisation of Qin et al. (not private)",
+    REPLAY: "Q-learning on the same log (HQL, not private)",
+    HQL: "HQL",
+    FQL: "FQL",
+    EXAMPLE: "Pool(rho=inf)",
+    PRIVATE_EXAMPLE: "Pool(rho=1)",
+}
+JUDGED = (PUBLISHED, SOFTENED, BASE)  # the claims are judged for each of them
 
 
-def real(setting: Setting, stores: int = 1) -> Setting:
+def real(setting: Setting, stores: int = 1, bound: float | None = None) -> Setting:
     """The same learner on Rossmann's weeks: H = 7, the first half of 133 weeks, a declared bound."""
-    bound = rossmann.BOUND if stores == 1 else rossmann.BOUND_OF_SEVERAL
+    declared = bound or (rossmann.BOUND if stores == 1 else rossmann.BOUND_OF_SEVERAL)
     return replace(
-        setting, data="rossmann", horizon=7, products=stores, trajectories=66, demand_max=bound, boundary=1.0
+        setting, data="rossmann", horizon=7, products=stores, trajectories=66, demand_max=declared, boundary=1.0
     )
 
 
-def rq1(worlds: Iterable[Setting], rhos: Iterable[float] = RHOS) -> Iterator[Setting]:
+# A place moves a learner's setting to some data.
+Place = Callable[[Setting], Setting]
+SYNTHETIC, STORE_1 = "synthetic", "Rossmann, Store 1"
+PAPERS = (SYNTHETIC, STORE_1)
+PLACES: dict[str, Place] = {
+    SYNTHETIC: lambda setting: setting,
+    STORE_1: real,
+    "normal demand": partial(replace, data="normal"),
+    "exponential demand": partial(replace, data="exponential"),
+    "Rossmann, 2 stores": partial(real, stores=2),
+    "Rossmann, 4 stores": partial(real, stores=4),
+    "Rossmann, 8 stores": partial(real, stores=8),
+}
+DEMAND_LAWS = ("uniform", "normal", "exponential")  # the paper's, and two that the public prior does not know
+KNOWN_OPTIMUM = (SYNTHETIC, "normal demand", "exponential demand")  # their places
+DECLARED_BOUNDS = (10_000.0, 15_000.0, 20_000.0, 30_000.0)
+# What the paper leaves open, one choice at a time.
+OPEN_CHOICES: dict[str, Place] = {
+    **{
+        f"n = {size:,}, {demand} demand": partial(replace, data=demand, trajectories=size)
+        for demand in DEMAND_LAWS
+        for size in LOG_SIZES.values
+    },
+    **{f"behaviour {name}": partial(replace, behaviour=name) for name in ("uniform", "low", "steady")},
+    **{
+        f"behaviour {name}, normal demand": partial(replace, data="normal", behaviour=name)
+        for name in ("low", "steady")
+    },
+    **{f"δ = {failure:g}": partial(replace, failure=failure) for failure in (0.01, 0.05, 0.2)},
+    "H = 10, M = 200": partial(replace, horizon=10, granularity=200),
+    "H = 10, w + d = 4": partial(replace, horizon=10, products=2),
+    **{f"Store 1, public bound {bound:,.0f}": partial(real, bound=bound) for bound in DECLARED_BOUNDS},
+}
+
+
+def rq1() -> Iterator[Setting]:
     """POOL, IP and OP over ρ, with NonPrivate (ρ = ∞), what needs no data, and Q-learning on the same log."""
-    for world in worlds:
-        for rho in rhos:
-            for method, scale in (("pool", 1), ("published", 1), ("published", TUNED), ("input", 1), ("output", 1)):
-                yield replace(world, method=method, scale=float(scale), rho=rho)
-        for method, scale in (("pool", 1), ("published", 1), ("published", TUNED)):
-            yield replace(world, method=method, scale=float(scale), rho=math.inf)
-        if world.products == 1:  # M cells per axis are M² nodes here, and M⁴ with a second product
-            yield from (replace(world, method="grid", scale=TUNED, rho=rho) for rho in (*rhos, math.inf))
-            yield replace(world, method="partial", rho=math.inf)
-        for method in ("data-free", "middle", "replay"):
-            yield replace(world, method=method, rho=math.inf)
-
-
-def synthetic_worlds() -> list[Setting]:
-    """The paper's uniform demand and two more families."""
-    return [replace(BASE, data=family) for family in FAMILIES]
-
-
-def real_worlds() -> list[Setting]:
-    """Store 1, as in the paper, and 2, 4 and 8 stores as products."""
-    return [real(BASE, stores) for stores in STORES]
+    for place in PLACES.values():
+        for learner in (*JUDGED, INPUT, OUTPUT):
+            yield from RHOS.over(place(learner))
+        for learner in (*JUDGED, DATA_FREE, MIDDLE, REPLAY):
+            yield place(replace(learner, rho=math.inf))
+        if place(BASE).products == 1:  # M cells per axis are M² nodes here, and M⁴ with a second product
+            yield from RHOS.over(place(SOFT_GRID))
+            yield from (place(replace(SOFT_GRID, rho=math.inf)), place(PARTIAL))
 
 
 def rq2() -> Iterator[Setting]:
     """One hyperparameter at a time, around the base setting."""
-    for learner in LEARNERS:
-        yield from (replace(learner, horizon=horizon) for horizon in HORIZONS)
-        yield from (replace(learner, boundary=boundary) for boundary in BOUNDARIES)
-        yield from (replace(learner, products=products) for products in PRODUCTS)
-        yield from (replace(learner, granularity=granularity) for granularity in GRANULARITIES)
-    # On uniform demand the default's prior is the truth; these show it where it is not.
-    for family in FAMILIES[1:]:
-        yield from (replace(BASE, data=family, horizon=horizon) for horizon in HORIZONS)
-        yield from (replace(BASE, data=family, boundary=boundary) for boundary in BOUNDARIES)
-        yield from (replace(BASE, data=family, products=products) for products in PRODUCTS)
-        yield from (replace(BASE, data=family, granularity=granularity) for granularity in GRANULARITIES)
+    # On uniform demand the default's prior is the truth; the other families show the default where it is not.
+    for learner in (*JUDGED, *(replace(BASE, data=demand) for demand in DEMAND_LAWS[1:])):
+        for each in HYPERPARAMETERS:
+            yield from each.over(learner)
 
 
 def rq3() -> Iterator[Setting]:
     """Zones against a grid over M, on gap and time; with outcome counts the discretisation stands alone."""
-    outcome_zones = replace(BASE, method="outcome zones")
-    for learner in (*LEARNERS, GRID, SOFT_GRID, outcome_zones):
-        for granularity in GRANULARITIES:
-            yield replace(learner, granularity=granularity)
-            yield real(replace(learner, granularity=granularity))
+    for learner in (*JUDGED, GRID, SOFT_GRID, OUTCOME_ZONES):
+        for place in PAPERS:
+            yield from GRANULARITIES.over(PLACES[place](learner))
 
 
 def sensitivity() -> Iterator[Setting]:
     """What the paper leaves open, one choice at a time."""
-    for learner in (*LEARNERS, replace(BASE, rho=math.inf)):
-        for family in FAMILIES:
-            yield from (replace(learner, data=family, trajectories=n) for n in TRAJECTORIES)
-        yield from (replace(learner, behaviour=behaviour) for behaviour in ("uniform", "low", "steady"))
-        yield from (replace(learner, data="normal", behaviour=behaviour) for behaviour in ("low", "steady"))
-        yield from (replace(learner, failure=failure) for failure in (0.01, 0.05, 0.2))
-        yield replace(learner, horizon=10, granularity=200)
-        yield replace(learner, horizon=10, products=2)
-        yield from (replace(real(learner), demand_max=bound) for bound in (10_000.0, 15_000.0, 20_000.0, 30_000.0))
-    for learner in (replace(BASE, method="data-free"), replace(BASE, method="middle")):
-        yield from (
-            replace(real(learner), rho=math.inf, demand_max=bound) for bound in (10_000.0, 15_000.0, 20_000.0, 30_000.0)
-        )
+    for learner in (*JUDGED, NON_PRIVATE):
+        yield from (move(learner) for move in OPEN_CHOICES.values())
+    for learner in (DATA_FREE, MIDDLE):
+        yield from (real(learner, bound=bound) for bound in DECLARED_BOUNDS)
 
 
 def q_learning_example() -> Iterator[Setting]:
-    """Gong and Simchi-Levi's published example: backlog, D_h ~ (10 − h)/2 + U[0, 1], o = 2, b = 10, a grid of 1/20."""
-    world = replace(BASE, data="backlog example", horizon=10, demand_max=10.0, granularity=201, rho=math.inf)
-    for episodes in (100, 500, 2_000, 10_000):
-        for method in ("hql", "fql", "pool"):
-            yield replace(world, method=method, trajectories=episodes)
-        yield replace(world, method="pool", rho=1.0, trajectories=episodes)
+    """Gong and Simchi-Levi's example."""
+    for learner in (HQL, FQL, EXAMPLE, PRIVATE_EXAMPLE):
+        yield from EPISODES.over(learner)
 
 
-SWEEPS = {
-    "rq1": lambda: [*rq1(synthetic_worlds()), *rq1(real_worlds())],
-    "rq2": lambda: [*rq2()],
-    "rq3": lambda: [*rq3()],
-    "sensitivity": lambda: [*sensitivity()],
-    "qlearning": lambda: [*q_learning_example()],
+SWEEPS: dict[str, Callable[[], Iterator[Setting]]] = {
+    "rq1": rq1,
+    "rq2": rq2,
+    "rq3": rq3,
+    "sensitivity": sensitivity,
+    "qlearning": q_learning_example,
 }
 
 

@@ -1,4 +1,4 @@
-"""The paper's bounds as functions, and what they bound, measured.
+"""The paper's bounds as functions, and the errors that they bound, measured.
 
 Õ hides constants and logarithms: the functions take the hidden constant as one. Rewards lie in [0, 1] at each step, so
 no policy can lose more than H.
@@ -87,8 +87,8 @@ def zone_count(sizes: Sizes, *, accuracy: float, lipschitz: float) -> float:
 def measured_approximation(products: int, zones: int, *, rng: np.random.Generator) -> tuple[float, float]:
     """The largest |Q̲ − Q̄| over random feasible pairs in one step of lost sales, and the reward's Lipschitz constant.
 
-    h = b = 1 for every product, D ~ U[0, 1]: the expected virtual reward is known at nodes and pairs alike, so what is
-    left is the error of reading between the nodes. The constant is the usual one (norm of the difference).
+    h = b = 1 for every product, D ~ U[0, 1]: the expected virtual reward is known at every pair, so that the error
+    comes from reading between the nodes alone. The constant is the usual one (norm of the difference).
     """
     problem = LostSales(horizon=1, products=products, holding=1.0, shortage=1.0, demand_max=1.0)
     partition = Zones(zones).partition(problem)

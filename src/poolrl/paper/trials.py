@@ -1,6 +1,6 @@
-"""One run: build the world of a setting from a seed, learn, and measure. A run is a function of (setting, seed).
+"""One run: build the bench of a setting from a seed, learn, and measure. A run is a function of (setting, seed).
 
-Noise is seeded, so that the same run gives the same row anywhere; nothing here is private, and nothing needs to be:
+Noise is seeded, so that the same run gives the same row anywhere. Nothing here is private, and nothing needs to be:
 demand is simulated, or public.
 """
 
@@ -23,37 +23,33 @@ from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
 from poolrl.paper import baselines, q_learning, rossmann
-from poolrl.paper.sweeps import HORIZONS, PRODUCTS, Setting
+from poolrl.paper.sweeps import HORIZONS, PRODUCT_COUNTS, Setting
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
-from poolrl.problems.inventory import Backlog, Inventory, LostSales
+from poolrl.problems.inventory import Backlog, Behaviour, Inventory, LostSales
 from poolrl.simulation.evaluation import data_free, expected_cost, optimum, rollout_costs, saa
 from poolrl.simulation.families import FAMILIES, TOP
 from poolrl.simulation.logs import simulate_log
 
 SAA_SAMPLES = 10_000  # the paper's
 TEST_PATHS = 10_000
-# A policy on zones or grid cells searches its action anew for every path: it is judged on the first of them.
+# A policy on zones or grid cells searches its action for every path, so it is judged on the first of them.
 TEST_PATHS_OF_SEARCHES = 2_000
-
-Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 
 
 @dataclass(frozen=True)
-class World:
-    """What a seed makes of a setting before anybody learns."""
+class Bench:
+    """What a seed makes of a setting before anybody learns: the shop, its log, and costs to compare with."""
 
     problem: Inventory
-    unrestricted: Inventory  # the same shop with λ = 1
-    train: FloatArray  # the demand behind the log, which only nature knows
+    train: FloatArray  # the uncensored demand behind the log
     log: Trajectories
     test: FloatArray  # demand that policies are judged on
-    best: Policy  # SAA, free to order up to D̄: the paper's benchmark
-    best_within: Policy  # SAA that stays below λ, as every learner must
-    optimum: Policy | None  # the plan on the true distribution, where it is known
-    costs: dict[str, FloatArray]  # what each test path costs under `best`, `best_within` and `optimum`
-    probabilities: FloatArray | None  # that distribution, (H, k, bins)
-    least_cost: float  # of `optimum`, exact; NaN where it is not known
+    # What each test path costs under known policies. `best`: SAA, free to order up to D̄, the paper's benchmark;
+    # `best_within`: SAA below λ, as every learner must be; `optimum`: the plan on the true distribution, if known.
+    costs: dict[str, FloatArray]
+    probabilities: FloatArray | None  # the true distribution, (H, k, bins), if known
+    least_cost: float  # of `optimum`, exact; NaN if not known
 
     def cost_of(self, known: str, paths: FloatArray) -> float:
         """The mean cost of a known policy on the first of the test paths."""
@@ -73,9 +69,9 @@ class Run:
     gap_common: float  # the same as `gap`, on the paths that every method is judged on
     gap_optimum: float  # against the true optimum, exact for order-up-to levels; NaN where it is not known
     seconds: float  # processor time of the fit alone
-    fell_back: float  # share of nodes that drowned in noise, NaN without visit counts
+    fell_back: float  # share of noise-dominated nodes, NaN without visit counts
     clipped: float  # share of nodes whose pessimistic value was cut at zero, NaN as above
-    empty_rings: float  # share of rings that no row of the log falls in, NaN without rings
+    empty_rings: float  # share of rings without a row of the log, NaN without rings
 
     def row(self) -> dict[str, Any]:
         """Flat, as it goes into a table."""
@@ -89,54 +85,55 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
     """Learn once and measure."""
     if setting.method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {setting.method!r}")
-    world = _world(setting.world, seed, real)
+    bench = _bench(setting.bench, seed, real)
     start = time.process_time()
-    policy = METHODS[setting.method](world, setting, SeededNoise(seed))
+    policy = METHODS[setting.method](bench, setting, SeededNoise(seed))
     seconds = time.process_time() - start
-    common = world.test[:TEST_PATHS_OF_SEARCHES]
-    test = world.test if isinstance(policy.rule, Levels) else common
-    costs = rollout_costs(world.problem, policy, test)
+    common = bench.test[:TEST_PATHS_OF_SEARCHES]
+    test = bench.test if isinstance(policy.rule, Levels) else common
+    costs = rollout_costs(bench.problem, policy, test)
     cost = float(costs.mean())
 
     def over(best: str, paths: FloatArray) -> float:
-        return float(costs[: len(paths)].mean()) / world.cost_of(best, paths) - 1
+        return float(costs[: len(paths)].mean()) / bench.cost_of(best, paths) - 1
 
     visited = policy.report if setting.method in ("published", "grid") else {}
     return Run(
         setting,
         seed,
         cost=cost,
-        best_cost=world.cost_of("best", test),
+        best_cost=bench.cost_of("best", test),
         gap=over("best", test),
         gap_within=over("best_within", test),
         gap_common=over("best", common),
-        gap_optimum=_gap_to_optimum(world, policy, cost, test),
+        gap_optimum=_gap_to_optimum(bench, policy, cost, test),
         seconds=seconds,
         fell_back=visited.get("fell_back_to_uniform", math.nan),
         clipped=visited.get("clipped_to_zero", math.nan),
-        empty_rings=_empty_rings(policy, world.log),
+        empty_rings=_empty_rings(policy, bench.log),
     )
 
 
-def _gap_to_optimum(world: World, policy: Policy, cost: float, test: FloatArray) -> float:
-    """Exact where the policy is a table of levels; close to the optimum a sample would hide the difference."""
-    if world.probabilities is None:
+def _gap_to_optimum(bench: Bench, policy: Policy, cost: float, test: FloatArray) -> float:
+    """Exact for a table of levels, because close to the optimum a sample would hide the difference."""
+    if bench.probabilities is None:
         return math.nan
     if isinstance(policy.rule, Levels):
-        return expected_cost(world.problem, policy.levels, world.probabilities) / world.least_cost - 1
-    return cost / world.cost_of("optimum", test) - 1
+        return expected_cost(bench.problem, policy.levels, bench.probabilities) / bench.least_cost - 1
+    return cost / bench.cost_of("optimum", test) - 1
 
 
 @lru_cache(maxsize=4)
-def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World:
+def _bench(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> Bench:
     horizon, products = setting.horizon, setting.products
-    published = setting.data == "backlog example"
-    # Drawn once for the largest world and cut: runs with one seed share their costs across a sweep.
-    costs = np.random.default_rng([seed, 0]).uniform(0.0, 0.5, (2, max(HORIZONS), max(PRODUCTS)))
-    holding, shortage = (2.0, 10.0) if published else costs[:, :horizon, :products]
+    backlog = setting.data == "backlog example"
+    # Drawn once for the largest shop and cut: runs with one seed share their costs across a sweep.
+    largest = (2, int(max(HORIZONS.values)), int(max(PRODUCT_COUNTS.values)))
+    drawn = np.random.default_rng([seed, 0]).uniform(0.0, 0.5, largest)
+    holding, shortage = (2.0, 10.0) if backlog else drawn[:, :horizon, :products]
 
     def shop(boundary: float) -> Inventory:
-        return (Backlog if published else LostSales)(
+        return (Backlog if backlog else LostSales)(
             horizon=horizon,
             products=products,
             holding=holding,
@@ -146,26 +143,21 @@ def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World
         )
 
     problem, unrestricted = shop(setting.boundary), shop(1.0)
+    probabilities: FloatArray | None = None
     if setting.data == "rossmann":
         if real is None:
             raise ValueError("this run needs Rossmann's train.csv: name it with --rossmann")
         train, test = real.halves(products, setting.demand_max)
-        samples, exact, probabilities = (
-            train,
-            None,
-            None,
-        )  # as in the paper's appendix: SAA learns from the same weeks, uncensored
-    elif published:
+        samples = train  # as in the paper's appendix: SAA learns from the same weeks, uncensored
+    elif backlog:
         train, samples, test = (
             ((horizon - np.arange(1, horizon + 1)) / 2)[:, None] + rng.uniform(0.0, 1.0, (size, horizon, 1))
             for rng, size in _streams(setting, seed)
         )
-        exact, probabilities = None, None
     else:
         family = FAMILIES[setting.data](np.random.default_rng([seed, 1]), (horizon, products))
         train, samples, test = (family.sample(rng, size) for rng, size in _streams(setting, seed))
         probabilities = family.probabilities(TOP, 1024)
-        exact = optimum(unrestricted, probabilities)
     behaviour = BEHAVIOURS[setting.behaviour]
     log = simulate_log(
         problem,
@@ -174,23 +166,13 @@ def _world(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> World
         behaviour=None if behaviour is None else behaviour(problem),
     )
     best = saa(unrestricted, samples)
-    best_within = best if setting.boundary == 1 else saa(problem, samples)
-    known = {"best": best, "best_within": best_within} | ({"optimum": exact} if exact is not None else {})
-    return World(
-        problem,
-        unrestricted,
-        train,
-        log,
-        test,
-        best=best,
-        best_within=best_within,
-        optimum=exact,
-        costs={name: rollout_costs(unrestricted, policy, test) for name, policy in known.items()},
-        probabilities=probabilities,
-        least_cost=expected_cost(unrestricted, exact.levels, probabilities)
-        if exact and probabilities is not None
-        else math.nan,
-    )
+    known = {"best": best, "best_within": best if setting.boundary == 1 else saa(problem, samples)}
+    least_cost = math.nan
+    if probabilities is not None:
+        known["optimum"] = exact = optimum(unrestricted, probabilities)
+        least_cost = expected_cost(unrestricted, exact.levels, probabilities)
+    costs = {name: rollout_costs(unrestricted, policy, test) for name, policy in known.items()}
+    return Bench(problem, train, log, test, costs, probabilities, least_cost)
 
 
 def _streams(setting: Setting, seed: int) -> list[tuple[np.random.Generator, int]]:
@@ -200,7 +182,7 @@ def _streams(setting: Setting, seed: int) -> list[tuple[np.random.Generator, int
 
 
 def _low(problem: Inventory) -> Behaviour:
-    """A shop that never orders up to more than half of λ, and runs empty most of the time."""
+    """A shop that never orders up to more than half of λ, so that it is mostly sold out."""
 
     def order(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
         limit = problem.share[step] * problem.demand_max / 2
@@ -225,34 +207,34 @@ BEHAVIOURS: dict[str, Callable[[Inventory], Behaviour] | None] = {
     "steady": _steady,
 }
 
-Method = Callable[[World, Setting, SeededNoise], Policy]
+Method = Callable[[Bench, Setting, SeededNoise], Policy]
 
 
-def _fit(pool: Pool, world: World, noise: SeededNoise) -> Policy:
-    return pool.fit(world.problem, world.log, noise=noise)
+def _fit(pool: Pool, bench: Bench, noise: SeededNoise) -> Policy:
+    return pool.fit(bench.problem, bench.log, noise=noise)
 
 
 METHODS: dict[str, Method] = {
-    "pool": lambda w, s, noise: _fit(Pool(s.rho, values=Separable(s.granularity)), w, noise),
-    "published": lambda w, s, noise: _fit(
-        Pool.published(s.rho, s.granularity, scale=s.scale, failure=s.failure), w, noise
+    "pool": lambda b, s, noise: _fit(Pool(s.rho, values=Separable(s.granularity)), b, noise),
+    "published": lambda b, s, noise: _fit(
+        Pool.published(s.rho, s.granularity, scale=s.scale, failure=s.failure), b, noise
     ),
-    "grid": lambda w, s, noise: _fit(
-        baselines.dp_apvi(s.rho, s.granularity, scale=s.scale, failure=s.failure), w, noise
+    "grid": lambda b, s, noise: _fit(
+        baselines.dp_apvi(s.rho, s.granularity, scale=s.scale, failure=s.failure), b, noise
     ),
-    "outcome zones": lambda w, s, noise: _fit(Pool(s.rho, Outcomes(), Zones(s.granularity)), w, noise),
-    "input": lambda w, s, noise: baselines.input_perturbation(
-        w.problem, w.log, s.rho, points=s.granularity, noise=noise
+    "outcome zones": lambda b, s, noise: _fit(Pool(s.rho, Outcomes(), Zones(s.granularity)), b, noise),
+    "input": lambda b, s, noise: baselines.input_perturbation(
+        b.problem, b.log, s.rho, points=s.granularity, noise=noise
     ),
-    "output": lambda w, s, noise: baselines.output_perturbation(
-        w.problem, w.log, s.rho, points=s.granularity, noise=noise
+    "output": lambda b, s, noise: baselines.output_perturbation(
+        b.problem, b.log, s.rho, points=s.granularity, noise=noise
     ),
-    "data-free": lambda w, s, noise: data_free(w.problem),
-    "middle": lambda w, s, noise: baselines.order_to_the_middle(w.problem),
-    "hql": lambda w, s, noise: q_learning.hql(w.problem, w.train, points=s.granularity).policy,
-    "fql": lambda w, s, noise: q_learning.fql(w.problem, w.train, points=s.granularity).policy,
-    "partial": lambda w, s, noise: _fit(baselines.partial_discretisation(s.granularity), w, noise),
-    "replay": lambda w, s, noise: q_learning.replay(w.problem, w.log, points=s.granularity),
+    "data-free": lambda b, s, noise: data_free(b.problem),
+    "middle": lambda b, s, noise: baselines.order_to_the_middle(b.problem),
+    "hql": lambda b, s, noise: q_learning.hql(b.problem, b.train, points=s.granularity).policy,
+    "fql": lambda b, s, noise: q_learning.fql(b.problem, b.train, points=s.granularity).policy,
+    "partial": lambda b, s, noise: _fit(baselines.partial_discretisation(s.granularity), b, noise),
+    "replay": lambda b, s, noise: q_learning.replay_log(b.problem, b.log, points=s.granularity),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import traceback
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from joblib import Parallel, delayed
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from threadpoolctl import threadpool_limits
 
+from poolrl.interrupts import deferred
 from poolrl.paper.backends import Backend
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
@@ -24,7 +24,7 @@ from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import Run, run
 
 Task = tuple[Setting, int]
-# Runs of one world that a worker is given at once: enough to build the world once, few enough to see progress.
+# Runs of one bench that a worker is given at once: enough to build the bench once, few enough to see progress.
 AT_ONCE = 16
 
 
@@ -37,16 +37,16 @@ class Part:
 
 
 def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, backend: Backend) -> Generator[Run]:
-    """Yield runs in any order, some at a time. Where workers can write, each is in the file as soon as it is finished.
+    """Yield runs in any order, some at a time. Workers that can write store each run as soon as it is finished.
 
-    Ctrl-C ends the workers at once: what they had finished they have stored.
+    Ctrl-C ends the workers at once. What they had finished is stored.
     """
     home = file.resolve() if backend.writes else None
     parts = (delayed(_work)(tasks, real if _is_real(tasks) else None, home) for tasks in together(todo))
     parallel = Parallel(backend.workers, return_as="generator_unordered", batch_size=1, **backend.options)
     stream: Generator[Part] | None = None
     try:
-        with _ctrl_c_is_ours():
+        with _workers_ignore_ctrl_c():
             stream = parallel(parts)  # workers start here
         for part in stream:
             yield from part.runs
@@ -62,14 +62,14 @@ def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, ba
         ) from None
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # joblib would say that what it drops had not been used
+            warnings.simplefilter("ignore")  # joblib would warn about results that nobody used
             if stream is not None:
                 stream.close()
 
 
 def together(todo: Iterable[Task]) -> Iterator[list[Task]]:
-    """Neighbouring tasks of one world and seed, a few at a time."""
-    for _, tasks in groupby(todo, key=lambda task: (task[0].world, task[1])):
+    """Neighbouring tasks of one bench and seed, a few at a time."""
+    for _, tasks in groupby(todo, key=lambda task: (task[0].bench, task[1])):
         while some := list(islice(tasks, AT_ONCE)):
             yield some
 
@@ -79,9 +79,9 @@ def _is_real(tasks: list[Task]) -> bool:
 
 
 def _work(tasks: list[Task], real: Rossmann | None, home: Path | None) -> Part:
-    """On a worker: do the tasks, and store each run when it is finished if `home` says where.
+    """On a worker: do the tasks, and store each finished run in the file `home` if there is one.
 
-    A failure is returned, not raised: the runs before it come along, and Spark would wrap it in pages of Java.
+    A failure is returned, not raised, so that the runs before it come along. Spark would also wrap it in pages of Java.
     """
     done: list[Run] = []
     try:
@@ -106,22 +106,14 @@ def _run(setting: Setting, seed: int, real: Rossmann | None) -> Run:
 
 
 @contextmanager
-def _ctrl_c_is_ours() -> Iterator[None]:
-    """Processes started meanwhile are deaf to Ctrl-C; here it waits until they have all been started whole."""
+def _workers_ignore_ctrl_c() -> Iterator[None]:
+    """Processes started in the block ignore Ctrl-C; here it waits until all of them have started."""
     for tracker in (resource_tracker, loky_tracker):
         tracker.ensure_running()  # it would unblock the signal when the first process asks for it
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
-    # Blocked here, the signal may still reach another thread, and Python would interrupt this one all the same.
-    late: list[int] = []
-    main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, lambda number, _: late.append(number)) if main else None
-    try:
-        yield
-    finally:
-        if main:
-            signal.signal(signal.SIGINT, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        if late:
-            if callable(handler):
-                handler(signal.SIGINT, None)
-            raise KeyboardInterrupt
+    # Blocked in this thread, the signal may still reach another one, and Python would then interrupt this one.
+    with deferred():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the processes
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

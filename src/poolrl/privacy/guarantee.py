@@ -10,7 +10,7 @@ from typing import Any, Self
 from poolrl.privacy import zcdp
 
 NOT_PRIVATE = "NOT PRIVATE"
-LARGEST = 10**100
+LARGEST_FRACTION = 10**100
 MOST_MECHANISMS = 100  # a release has one or two
 
 
@@ -143,6 +143,6 @@ class Guarantee:
 def _in_range(text: str) -> Fraction:
     """A number of a file whose root, and whose ratio to another, floating point can hold."""
     number = zcdp.written(text)
-    if number and not Fraction(1, LARGEST) <= number <= LARGEST:
+    if number and not Fraction(1, LARGEST_FRACTION) <= number <= LARGEST_FRACTION:
         raise ValueError("a guarantee with numbers like these is none of ours")
     return number

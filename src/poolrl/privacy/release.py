@@ -16,7 +16,7 @@ from poolrl.data.counts import VisitCounts, count_outcomes, count_visits
 from poolrl.data.log import Log
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.partition import Partition
-from poolrl.privacy import zcdp
+from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
 from poolrl.privacy.noise.source import NoiseSource, Sampler
@@ -29,32 +29,24 @@ def release_outcomes(
 ) -> PrivateOutcomes:
     """Release dyadic trees of censored outcome counts.
 
-    Guarantee: ρ-zCDP. At each step, coordinate and released level a slot stands in at most one node, so a unit
-    of c slots can take c from one node and add c to another: Δ₂² = 2 H k L c².
+    Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
     """
-    if bins < 2 or bins & (bins - 1):
-        raise ValueError(f"bins must be a power of two, got {bins}")
     log.check(problem)
-    counts = count_outcomes(log, problem, bins=bins)
-    # Public facts alone decide whether a row can be unobserved and whether the root needs noise.
+    # Public facts alone decide whether a row can be unobserved, and whether the root needs noise.
     complete = problem.boundary.everywhere and log.is_full
-    root_is_public = complete and not problem.censored
-    levels = len(counts.levels) - root_is_public
-    sensitivity_squared = Fraction(2 * problem.horizon * problem.outcome_dim * levels * log.max_per_unit**2)
-    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
+    layout = sensitivity.outcome_trees(problem, bins=bins, per_unit=log.max_per_unit, complete=complete)
+    mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, bins=bins)
+    public_root = sensitivity.root_is_public(problem, complete=complete)
 
     sampler = noise.begin()
-    noisy = [sampler.add(level, variance) for level in counts.levels[int(root_is_public) :]]
-    unobserved = None if complete else sampler.add(counts.unobserved, variance)
-    cells = sum(level.size for level in noisy) + (0 if unobserved is None else unobserved.size)
-    # With nothing cut off and nothing unobserved every slot is under the root: a public number, not a count.
-    root = [np.full_like(counts.levels[0], log.slots)] if root_is_public else []
-    mechanism = Mechanism("outcome trees", cells, sensitivity_squared, variance)
+    noisy = [sampler.add(level, mechanism.variance) for level in counts.levels[int(public_root) :]]
+    unobserved = None if complete else sampler.add(counts.unobserved, mechanism.variance)
+    root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
     return PrivateOutcomes(
         levels=tuple(root + noisy),
         unobserved=unobserved,
         total=log.slots,
-        variance=float(variance),
+        variance=float(mechanism.variance),
         guarantee=_guarantee(log, problem, noise, mechanism),
     )
 
@@ -64,23 +56,20 @@ def release_visits(
 ) -> PrivateVisits:
     """Release the paper's visit counts, ρ/2 for each of the two tables.
 
-    Guarantee: ρ-zCDP. In each table a slot stands in at most one cell per step, so a unit of c slots can take
-    c from one cell and add c to another: Δ₂² = 2 H c² each, σ² = 2 H c² / ρ.
+    Guarantee: ρ-zCDP, by Δ₂² = 2 H c² of `sensitivity.visit_tables` for each, that is σ² = 2 H c² / ρ.
     """
     log.check(problem)
     counts = count_visits(log, partition)
-    sensitivity_squared = Fraction(2 * problem.horizon * log.max_per_unit**2)
-    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=zcdp.budget(rho) / 2)
+    layouts = sensitivity.visit_tables(
+        problem, pairs=partition.pair_count, states=partition.state_count, per_unit=log.max_per_unit
+    )
+    visits, transitions = (layout.mechanism(zcdp.budget(rho) / 2) for layout in layouts)
 
     sampler = noise.begin()
-    pairs = sampler.add(counts.pairs, variance)
-    cells = pairs.size * partition.state_count
-    mechanisms = (
-        Mechanism("visits of nodes", pairs.size, sensitivity_squared, variance),
-        Mechanism("transitions between nodes", cells, sensitivity_squared, variance),
-    )
-    rows = _Transitions(counts, sampler, variance)
-    return PrivateVisits(pairs, rows, cells, float(variance), _guarantee(log, problem, noise, *mechanisms))
+    pairs = sampler.add(counts.pairs, visits.variance)
+    rows = _Transitions(counts, sampler, transitions.variance)
+    guarantee = _guarantee(log, problem, noise, visits, transitions)
+    return PrivateVisits(pairs, rows, transitions.cells, float(transitions.variance), guarantee)
 
 
 class _Transitions:
@@ -109,15 +98,10 @@ class _Transitions:
         raise TypeError("transitions not yet released can be neither copied nor saved")
 
 
-# Noise is exact on integers: a number is rounded to this many steps of its public range.
-LATTICE = 2**16
-
-
 def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise: NoiseSource) -> PrivateRows:
     """Release every action and next state with noise of its own: input perturbation, for comparison.
 
-    Guarantee: ρ-zCDP. A trajectory is H (d + w) numbers, each of which another trajectory may move by its whole range
-    of LATTICE steps: Δ₂² = H (d + w) LATTICE².
+    Guarantee: ρ-zCDP for one trajectory, by `sensitivity.logged_numbers`.
     """
     log.check(problem)
     if log.has_units:
@@ -129,10 +113,8 @@ def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise
         ],
         axis=2,
     )
-    sensitivity_squared = Fraction(log.horizon * numbers.shape[2] * LATTICE**2)
-    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
-    noisy = noise.begin().add(numbers, variance)
-    mechanism = Mechanism("logged numbers", noisy.size, sensitivity_squared, variance)
+    mechanism = sensitivity.logged_numbers(problem, trajectories=len(log)).mechanism(rho)
+    noisy = noise.begin().add(numbers, mechanism.variance)
     return PrivateRows(
         _from_lattice(noisy[:, :, : problem.action_dim], problem.action_low, problem.action_high),
         _from_lattice(noisy[:, :, problem.action_dim :], problem.state_low, problem.state_high),
@@ -145,14 +127,11 @@ def release_levels(
 ) -> PrivateLevels:
     """Release a decision table (H, d) learned from `log` without privacy: output perturbation, for comparison.
 
-    Guarantee: ρ-zCDP. Nothing is known of the learner, so each of the H d entries may move by the whole range of
-    actions, LATTICE steps: Δ₂² = H d LATTICE². This holds for a unit of any number of trajectories.
+    Guarantee: ρ-zCDP for a unit of any number of trajectories, by `sensitivity.decision_table`.
     """
     exact = _to_lattice(levels, problem.action_low, problem.action_high)
-    sensitivity_squared = Fraction(exact.size * LATTICE**2)
-    variance = zcdp.noise_variance(sensitivity_squared=sensitivity_squared, rho=rho)
-    noisy = noise.begin().add(exact, variance)
-    mechanism = Mechanism("decision table", noisy.size, sensitivity_squared, variance)
+    mechanism = sensitivity.decision_table(problem).mechanism(rho)
+    noisy = noise.begin().add(exact, mechanism.variance)
     return PrivateLevels(
         _from_lattice(noisy, problem.action_low, problem.action_high), _guarantee(log, problem, noise, mechanism)
     )
@@ -160,11 +139,11 @@ def release_levels(
 
 def _to_lattice(values: FloatArray, low: FloatArray, high: FloatArray) -> IntArray:
     # Clipped: a value that rounding errors of the log put outside must not move further than was paid for.
-    return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * LATTICE).astype(np.int64)
+    return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * sensitivity.LATTICE).astype(np.int64)
 
 
 def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    return np.asarray(low + numbers / LATTICE * (high - low))
+    return np.asarray(low + numbers / sensitivity.LATTICE * (high - low))
 
 
 def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:

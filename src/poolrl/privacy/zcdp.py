@@ -30,6 +30,15 @@ def budget(rho: Budget) -> Budget:
     return math.inf if math.isinf(rho) else Fraction(str(float(rho)))
 
 
+def finite_budget(**named: Budget) -> Fraction:
+    """The same for a budget that a ledger can hold; the argument's name is for the message."""
+    ((name, rho),) = named.items()
+    exact = budget(rho)
+    if isinstance(exact, float):
+        raise ValueError(f"{name} must be finite, got {rho!r}")
+    return exact
+
+
 # "1e999999999" is a short text and a number that no memory holds.
 _WRITTEN = re.compile(r"\d{1,400}(/\d{1,400})?", re.ASCII)
 
@@ -153,7 +162,19 @@ def noise_bound(*, variance: float, cells: int, failure: float) -> float:
     return math.sqrt(8 * variance * math.log(4 * cells / failure))
 
 
+def ceiling(value: float, decimals: int) -> float:
+    """Rounded up to so many decimals: a claim is never too small."""
+    return math.ceil(value * 10**decimals - 1e-9) / 10**decimals
+
+
 def rounded_up(value: float) -> str:
-    """An ε for people: two decimals, or two digits of a small number, and never less than the value."""
-    digits = 2 if value >= 0.1 or value <= 0 else 1 - math.floor(math.log10(value))
-    return f"{math.ceil(value * 10**digits - 1e-9) / 10**digits:.{digits}f}"
+    """An ε for people, everywhere: two decimals, or two digits of a small number, and never less than the value."""
+    if math.isinf(value):
+        return "inf"
+    decimals = 2 if value >= 0.1 or value <= 0 else 1 - math.floor(math.log10(value))
+    return f"{ceiling(value, decimals):.{decimals}f}"
+
+
+def epsilon_shown(rho: float, delta: float = 1e-6) -> str:
+    """ε at δ as every table, picture, label and page shows it."""
+    return rounded_up(epsilon(rho, delta))

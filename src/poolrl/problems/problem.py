@@ -174,6 +174,11 @@ class OutcomeProblem(Problem):
         """k."""
         return len(self.outcome_low)
 
+    @property
+    def kinds(self) -> int:
+        """What a row may say of an outcome: that it was seen, and where outcomes are censored, that it was cut off."""
+        return 2 if self.censored else 1
+
     def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
         """Which outcome coordinates a row may report, (..., k): none as soon as one coordinate leaves λ."""
         inside = self.within(step, self.unit_pair(state, action)).all(axis=-1, keepdims=True)

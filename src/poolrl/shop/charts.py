@@ -12,7 +12,7 @@ import numpy as np
 from poolrl.checks import FloatArray
 
 WIDTH, HEIGHT = 480, 250
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 46
+LEFT, RIGHT, UPPER, BOTTOM = 52, 14, 14, 46
 MANY_STEPS = 14  # beyond it there is no room for a number on every bar
 
 
@@ -36,7 +36,7 @@ def levels_chart(
 ) -> str:
     """Bars of order-up-to levels (H,), whiskers from the 10th to the 90th percentile of estimated demand (2, H)."""
     top = _round_up(max(float(levels.max()), float(demand.max()), 1e-9))
-    y = Scale(0, top, HEIGHT - BOTTOM, TOP)
+    y = Scale(0, top, HEIGHT - BOTTOM, UPPER)
     slot = (WIDTH - LEFT - RIGHT) / len(steps)
     body = [_axis(y, top)]
     for step, name in enumerate(steps):
@@ -48,9 +48,9 @@ def levels_chart(
         ends = f"M{middle - 5:.1f} {low}h10m-10 {above - low:.1f}h10"
         body.append(f'<path class="whisker" d="M{middle:.1f} {low}V{above}{ends}"/>')
         if len(steps) <= MANY_STEPS:
-            body.append(_text(middle, HEIGHT - BOTTOM + 36, f"{levels[step]:.0f}", "value middle"))
+            body.append(_svg_text(middle, HEIGHT - BOTTOM + 36, f"{levels[step]:.0f}", "value middle"))
         if len(steps) <= MANY_STEPS or step % math.ceil(len(steps) / MANY_STEPS) == 0:
-            body.append(_text(middle, HEIGHT - BOTTOM + 18, name, "middle"))
+            body.append(_svg_text(middle, HEIGHT - BOTTOM + 18, name, "middle"))
         if limit[step] < top:
             edge = y(float(limit[step]))
             body.append(f'<path class="limit" d="M{middle - slot / 2:.1f} {edge}h{slot:.1f}"/>')
@@ -72,18 +72,18 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
     room = max(worst - best, 0.02 * best, 1e-9)
     low, high = max(0.0, best - 0.35 * room), best + 1.25 * room
     x = Scale(math.log10(budgets[0]), math.log10(budgets[-1]), LEFT + 12, WIDTH - RIGHT - 12)
-    y = Scale(low, high, HEIGHT - BOTTOM, TOP)
+    y = Scale(low, high, HEIGHT - BOTTOM, UPPER)
     places = [(x(math.log10(rho)), y(cost)) for rho, cost in zip(budgets, costs, strict=True)]
     body = [_axis(y, high, low)]
     for rho in budgets:
         power = math.log10(rho)
         if abs(power - round(power)) < 1e-9:
-            body.append(_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
-    body.append(_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
+            body.append(_svg_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
+    body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
     for value, words, shift in ((best, "knows the demand", 16), (free, "no data at all", -6)):
         if low <= value <= high:
             body.append(f'<path class="limit" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-            body.append(_text(LEFT + 6, y(value) + shift, words, "quiet"))
+            body.append(_svg_text(LEFT + 6, y(value) + shift, words, "quiet"))
     body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
     body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
     body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')
@@ -107,12 +107,12 @@ def _axis(y: Scale, high: float, low: float = 0.0) -> str:
     digits = max(0, -math.floor(math.log10(step)))
     return "".join(
         f'<path class="grid" d="M{LEFT} {y(float(tick))}H{WIDTH - RIGHT}"/>'
-        + _text(LEFT - 7, y(float(tick)) + 4, f"{tick:,.{digits}f}", "end quiet")
+        + _svg_text(LEFT - 7, y(float(tick)) + 4, f"{tick:,.{digits}f}", "end quiet")
         for tick in ticks
     )
 
 
-def _text(x: float, y: float, words: str, kind: str) -> str:
+def _svg_text(x: float, y: float, words: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(words)}</text>'
 
 

@@ -1,103 +1,76 @@
-"""`poolrl check`: is the table as the configuration says? For the data holder's eyes; not for release."""
+"""Is the table as the configuration says? For the data holder's eyes; not for release: the counts are exact."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import ibis.expr.types as ir
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Lines
 
+from poolrl.data.column_vector import ColumnVector
 from poolrl.data.expressions import finite
+from poolrl.data.row_rules import PARTS, Row, bound_rules, fit_rules
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
-from poolrl.shop.config import ConfigFile, load_config
-from poolrl.shop.log import open_log
+from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.open_log import open_log
 
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
+Standing = Literal["good", "note", "bad"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class LogFinding:
     """One line: what was looked at, how it stands, and what was seen, in counts and never in values."""
 
     what: str
-    stands: Literal["good", "note", "bad"]
+    stands: Standing
     seen: str
 
 
-COLOURS = {"good": "green", "note": "yellow", "bad": "red"}
-
-
-def run_check(path: Path, *, as_json: bool) -> bool:
-    """Print the findings; whether `fit` would accept the log."""
-    file = load_config(path)
-    findings = look_at(file)
-    good = all(finding.stands != "bad" for finding in findings)
-    if as_json:
-        facts = {"notice": NOTICE, "good": good, "findings": [vars(finding) for finding in findings]}
-        print(json.dumps(facts, indent=2))
-        return good
-    console = Console()
-    console.print(f"[bold red]{NOTICE}[/]\n", highlight=False)
-    table = Lines(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for finding in findings:
-        table.add_row(f"[{COLOURS[finding.stands]}]{finding.stands}[/]", escape(finding.what), escape(finding.seen))
-    console.print(table, highlight=False)
-    if good:
-        console.print("\nThe table is as the file says. Next: [bold]poolrl plan[/], then [bold]poolrl fit[/].")
-    else:
-        console.print(
-            "\nCorrect the table or the file before 'poolrl fit', which would take such rows for telling nothing of "
-            "their product; nothing was spent."
-        )
-    return good
-
-
-def look_at(file: ConfigFile) -> list[Finding]:
-    """What `fit` would refuse or pass over, and what the data holder should know before it."""
+def look_at(file: ConfigFile) -> list[LogFinding]:
+    """What `fit` would refuse or leave unobserved, and what the data holder should know before it."""
     config = file.config
     findings = [
-        Finding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
-        *_budget(file),
+        LogFinding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
+        _budget(file),
     ]
     try:
         with open_log(file) as log:
             return [*findings, *_trajectories(file, log), *_rows(file, log)]
     except (ValueError, OSError) as error:
-        return [*findings, Finding("table", "bad", str(error))]
+        return [*findings, LogFinding("table", "bad", str(error))]
 
 
-def _budget(file: ConfigFile) -> list[Finding]:
+def _budget(file: ConfigFile) -> LogFinding:
     """What the ledger still allows, if there is one."""
     privacy = file.config.privacy
     if not file.ledger.exists():
-        return [Finding("budget", "good", f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}")]
+        return LogFinding("budget", "good", f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}")
     try:
         with Ledger.existing(file.ledger) as ledger:
             account = ledger.account(privacy.data_set)
     except (ValueError, OSError) as error:
-        return [Finding("budget", "bad", str(error))]
-    left = float(account.left) if account else privacy.budget
-    seen = f"{left:g} left of {float(account.budget) if account else privacy.budget:g}, a fit takes {privacy.rho:g}"
-    if account and account.budget != zcdp.budget(privacy.budget):
-        return [Finding("budget", "bad", f"{seen}; but the file says {privacy.budget:g} in all")]
-    enough = account is None or zcdp.budget(privacy.rho) <= account.left
-    return [Finding("budget", "good" if enough else "bad", seen)]
+        return LogFinding("budget", "bad", str(error))
+    if account is None:
+        return LogFinding(
+            "budget", "good", f"{privacy.budget:g} left of {privacy.budget:g}, a fit takes {privacy.rho:g}"
+        )
+    seen = f"{float(account.left):g} left of {float(account.budget):g}, a fit takes {privacy.rho:g}"
+    if account.budget != zcdp.budget(privacy.budget):
+        return LogFinding("budget", "bad", f"{seen}; but the file says {privacy.budget:g} in all")
+    return LogFinding("budget", "good" if zcdp.budget(privacy.rho) <= account.left else "bad", seen)
 
 
-def _trajectories(file: ConfigFile, log: Table) -> list[Finding]:
+def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """Ids and steps: who is in the table, and with how many rows."""
     config, horizon, rows = file.config, file.config.problem.horizon, log.rows
     lives = log.lives(horizon)
-    seen = _counted(rows.aggregate(rows=rows.count())) | _counted(
+    seen = _integers_of(rows.aggregate(rows=rows.count())) | _integers_of(
         lives.aggregate(
             trajectories=lives.count(),
             used=lives["count"].sum(),
@@ -107,77 +80,89 @@ def _trajectories(file: ConfigFile, log: Table) -> list[Finding]:
         )
     )
     query = "; rows that the query leaves out are not among them" if config.log.query else ""
-    found = [
-        Finding("table", "good", f"{_many(seen['trajectories'], 'trajectory')} of {horizon} steps{query}"),
-        Finding("units", "good", f"{log.units:,}, each a {config.privacy.unit or 'trajectory'}"),
-    ]
+    yield LogFinding("table", "good", f"{_many(seen['trajectories'], 'trajectory')} of {horizon} steps{query}")
+    yield LogFinding("units", "good", f"{log.units:,}, each a {config.privacy.unit or 'trajectory'}")
     last = config.log.first_step + horizon - 1
     outside = f"have no id, or a step outside {config.log.first_step} .. {last}, and are not used"
     of_all = f"of {_many(seen['trajectories'], 'trajectory')}"
-    problems: list[tuple[str, Literal["note", "bad"], int, str]] = [
+    problems: list[tuple[str, Standing, int, str]] = [
         ("rows", "bad", seen["rows"] - seen["used"], f"of {_many(seen['rows'], 'row')} {outside}"),
         ("steps", "bad", seen["short"], f"{of_all} do not have {_many(horizon, 'row')}"),
-        ("steps", "bad", seen["repeated"], f"{of_all} name a step twice and tell nothing"),
+        ("steps", "bad", seen["repeated"], f"{of_all} name a step twice and are unobserved"),
         ("max_per_unit", "note", seen["surplus"], f"{of_all} lie beyond max_per_unit and are not used"),
     ]
-    found += [Finding(what, stands, f"{many:,} {says}") for what, stands, many, says in problems if many]
+    for what, stands, many, says in problems:
+        if many:
+            yield LogFinding(what, stands, f"{many:,} {says}")
     planned = config.plan.units
     if not 0.5 <= planned / log.units <= 2:
-        found.append(Finding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}"))
+        yield LogFinding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}")
+
+
+def _rows(file: ConfigFile, log: Table) -> list[LogFinding]:
+    """Numbers: which rows break a rule, column by column, and how much of demand the others show."""
+    broken, shares = _broken_rules(file, log), _feedback_shares(file, log)
+    counted = {f"rule_{i}": rows.fill_null(False).sum() for i, (_, rows) in enumerate(broken)}
+    seen = answer(log.rows.aggregate(**counted, **shares)).to_pylist()[0]
+    clipped = "will be clipped" if file.config.log.clip else "are unobserved"
+    stands: Standing = "note" if file.config.log.clip else "bad"
+    found = [
+        LogFinding(f"column {column}", stands, f"{_many(int(seen[f'rule_{i}']), 'row')} {text} ({clipped})")
+        for i, ((column, text), _) in enumerate(broken)
+        if seen[f"rule_{i}"]
+    ]
+    return (found or [LogFinding("rows", "good", "every row is possible")]) + _feedback(file, seen)
+
+
+def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], ir.BooleanValue]]:
+    """Column, rule and the rows that break it: those by which a row is counted, said with the column's own bounds."""
+    problem, columns = file.config.problem.shop, log.columns
+    names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
+    numbers = {part: [log.rows[name].cast("float64") for name in names[part]] for part in PARTS}
+    known: dict[Any, Any] = {}
+    state, action, next_state = (ColumnVector(numbers[part], known) for part in PARTS)
+    row: Row = (state, action, next_state)
+    found: list[tuple[tuple[str, str], ir.BooleanValue]] = []
+    for part in PARTS:
+        low, high = (problem.action_low if part == "actions" else problem.state_low), problem.demand_max
+        (rule,) = (rule for rule in bound_rules(problem, row) if rule.part == part)
+        for i, (name, number, held) in enumerate(zip(names[part], numbers[part], rule.held.columns(), strict=True)):
+            there = finite(number).fill_null(False)
+            found.append(((name, "without a number"), ~there))
+            found.append(((name, f"outside {low[i]:g} .. {high[i]:g}"), there & ~held))
+    # The rules of inventory are the same at every step.
+    for rule in fit_rules(problem, 0, row):
+        for i, held in enumerate(rule.held.columns()):
+            there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
+            found.append(((names[rule.part][i], rule.broken), there & ~held))
     return found
 
 
-def _rows(file: ConfigFile, log: Table) -> list[Finding]:
-    """Numbers: which rows break a declared rule, column by column, and how much of demand the others show."""
-    config, problem = file.config, file.config.problem.problem()
-    rows, slack, sums = log.rows, ROUNDING * problem.demand_max, {}
-    rules: list[tuple[str, str]] = []
-
-    def rule(column: str, text: str, broken: ir.BooleanValue) -> None:
-        sums[f"rule_{len(rules)}"] = broken.fill_null(False).sum()
-        rules.append((column, text))
-
-    for i in range(problem.products):
-        most, least, spare = float(problem.demand_max[i]), float(problem.state_low[i]), float(slack[i])
-        names = config.log.opening[i], config.log.order_up_to[i], config.log.left[i]
-        opening, order, left = (rows[name].cast("float64") for name in names)
-        for name, number, low in zip(names, (opening, order, left), (least, 0.0, least), strict=True):
-            held = finite(number).fill_null(False)
-            rule(name, "without a number", ~held)
-            rule(name, f"outside {low:g} .. {most:g}", held & ~number.between(low - spare, most + spare))
-        sold = order - left
-        rule(names[1], "below the opening stock", finite(order - opening) & (order < opening - spare))
-        rule(names[2], "with sales below 0 or above demand_max", finite(sold) & ~sold.between(-spare, most + spare))
-        limit = float(problem.share[:, i].max() * problem.demand_max[i]) * (1 + ROUNDING)
-        sums[f"empty_{i}"], sums[f"beyond_{i}"] = (left <= spare).mean(), (order > limit).mean()
-    seen = answer(rows.aggregate(**sums)).to_pylist()[0]
-    clipped = "will be clipped" if config.log.clip else "tell nothing"
-    stands: Literal["note", "bad"] = "note" if config.log.clip else "bad"
-    found = [
-        Finding(f"column {column}", stands, f"{_many(int(seen[f'rule_{i}'] or 0), 'row')} {text} ({clipped})")
-        for i, (column, text) in enumerate(rules)
-        if seen[f"rule_{i}"]
-    ]
-    if not found:
-        found = [Finding("rows", "good", "every row is possible")]
-    return found + _feedback(file, seen)
+def _feedback_shares(file: ConfigFile, log: Table) -> dict[str, ir.Value]:
+    """How often each shelf was empty, and how often an order lay beyond λ."""
+    problem, shares = file.config.problem.shop, {}
+    for i, (action, left) in enumerate(zip(log.columns.actions, log.columns.next_states, strict=True)):
+        limit = float((problem.share[:, i] * problem.demand_max[i]).max()) * (1 + ROUNDING)
+        shares[f"empty_{i}"] = (log.rows[left].cast("float64") <= float(ROUNDING * problem.demand_max[i])).mean()
+        shares[f"beyond_{i}"] = (log.rows[action].cast("float64") > limit).mean()
+    return shares
 
 
-def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[Finding]:
+def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[LogFinding]:
     """How much of demand the log can show at all."""
-    problem, found = file.config.problem.problem(), []
+    problem, found = file.config.problem.shop, []
     for i, product in enumerate(file.config.problem.products):
         parts = []
         if problem.censored:
             parts.append(f"shelf empty on {seen[f'empty_{i}'] or 0:.0%} of days")
         if (problem.share[:, i] < 1).any():
-            parts.append(f"{seen[f'beyond_{i}'] or 0:.0%} of orders beyond lambda, which tell nothing")
+            parts.append(f"{seen[f'beyond_{i}'] or 0:.0%} of orders beyond lambda, which are unobserved")
         if parts:
-            found.append(Finding(f"feedback on {product}", "good", "; ".join(parts)))
+            found.append(LogFinding(f"feedback on {product}", "good", "; ".join(parts)))
     return found
 
 
-def _counted(question: ir.Table) -> dict[str, int]:
+def _integers_of(question: ir.Table) -> dict[str, int]:
     return {name: int(value or 0) for name, value in answer(question).to_pylist()[0].items()}
 
 

@@ -1,30 +1,46 @@
-"""`poolrl.toml`: everything that must be public, declared by a person. Nothing in it is read off the log."""
+"""`poolrl.toml`: everything that must be public, declared by a person. Nothing in it is read off the log.
+
+Each key of the file is one field below. Its description is the comment in the file, the question that `poolrl init`
+asks, and the help of its flag; its type and bounds are the rule by which both the file and an answer are judged.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
+from poolrl.certificate.certificate import AssumedPublic, Publication
+from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
+from poolrl.learning.policy import Names
+from poolrl.privacy import zcdp
 from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.shop.toml import read_toml
 
-KINDS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
-AMOUNTS = (
-    "holding",
-    "shortage",
-    "boundary",
-    "demand_max",
-)  # one number, one per product, or (but for the last) per step
-Costs = float | list[float] | list[list[float]]
-Text = Field(min_length=1, max_length=10_000)
+SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
+AMOUNTS = ("holding", "shortage", "boundary", "demand_max")
+
+# One number, one per product, or (but for demand_max) one per step and product; `Inventory` knows their bounds.
+Amounts = float | list[float] | list[list[float]]
+
+
+def key(default: Any = ..., *, why: str, answer: str | None = None, asked: bool = True, **rules: Any) -> Any:
+    """A key of the file: why it is there, and the text that `init` takes where nobody answers ("" leaves it out)."""
+    return Field(default, description=why, json_schema_extra={"answer": answer, "asked": asked}, **rules)
+
+
+def name_key(*, why: str, answer: str | None = None) -> Any:
+    """A key that holds one name."""
+    return key(why=why, answer=answer, min_length=1, max_length=10_000)
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable()
 
 
 class _Section(BaseModel):
@@ -34,14 +50,24 @@ class _Section(BaseModel):
 class ProblemFacts(_Section):
     """What is decided, how often, at which cost, within which bounds."""
 
-    kind: Literal["lost sales", "backlog"]
-    products: list[str] = Field(min_length=1, max_length=10_000)
-    horizon: int = Field(ge=1, le=10_000)
-    steps: list[str] = []
-    holding: Costs
-    shortage: Costs
-    demand_max: float | list[float]
-    boundary: Costs = 1.0
+    kind: Literal["lost sales", "backlog"] = key(
+        why='"lost sales": unmet demand is gone and unseen; "backlog": it waits, and is seen', answer="lost sales"
+    )
+    products: list[str] = key(
+        why="a name for each product, in the order of all lists below", min_length=1, max_length=10_000
+    )
+    horizon: int = key(why="steps of one trajectory: 7 days of a week", ge=1, le=10_000)
+    steps: list[str] = key([], why="names for the steps, for reports", answer="")
+    holding: Amounts = key(
+        why="cost of a unit left after a step: a number, one per product, or a list per step of such lists"
+    )
+    shortage: Amounts = key(why="cost of one unit of demand that was not met: the same forms")
+    demand_max: float | list[float] = key(
+        why="demand never exceeds this, by shelf size or common sense; too large costs accuracy, not privacy"
+    )
+    boundary: Amounts = key(
+        1.0, why="lambda: feedback exists up to this share of demand_max, and orders stay below it", answer="1"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -56,49 +82,54 @@ class ProblemFacts(_Section):
         products = len(self.products)
         for name in AMOUNTS:
             shape = np.shape(np.asarray(getattr(self, name), dtype=object))
-            shapes: list[tuple[int, ...]] = [(), (products,)] + (
-                [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
-            )
-            if shape not in shapes:
-                lists = "" if name == "demand_max" else f", or {self.horizon} lists of {products}, one per step"
+            by_step = [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
+            if shape not in [(), (products,), *by_step]:
+                lists = f", or {self.horizon} lists of {products}, one per step" if by_step else ""
                 faults.append(f"{name} must be one number, or {products}, one per product{lists}")
         if faults:
             raise ValueError("; ".join(faults))
-        self.problem()  # says what else is wrong with costs and bounds
+        _ = self.shop  # says what else is wrong with costs and bounds
         return self
 
-    def problem(self) -> LostSales | Backlog:
+    @cached_property
+    def shop(self) -> LostSales | Backlog:
         """The problem that the learner sees."""
-        return KINDS[self.kind](
-            horizon=self.horizon,
-            products=len(self.products),
-            holding=self.holding,
-            shortage=self.shortage,
-            demand_max=self.demand_max,
-            boundary=self.boundary,
-        )
+        facts = {name: getattr(self, name) for name in AMOUNTS}
+        return SHOPS[self.kind](horizon=self.horizon, products=len(self.products), **facts)
 
 
 class LogTable(_Section):
     """Where the log lies and what its columns mean; column names are public, their contents are not."""
 
-    source: str = Text
-    query: str | None = None
-    trajectory: str = Text
-    step: str = Text
-    first_step: int = Field(default=0, ge=-(2**53), le=2**53)
-    opening: list[str] = Field(min_length=1)
-    order_up_to: list[str] = Field(min_length=1)
-    left: list[str] = Field(min_length=1)
-    clip: bool = False
+    source: str = name_key(
+        why=".csv or .parquet file, folder or glob; a .duckdb file; or postgresql://user@host/database"
+    )
+    query: str | None = key(None, why="SQL that gives the log's rows; files are the table log in it", answer="")
+    trajectory: str = name_key(why="column: which trajectory (week, say) a row belongs to", answer="week")
+    step: str = name_key(why="column: which step of it", answer="day")
+    first_step: int = key(0, why="the number of the first step in that column", answer="1", ge=-(2**53), le=2**53)
+    opening: list[str] = key(
+        why="columns: stock at the beginning of the step, before the delivery",
+        answer="{product}_opening",
+        min_length=1,
+    )
+    order_up_to: list[str] = key(
+        why="columns: stock after the delivery, opening + delivery", answer="{product}_order_up_to", min_length=1
+    )
+    left: list[str] = key(
+        why="columns: stock at the end of the step; 0 means that the shelf ran empty",
+        answer="{product}_left",
+        min_length=1,
+    )
+    clip: bool = key(
+        False,
+        why="move values outside the bounds to the bounds, row by row; otherwise such rows are unobserved",
+        asked=False,
+    )
 
     @model_validator(mode="after")
     def _server_is_complete(self) -> Self:
-        if "://" not in self.source:
-            return self
-        from poolrl.data.sources.opening import POSTGRES
-
-        if not self.source.startswith(POSTGRES):
+        if not self.source.startswith(("postgresql://", "postgres://")):
             return self
         if not self.query:
             raise ValueError("source is a PostgreSQL server: add a query that gives the log's rows")
@@ -110,13 +141,30 @@ class LogTable(_Section):
 class Privacy(_Section):
     """Who is protected, how strongly, and what may be spent in all."""
 
-    rho: float = Field(ge=1e-9)
-    budget: float = Field(gt=0)
-    data_set: str = Text
-    unit: str | None = None
-    max_per_unit: int | None = Field(default=None, ge=1, le=10**6)
-    protects: str = ""
-    ledger: str = "ledger.sqlite"
+    unit: str | None = key(
+        None, why="column: who is protected with all their trajectories; left out, each trajectory by itself", answer=""
+    )
+    max_per_unit: int | None = key(
+        None,
+        why="goes with unit: how many trajectories of one unit are used; noise grows in proportion",
+        answer="",
+        ge=1,
+        le=10**6,
+    )
+    protects: str = key("", why="what one of those is, in words, for the label: one week of one shop", answer="")
+    rho: float = key(
+        why="the privacy budget of one fit (zCDP): 0.1 is epsilon 2.15 at delta 1e-6, 1 is 7.77; see poolrl plan",
+        ge=1e-9,
+    )
+    budget: float = key(
+        why="what may be spent on this data set in all, over all fits, by the ledger; rho: one fit and no more",
+        answer="",
+        gt=0,
+    )
+    data_set: str = name_key(why="the name of its account in the ledger; a corrected or longer log keeps its name")
+    ledger: str = key(
+        "ledger.sqlite", why="the ledger's file; beside it lies its key, which must stay secret", asked=False
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -137,18 +185,24 @@ class Privacy(_Section):
 class PlanFacts(_Section):
     """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
 
-    units: int = Field(default=1000, ge=1, le=10**12)
-    trajectories_per_unit: int | None = Field(default=None, ge=1, le=10**6)
-    demand: str = "any"
-
-
-class Publication(_Section):
-    """What the record for the registry of deployments says about the product."""
-
-    name: str = "Ordering policy"
-    curator: str = "not stated"
-    region: str = "not stated"
-    intended_use: str = "Order-up-to levels for the coming periods."
+    units: int = key(
+        1000,
+        why="about how many units (trajectories, if each is its own) the log holds; their number counts as public",
+        ge=1,
+        le=10**12,
+    )
+    trajectories_per_unit: int | None = key(
+        None,
+        why="goes with unit: how many a unit owns, about; max_per_unit if left out",
+        asked=False,
+        ge=1,
+        le=10**6,
+    )
+    demand: str = key(
+        "any",
+        why="the demand to plan with: any, prior, uniform, normal, beta, exponential or bimodal",
+        asked=False,
+    )
 
 
 class Config(_Section):
@@ -163,12 +217,9 @@ class Config(_Section):
     @model_validator(mode="after")
     def _columns_fit_products(self) -> Self:
         for name in ("opening", "order_up_to", "left"):
-            given = len(getattr(self.log, name))
-            if given != len(self.problem.products):
-                raise ValueError(
-                    f"[log] {name} must name one column for each of the {len(self.problem.products)} products, "
-                    f"got {given}"
-                )
+            given, wanted = len(getattr(self.log, name)), len(self.problem.products)
+            if given != wanted:
+                raise ValueError(f"[log] {name} must name one column for each of the {wanted} products, got {given}")
         return self
 
     @model_validator(mode="after")
@@ -182,108 +233,67 @@ class Config(_Section):
     def columns(self) -> Columns:
         """Which column holds what."""
         log = self.log
-        return Columns(
-            log.trajectory,
-            log.step,
-            tuple(log.opening),
-            tuple(log.order_up_to),
-            tuple(log.left),
-            self.privacy.unit,
+        opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
+        return Columns(log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit)
+
+    def names(self) -> Names:
+        """What the user calls products and steps; a step without a name has the number that it has in the log."""
+        first, problem = self.log.first_step, self.problem
+        numbers = [str(first + step) for step in range(problem.horizon)]
+        return Names(problem.products, problem.steps or numbers, first)
+
+    def terms(self, units: int) -> Terms:
+        """What a certificate repeats of this file, beside the number of units of the log."""
+        public = AssumedPublic(
+            problem=self.problem.shop.facts(),
+            products=self.problem.products,
+            steps=self.names().steps,
+            columns=self.columns().names(),
+            unit_column=self.privacy.unit,
+            clip=self.log.clip,
+            query=self.log.query,
+            protects=self.privacy.protects,
+            publication=self.publication,
+            units=units,
         )
-
-    def step_names(self) -> list[str]:
-        """A name for every step: the user's, or the number it has in the log."""
-        first = self.log.first_step
-        return self.problem.steps or [str(first + step) for step in range(self.problem.horizon)]
-
-    def declared(self) -> dict[str, Any]:
-        """What a certificate repeats of this file."""
-        return {
-            "problem": self.problem.problem().facts(),
-            "products": self.problem.products,
-            "steps": self.step_names(),
-            "columns": self.columns().names(),
-            "unit_column": self.privacy.unit,
-            "clip": self.log.clip,
-            "query": self.log.query,
-            "protects": self.privacy.protects,
-            "publication": self.publication.model_dump(),
-        }
-
-    def labels(self) -> dict[str, Any]:
-        """The names that go with a policy, so that it can be asked in the user's words."""
-        return {"products": self.problem.products, "steps": self.step_names(), "first_step": self.log.first_step}
+        rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
+        return Terms(public, self.privacy.data_set, rho, budget)
 
 
 @dataclass(frozen=True)
-class ConfigFile:
-    """A configuration, where it lies, and its bytes."""
+class Key:
+    """One key of the file, as everything that writes, asks for or explains it needs it."""
 
-    path: Path
-    config: Config
-    content: bytes
-
-    @property
-    def sha256(self) -> str:
-        """The hash that a certificate names."""
-        return hashlib.sha256(self.content).hexdigest()
+    section: str
+    name: str
+    field: FieldInfo
 
     @property
-    def folder(self) -> Path:
-        """What relative paths in the file are relative to."""
-        return self.path.parent
+    def why(self) -> str:
+        """The reason for it."""
+        return str(self.field.description)
 
     @property
-    def ledger(self) -> Path:
-        """The ledger's file."""
-        return self.folder / Path(self.config.privacy.ledger).expanduser()
+    def asked(self) -> bool:
+        """Whether `init` asks for it."""
+        return self._extra.get("asked", False)
+
+    @property
+    def answer(self) -> str | None:
+        """The text that stands for no answer; "" where the key may be left out, None where an answer is needed."""
+        return self._extra.get("answer")
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        return self.field.json_schema_extra if isinstance(self.field.json_schema_extra, dict) else {}
 
 
-def load_config(path: Path) -> ConfigFile:
-    """Read and check a configuration; every mistake is told with its key."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}; 'poolrl init' writes one, 'poolrl init --example' one to try")
-    return parse_config(path, path.read_bytes())
-
-
-def parse_config(path: Path, content: bytes) -> ConfigFile:
-    """Check the bytes of a configuration that lies, or is about to lie, at a path."""
-    try:
-        facts = read_toml(content)
-    except ValueError as error:
-        raise ValueError(f"{path} is not a TOML file: {error}") from None
-    try:
-        return ConfigFile(path, Config.model_validate(facts), content)
-    except ValidationError as error:
-        faults = list(dict.fromkeys(_fault(each) for each in error.errors()))
-        raise ValueError(
-            "\n  ".join([f"{path} has {len(faults)} mistake{'s' * (len(faults) > 1)}:", *faults])
-        ) from None
-
-
-def _is_name(text: str) -> bool:
-    return bool(text.strip()) and text.isprintable()
-
-
-def _fault(error: Any) -> str:
-    """One mistake as `[section] key: what is wrong`, with the key that was probably meant."""
-    where: tuple[Any, ...] = error["loc"] or ("",)
-    kind = error["type"]
-    section = f"[{where[0]}]"
-    key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
-    if kind == "extra_forbidden":
-        owner = Config.model_fields[str(where[0])].annotation if len(where) > 1 else Config
-        known = list(owner.model_fields) if isinstance(owner, type) and issubclass(owner, BaseModel) else []
-        near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return f"{key} is not known; {hint}"
-    if kind == "missing":
-        return f"{key} is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if kind == "value_error":
-        return message if message.startswith("[") else f"{section} {message}"
-    if len(where) > 1 and where[1] in AMOUNTS:
-        return f"{section} {where[1]} must be a number, a list (one per product), or a list per step of such lists"
-    given = error["input"]
-    shown = f", got {given!r}" if isinstance(given, str | int | float) and len(repr(given)) < 80 else ""
-    return f"{key}: {message[0].lower()}{message[1:]}{shown}"
+def config_keys() -> list[Key]:
+    """Every key, in the order of the file."""
+    sections = {name: field.annotation for name, field in Config.model_fields.items()}
+    return [
+        Key(section, name, field)
+        for section, model in sections.items()
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for name, field in model.model_fields.items()
+    ]

@@ -1,4 +1,4 @@
-"""The demo: a simulated shop from its log to a policy, with the price of privacy in a table and a picture."""
+"""A simulated shop from its log to a policy, and what privacy costs it at several budgets."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from poolrl.checks import whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
-from poolrl.privacy.zcdp import epsilon
-from poolrl.shop.example import DAYS, PRODUCTS, draw_demand, simulated_log, simulated_shop
+from poolrl.shop.example import PRODUCTS, draw_demand, simulated_log, simulated_shop
 from poolrl.shop.privacy_curve import privacy_curve
 from poolrl.simulation.evaluation import data_free, rollout_cost, saa
 
-BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-CHOSEN = 0.1  # the budget whose policy is saved
-RUNS = 3  # secure fits per budget, because their noise is not repeatable
-TEST_WEEKS = 20_000
+DEMO_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+SAVED_BUDGET = 0.1  # whose policy is saved
+FITS_PER_BUDGET = 3  # with secure noise, which cannot be repeated
+TEST_WEEKS, SAA_WEEKS = 20_000, 10_000
 
 
 @dataclass(frozen=True)
-class Point:
+class DemoLog:
+    """What the shop has: a table, in which sales are cut off by empty shelves."""
+
+    table: Path
+    empty: float  # share of product-days on which the shelf was empty
+
+
+@dataclass(frozen=True)
+class BudgetRuns:
     """One budget: mean cost over its runs, and the relative gaps to the benchmark."""
 
     rho: float
@@ -37,120 +41,73 @@ class Point:
     gaps: tuple[float, ...]
 
 
-def run_demo(out: Path, *, trajectories: int, seed: int) -> None:
-    """Write a log, fit at several budgets with secure noise, print a table, draw the curve, save the policy."""
-    whole(at_least=0, seed=seed)
-    whole(trajectories=trajectories, at_least=10)
-    console = Console(width=100)
-    table = out / "sensitive" / "log.parquet"  # apart from what may be handed out
-    table.parent.mkdir(parents=True, exist_ok=True)
-    problem, means, spreads = simulated_shop(seed)
+@dataclass(frozen=True)
+class DemoResult:
+    """What was learned, beside policies that know more and policies that know less."""
 
-    # 1. What the shop has: a table of stocks, order-up-to levels and what was left, sales cut off by empty shelves.
+    points: list[BudgetRuns]
+    benchmark: float  # the cost of SAA on uncensored demand
+    non_private: float  # the gap of Pool(rho=inf)
+    published: float  # the gap of the paper's Algorithm 1
+    free: float  # the gap without data
+    policy: Policy  # learned at SAVED_BUDGET
+
+
+def write_demo_log(out: Path, *, trajectories: int, seed: int) -> DemoLog:
+    """Simulate the shop and write its log, apart from what may be handed out."""
+    problem, means, spreads = simulated_shop(seed)
     demand = draw_demand(means, spreads, trajectories, problem.demand_max, seed=seed + 1)
     simulated = simulated_log(problem, means, demand, seed=seed + 2)
+    table = out / "sensitive" / "log.parquet"
+    table.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(simulated.to_arrow(), table)
-    empty = (simulated.next_states == 0).mean()
-    console.print(
-        f"[bold]A simulated shop[/]: {', '.join(PRODUCTS)}; {trajectories:,} weeks in {table}; the shelf "
-        f"was empty on {empty:.0%} of product-days, and demand beyond it was never seen.\n"
-    )
+    return DemoLog(table, float((simulated.next_states == 0).mean()))
 
-    # 2. What a data scientist does: read the table, name its columns, fit.
+
+def learn_from(log: DemoLog, *, seed: int, progress: Progress) -> DemoResult:
+    """What a data scientist does: read the table, name its columns, fit."""
+    problem, means, spreads = simulated_shop(seed)
     numbers = range(len(PRODUCTS))
-    log = Trajectories.from_parquet(
-        table,
+    rows = Trajectories.from_parquet(
+        log.table,
         trajectory="trajectory",
         step="step",
         states=[f"state_{i}" for i in numbers],
         actions=[f"action_{i}" for i in numbers],
         next_states=[f"next_state_{i}" for i in numbers],
     )
-    test = draw_demand(means, spreads, TEST_WEEKS, problem.demand_max, seed=seed + 3)  # simulated, so free to look at
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("learning", total=len(BUDGETS) * RUNS + 4)
-        benchmark = rollout_cost(
-            problem, saa(problem, draw_demand(means, spreads, 10_000, problem.demand_max, seed=seed + 4)), test
-        )
+    # Simulated, so free to look at.
+    test = draw_demand(means, spreads, TEST_WEEKS, problem.demand_max, seed=seed + 3)
+    known = draw_demand(means, spreads, SAA_WEEKS, problem.demand_max, seed=seed + 4)
+    task = progress.add_task("learning", total=len(DEMO_BUDGETS) * FITS_PER_BUDGET + 4)
+    benchmark = rollout_cost(problem, saa(problem, known), test)
+    progress.advance(task)
+
+    def gap(policy: Policy) -> float:
         progress.advance(task)
+        return rollout_cost(problem, policy, test) / benchmark - 1
 
-        def gap(policy: Policy) -> float:
-            progress.advance(task)
-            return rollout_cost(problem, policy, test) / benchmark - 1
-
-        chosen: Policy | None = None
-        points = []
-        for rho in BUDGETS:
-            fits = [Pool(rho).fit(problem, log) for _ in range(RUNS)]
-            gaps = tuple(gap(fit) for fit in fits)
-            points.append(Point(rho, benchmark * (1 + float(np.mean(gaps))), gaps))
-            if rho == CHOSEN:
-                chosen = fits[0]
-        without = gap(Pool(math.inf).fit(problem, log))
-        published = gap(Pool.published(1.0, zones=20).fit(problem, log))
-        free = gap(data_free(problem))
-
-    # 3. What the privacy officer and the shop get.
-    console.print(
-        _table(
-            points,
-            benchmark,
-            {
-                "NonPrivate: Pool(rho=inf)": without,
-                "Pool.published(rho=1), the paper's Algorithm 1": published,
-                "data-free: costs and bounds alone": free,
-            },
-        )
+    points, saved = [], None
+    for rho in DEMO_BUDGETS:
+        fits = [Pool(rho).fit(problem, rows) for _ in range(FITS_PER_BUDGET)]
+        gaps = tuple(gap(fit) for fit in fits)
+        points.append(BudgetRuns(rho, benchmark * (1 + float(np.mean(gaps))), gaps))
+        saved = fits[0] if rho == SAVED_BUDGET else saved
+    assert saved is not None
+    return DemoResult(
+        points,
+        benchmark,
+        non_private=gap(Pool(math.inf).fit(problem, rows)),
+        published=gap(Pool.published(1.0, zones=20).fit(problem, rows)),
+        free=gap(data_free(problem)),
+        policy=saved,
     )
-    assert chosen is not None
-    chosen.save(out / "policy.npz")
-    (out / "guarantee.json").write_text(json.dumps(chosen.guarantee.to_dict(), indent=1) + "\n")
+
+
+def write_demo(out: Path, found: DemoResult) -> None:
+    """The policy, its guarantee, and the picture."""
+    found.policy.save(out / "policy.npz")
+    (out / "guarantee.json").write_text(json.dumps(found.policy.guarantee.to_dict(), indent=1) + "\n")
     for kind in ("svg", "png"):
-        privacy_curve(out / f"privacy-utility.{kind}", points, non_private=without, data_free=free)
-    console.print(_levels(chosen))
-    console.print(f"[bold]The guarantee of this policy[/]\n{chosen.guarantee}\n")
-    console.print(
-        f"Spent on the simulated log: {len(BUDGETS) * RUNS + 1} private fits of rho each. On a real log you fit once.\n"
-    )
-    console.print(
-        f"[bold]Written to {out}/[/]: sensitive/log.parquet, policy.npz, guarantee.json, privacy-utility.svg and .png\n"
-        "[bold]Next[/]: open the picture; then in Python\n"
-        f"    from poolrl import Policy\n"
-        f"    Policy.load('{out / 'policy.npz'}').act(5, [10, 20, 5])   # Saturday's order-up-to levels\n"
-        "and README.md shows the same for a log of your own."
-    )
-
-
-def _table(points: list[Point], benchmark: float, others: dict[str, float]) -> Table:
-    table = Table(
-        title="What privacy costs",
-        title_justify="left",
-        title_style="bold",
-        caption_justify="left",
-        caption=(
-            f"Cost per week on {TEST_WEEKS:,} simulated weeks; gap to SAA, which saw 10,000 uncensored weeks.\n"
-            f"Mean ± standard deviation over {RUNS} fits with secure noise. Epsilon at delta = 1e-6."
-        ),
-    )
-    for column in ("policy", "rho", "epsilon", "cost", "gap to SAA"):
-        table.add_column(column, justify="left" if column == "policy" else "right")
-    for point in points:
-        spread = f"{np.mean(point.gaps):+.1%} ± {np.std(point.gaps, ddof=1):.1%}"
-        table.add_row("Pool", f"{point.rho:g}", f"{epsilon(point.rho, 1e-6):.2f}", f"{point.cost:.1f}", spread)
-    table.add_section()
-    for name, gap in others.items():
-        rho, eps = ("1", f"{epsilon(1.0, 1e-6):.2f}") if "published" in name else ("inf", "inf")
-        rho, eps = ("0", "0") if "data-free" in name else (rho, eps)
-        table.add_row(name, rho, eps, f"{benchmark * (1 + gap):.1f}", f"{gap:+.1%}")
-    table.add_row("SAA on uncensored demand (no privacy)", "inf", "inf", f"{benchmark:.1f}", "0")
-    return table
-
-
-def _levels(policy: Policy) -> Table:
-    table = Table(title=f"Next year's order-up-to levels (rho = {CHOSEN:g})", title_justify="left", title_style="bold")
-    table.add_column("")
-    for day in DAYS:
-        table.add_column(day, justify="right")
-    for product, levels in zip(PRODUCTS, policy.levels.T, strict=True):
-        table.add_row(product, *(f"{level:.0f}" for level in levels))
-    return table
+        path = out / f"privacy-utility.{kind}"
+        privacy_curve(path, found.points, non_private=found.non_private, data_free=found.free)

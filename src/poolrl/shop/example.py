@@ -19,7 +19,7 @@ from poolrl.simulation.logs import simulate_log
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 PRODUCTS = ("bread", "milk", "salad")
-SHOPS, WEEKS = 40, 50
+SHOP_COUNT, WEEK_COUNT = 40, 50
 FIRST_MONDAY = datetime.date(2025, 1, 6)
 
 
@@ -58,7 +58,7 @@ def simulated_log(problem: LostSales, means: FloatArray, demand: FloatArray, *, 
 def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str, Any]]:
     """Write a chain's table under `folder` and return the facts of a configuration that fits it."""
     problem, means, spreads = simulated_shop(seed)
-    demand = np.rint(draw_demand(means, spreads, SHOPS * WEEKS, problem.demand_max, seed=seed + 1))
+    demand = np.rint(draw_demand(means, spreads, SHOP_COUNT * WEEK_COUNT, problem.demand_max, seed=seed + 1))
     log = simulated_log(problem, means, demand, seed=seed + 2)
     where = Path("sensitive") / ("sales.csv" if sales else "log.parquet")
     if (folder / where).exists():
@@ -88,7 +88,7 @@ def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str
             "protects": "one week of one shop",
             "ledger": "ledger.sqlite",
         },
-        "plan": {"units": SHOPS * WEEKS, "demand": "any"},
+        "plan": {"units": SHOP_COUNT * WEEK_COUNT, "demand": "any"},
         "publication": {
             "name": "Weekly ordering policy",
             "curator": "The example's grocer",
@@ -130,7 +130,7 @@ def _sales_export(log: Trajectories) -> pa.Table:
 def _index(trajectories: int, horizon: int) -> tuple[IntArray, IntArray, IntArray]:
     """Shop (1, 2, ...), week (0, 1, ...) and day (1 ... H) of every row."""
     number = np.repeat(np.arange(trajectories), horizon)
-    return number // WEEKS + 1, number % WEEKS, np.tile(np.arange(1, horizon + 1), trajectories)
+    return number // WEEK_COUNT + 1, number % WEEK_COUNT, np.tile(np.arange(1, horizon + 1), trajectories)
 
 
 def _week_names(shop: IntArray, week: IntArray) -> list[str]:

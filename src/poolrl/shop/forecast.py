@@ -12,19 +12,18 @@ import numpy as np
 from rich.progress import Progress
 
 from poolrl.checks import BoolArray, FloatArray
-from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.shop.prediction import (
-    BUDGETS,
-    DROWNING,
+    NOISE_DOMINATED,
+    SLIDER_BUDGETS,
     AssumedLog,
     Prediction,
     Simulator,
-    drowned_share,
     most_units,
+    noise_share_of_gain,
     runs_for,
     signed_percent,
 )
@@ -37,7 +36,7 @@ SELDOM = 0.1  # fewer of the past orders than this: the level rests on the publi
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetCost:
     """One position of the slider."""
 
     rho: float
@@ -72,7 +71,7 @@ class Elsewhere:
 class Forecast:
     """What the simulations say."""
 
-    budgets: list[Budget]
+    budgets: list[BudgetCost]
     chosen: int
     units: int  # of the simulated logs
     best: float
@@ -81,38 +80,39 @@ class Forecast:
     elsewhere: Elsewhere
 
     @property
-    def drowned(self) -> bool:
+    def noise_dominated(self) -> bool:
         """Whether noise took a good part of what the log could teach.
 
-        On demand that nobody estimated, more than a quarter is lost; or some is, and the estimate says that data are
-        worth little, which is what an estimate says that noise has pushed back to the bounds.
+        On demand that nobody estimated, more than a quarter is lost. Or some is lost, and the estimate says that data
+        are worth little: an estimate that noise has pushed back to the bounds says that.
         """
-        lost = drowned_share(self.elsewhere.gap, self.elsewhere.free_gap)
+        lost = noise_share_of_gain(self.elsewhere.gap, self.elsewhere.free_gap)
         worthless = self.best > 0 and self.free / self.best - 1 < 0.1
-        return lost > DROWNING or (worthless and lost > 0.1)
+        return lost > NOISE_DOMINATED or (worthless and lost > 0.1)
 
     @property
     def warning(self) -> str:
         """How bad it is, in two sentences."""
         there = self.elsewhere
-        lost = min(1.0, drowned_share(there.gap, there.free_gap))
+        lost = min(1.0, noise_share_of_gain(there.gap, there.free_gap))
         gap, without = signed_percent(there.gap), signed_percent(there.free_gap)
         return (
-            f"Noise drowned much of this log: with so few units at this rho, about {lost:.0%} of what data could save "
-            f"is lost ({gap} above the optimum on demand that nobody estimated, {without} without data). The policy "
-            "rests on the declared bounds, and so do the costs predicted from its own estimate."
+            f"This log is noise-dominated. With so few units at this rho, about {lost:.0%} of what data could save is "
+            f"lost ({gap} above the optimum on demand that nobody estimated, {without} without data). The policy rests "
+            "on the declared bounds, and so do the costs predicted from its own estimate."
         )
 
 
-def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progress: Progress) -> Forecast:
-    """Simulate logs of `units` units from the estimate, and fit each at the budgets of the slider."""
-    problem, rho = policy.problem, policy.guarantee.rho
-    assert isinstance(problem, LostSales | Backlog)
+def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast:
+    """Simulate logs of `units` units from the policy's estimate of demand, and fit each at the slider's budgets."""
+    problem, rho, outcomes = policy.problem, policy.guarantee.rho, policy.outcomes
+    assert isinstance(problem, Inventory)
+    assert outcomes is not None
     per_unit = policy.guarantee.trajectories_per_unit
     # The places that units leave empty are released as a noisy count: so many does a unit own, on average.
     owned = max(1, round(per_unit * outcomes.observed))
     log = AssumedLog(min(units, most_units(problem, owned)), per_unit, owned)
-    budgets = sorted({*BUDGETS, rho})
+    budgets = sorted({*SLIDER_BUDGETS, rho})
     most = runs_for(problem, log.units * owned, fits=len(budgets) + 1, least=LEAST_RUNS, most=MOST_RUNS)
     simulator, world = Simulator(problem), estimated_world(outcomes)
     families = worlds_of(problem, "any", runs=1)
@@ -141,7 +141,9 @@ def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progr
     gaps = [each.gap for each in others]
     return Forecast(
         [
-            Budget(value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else math.nan)
+            BudgetCost(
+                value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else math.nan
+            )
             for value, cost in zip(budgets, costs, strict=True)
         ],
         budgets.index(rho),
@@ -156,15 +158,15 @@ def forecast(policy: Policy, outcomes: OutcomeDistribution, *, units: int, progr
 def _hidden(policy: Policy, world: World, saved: FloatArray) -> list[Hidden]:
     """Product by product; `saved` (runs, k) is what full shelves would have saved in each simulated log."""
     problem, levels = policy.problem, policy.levels
-    assert isinstance(problem, LostSales | Backlog)
-    labels = policy.report["labels"]
+    assert isinstance(problem, Inventory)
+    names = policy.names
     at_limit = levels >= problem.share * problem.demand_max * (1 - 1e3 * ROUNDING)
     beyond = _share_above(world.probabilities, levels, problem.demand_max)
     tried = np.ones_like(levels) if world.orders is None else _share_above(world.orders, levels, problem.demand_max)
     error = saved.std(axis=0, ddof=1) / np.sqrt(len(saved))
 
     def steps(marked: BoolArray) -> list[str]:
-        return [name for name, mark in zip(labels["steps"], marked, strict=True) if mark]
+        return [name for name, mark in zip(names.steps, marked, strict=True) if mark]
 
     return [
         Hidden(
@@ -175,7 +177,7 @@ def _hidden(policy: Policy, world: World, saved: FloatArray) -> list[Hidden]:
             float(saved[:, i].mean()),
             float(error[i]),
         )
-        for i, product in enumerate(labels["products"])
+        for i, product in enumerate(names.products)
     ]
 
 

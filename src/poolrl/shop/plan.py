@@ -1,46 +1,38 @@
-"""`poolrl plan`: what does each budget buy, and how large a log does it take? Reads no row of any log."""
+"""What does each budget buy, and how large a log does it take? By simulation: no row of any log is read."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from poolrl.certificate.label import percent
-from poolrl.checks import fraction, positive, whole
-from poolrl.privacy.zcdp import attack_power, epsilon, rounded_up
-from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.shop.config import load_config
+from poolrl.checks import fraction, one_of, positive, whole
+from poolrl.privacy.zcdp import attack_power, epsilon
+from poolrl.problems.inventory import Inventory
+from poolrl.shop.config import Config
 from poolrl.shop.prediction import (
-    DROWNING,
     SIZES,
     AssumedLog,
     Prediction,
     Simulator,
-    drowned_share,
     most_units,
+    noise_share_of_gain,
     runs_for,
-    signed_percent,
     units_needed,
 )
 from poolrl.simulation.families import FAMILIES
 from poolrl.simulation.worlds import World, worlds_of
 
-SHOWN = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+COMPARED_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 DEMANDS = ("any", "prior", *FAMILIES)
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanLine:
     """One budget or one size: mean cost, mean gap, and the gap of the worst family."""
 
     rho: float
@@ -51,7 +43,7 @@ class Line:
     worst_family: str
 
     @classmethod
-    def of(cls, predictions: Sequence[Prediction]) -> Line:
+    def of(cls, predictions: Sequence[Prediction]) -> PlanLine:
         """Average over worlds; the worst family by its own average."""
         names = sorted({each.world for each in predictions})
         gaps = {name: float(np.mean([each.gap for each in predictions if each.world == name])) for name in names}
@@ -60,68 +52,84 @@ class Line:
         cost = float(np.mean([each.cost for each in predictions]))
         return cls(first.rho, first.units, cost, float(np.mean(list(gaps.values()))), gaps[worst], worst)
 
-
-def run_plan(
-    path: Path, *, rho: float | None, units: int | None, demand: str | None, within: float, as_json: bool
-) -> None:
-    """Simulate, print two tables and one sentence."""
-    config = load_config(path).config
-    chosen = demand or config.plan.demand
-    if chosen not in DEMANDS:
-        near = get_close_matches(chosen, DEMANDS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"there is no demand {chosen!r}; {hint}choose from {', '.join(DEMANDS)}")
-    asked = config.privacy.rho if rho is None else rho
-    size = config.plan.units if units is None else units
-    positive(rho=asked)
-    if math.isinf(asked):
-        raise ValueError("rho must be finite: without noise there is nothing to plan")
-    fraction(within=within)
-    whole(units=size)
-    most = most_units(config.problem.problem(), config.plan.trajectories_per_unit or config.privacy.per_unit)
-    if size > most:
-        raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
-    console = Console(quiet=as_json)
-    with Progress(console=console, transient=True) as progress:
-        by_rho, by_size, free = _simulate(
-            config.problem.problem(),
-            chosen,
-            asked,
-            AssumedLog(size, config.privacy.per_unit, config.plan.trajectories_per_unit),
-            within,
-            progress,
-        )
-    needed = units_needed([(line.units, line.worst) for line in by_size], within)
-    if as_json:
-        print(json.dumps(_facts(by_rho, by_size, free, needed, chosen, within), indent=2))
-        return
-    _print(console, by_rho, by_size, free, chosen, size, asked)
-    who = config.privacy.unit or "trajectory"
-    sentence = f"To stay within {within:.0%} of the optimum at rho = {asked:g}, even for the worst demand tried, "
-    if needed is None:
-        sentence += f"{by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
-    else:
-        sentence += f"the log should hold about {_two_digits(needed):,} units (each a {who})."
-    console.print(sentence, highlight=False, markup=False)
-    chosen_line = next(line for line in by_rho if line.rho == asked)
-    lost = drowned_share(chosen_line.gap, free)
-    if lost > DROWNING:
-        console.print(
-            f"[bold red]Do not spend it like this:[/] with {size:,} units at rho = {asked:g} noise would drown about "
-            f"{min(1.0, lost):.0%} of what data could save ({signed_percent(chosen_line.gap)} above the optimum, "
-            f"{signed_percent(free)} without any data).",
-            highlight=False,
-        )
-    console.print("Predicted by simulation; no row of the log was read and nothing was spent.", highlight=False)
+    def facts(self) -> dict[str, Any]:
+        """For programs. JSON has no NaN, which a gap is where knowing the demand costs nothing."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
 
 
-def _simulate(
-    problem: LostSales | Backlog, demand: str, rho: float, log: AssumedLog, within: float, progress: Progress
-) -> tuple[list[Line], list[Line], float]:
-    budgets = sorted({*SHOWN, rho})
-    families = 5 if demand == "any" else 1
-    runs = runs_for(problem, log.units * log.filled, fits=families * len(budgets), most=1 if families > 1 else 4)
-    worlds = worlds_of(problem, demand, runs=runs)
+@dataclass(frozen=True)
+class PlanQuestion:
+    """What is asked: a budget, a size of the log, a demand, and which gap is good enough."""
+
+    rho: float
+    units: int
+    demand: str
+    within: float
+
+    def check(self, config: Config) -> None:
+        """Refuse what cannot be simulated."""
+        one_of(DEMANDS, demand=self.demand)
+        positive(rho=self.rho)
+        if math.isinf(self.rho):
+            raise ValueError("rho must be finite: without noise there is nothing to plan")
+        fraction(within=self.within)
+        whole(units=self.units)
+        owned = config.plan.trajectories_per_unit or config.privacy.per_unit
+        most = most_units(config.problem.shop, owned)
+        if self.units > most:
+            raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """The answer: costs by budget at one size, and by size at one budget."""
+
+    question: PlanQuestion
+    by_rho: list[PlanLine]
+    by_size: list[PlanLine]
+    gap_without_data: float
+
+    @property
+    def units_needed(self) -> int | None:
+        """How many units bring the worst family within reach, in two digits; None if no size that was tried does."""
+        needed = units_needed([(line.units, line.worst) for line in self.by_size], self.question.within)
+        return None if needed is None else _two_digits(needed)
+
+    @property
+    def chosen(self) -> PlanLine:
+        """The line of the budget that was asked about."""
+        return next(line for line in self.by_rho if line.rho == self.question.rho)
+
+    @property
+    def noise_share(self) -> float:
+        """How much of what data could save is lost to noise at that budget."""
+        return noise_share_of_gain(self.chosen.gap, self.gap_without_data)
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        budgets = [
+            line.facts() | {"epsilon": epsilon(line.rho, 1e-6), "attack": attack_power(line.rho)}
+            for line in self.by_rho
+        ]
+        free = self.gap_without_data
+        return {
+            "read_no_row": True,
+            "demand": self.question.demand,
+            "budgets": budgets,
+            "sizes": [line.facts() for line in self.by_size],
+            "gap_without_data": free if math.isfinite(free) else None,
+            "within": self.question.within,
+            "units_needed": self.units_needed,
+        }
+
+
+def plan_budgets(config: Config, question: PlanQuestion, progress: Progress) -> BudgetPlan:
+    """Simulate shops with the public facts of a configuration, and fit each at several budgets and sizes."""
+    question.check(config)
+    problem, rho = config.problem.shop, question.rho
+    log = AssumedLog(question.units, config.privacy.per_unit, config.plan.trajectories_per_unit)
+    budgets = sorted({*COMPARED_BUDGETS, rho})
+    worlds = _worlds(problem, question.demand, log, fits=len(budgets))
     simulator = Simulator(problem)
     task = progress.add_task("budgets", total=len(worlds) * len(budgets))
     found: list[Prediction] = []
@@ -129,16 +137,22 @@ def _simulate(
         for each in simulator.predict(world, log, budgets, seed=number):
             found.append(each)
             progress.advance(task)
-    by_rho = [Line.of([each for each in found if each.rho == value]) for value in budgets]
-    by_size = _grow(simulator, worlds, log, rho, within, progress)
-    return by_rho, by_size, float(np.mean([each.free_gap for each in found]))
+    by_rho = [PlanLine.of([each for each in found if each.rho == value]) for value in budgets]
+    by_size = _grow(simulator, worlds, log, question, progress)
+    return BudgetPlan(question, by_rho, by_size, float(np.mean([each.free_gap for each in found])))
+
+
+def _worlds(problem: Inventory, demand: str, log: AssumedLog, *, fits: int) -> list[World]:
+    families = len(FAMILIES) if demand == "any" else 1
+    runs = runs_for(problem, log.units * log.filled, fits=families * fits, most=1 if families > 1 else 4)
+    return worlds_of(problem, demand, runs=runs)
 
 
 def _grow(
-    simulator: Simulator, worlds: Sequence[World], log: AssumedLog, rho: float, within: float, progress: Progress
-) -> list[Line]:
+    simulator: Simulator, worlds: Sequence[World], log: AssumedLog, question: PlanQuestion, progress: Progress
+) -> list[PlanLine]:
     """Ever larger logs at one budget, until the worst family is good enough."""
-    lines: list[Line] = []
+    lines: list[PlanLine] = []
     largest = min(most_units(simulator.problem, log.filled), max(1, SIZES[-1] // log.filled))
     sizes = [size for size in SIZES if size < largest] + [largest]
     task = progress.add_task("sizes", total=len(sizes))
@@ -146,69 +160,13 @@ def _grow(
         found = [
             each
             for number, world in enumerate(worlds)
-            for each in simulator.predict(world, replace(log, units=size), [rho], seed=100 + number)
+            for each in simulator.predict(world, replace(log, units=size), [question.rho], seed=100 + number)
         ]
-        lines.append(Line.of(found))
+        lines.append(PlanLine.of(found))
         progress.advance(task)
-        if lines[-1].worst <= within or math.isnan(lines[-1].worst):
+        if lines[-1].worst <= question.within or math.isnan(lines[-1].worst):
             break
     return lines
-
-
-def _print(
-    console: Console, by_rho: list[Line], by_size: list[Line], free: float, demand: str, size: int, rho: float
-) -> None:
-    where = "five families of demand" if demand == "any" else f"{demand} demand"
-    budgets = Table(
-        title=f"What a budget buys with {size:,} units, on {where}",
-        caption=f"Gap: mean cost above that of somebody who knows the demand. Without any data: {free:+.0%}.\n"
-        "Demand is invented between your bounds: compare costs with each other only; tenths of a percent are chance.\n"
-        "Attack: what an attacker finds out at most, with 5% false alarms; guessing finds 5%. Epsilon at delta 1e-6.",
-        title_justify="left",
-        caption_justify="left",
-        title_style="bold",
-    )
-    for name in ("rho", "epsilon", "attack", "cost", "gap", "worst gap"):
-        budgets.add_column(name, justify="right")
-    for line in by_rho:
-        mark = "[bold]" if line.rho == rho else ""
-        cells = (
-            f"{line.rho:g}",
-            rounded_up(epsilon(line.rho, 1e-6)),
-            percent(attack_power(line.rho)),
-            f"{line.cost:,.1f}",
-            signed_percent(line.gap),
-            f"{signed_percent(line.worst)} {line.worst_family if demand == 'any' else ''}",
-        )
-        budgets.add_row(*(mark + cell for cell in cells))
-    console.print(budgets)
-    sizes = Table(title=f"How large a log, at rho = {rho:g}", title_justify="left", title_style="bold")
-    for name in ("units", "gap", "worst gap"):
-        sizes.add_column(name, justify="right")
-    for line in by_size:
-        sizes.add_row(f"{line.units:,}", signed_percent(line.gap), signed_percent(line.worst))
-    console.print(sizes)
-
-
-def _facts(
-    by_rho: Iterable[Line], by_size: Iterable[Line], free: float, needed: float | None, demand: str, within: float
-) -> dict[str, Any]:
-    return {
-        "read_no_row": True,
-        "demand": demand,
-        "budgets": [
-            _numbers(line) | {"epsilon": epsilon(line.rho, 1e-6), "attack": attack_power(line.rho)} for line in by_rho
-        ],
-        "sizes": [_numbers(line) for line in by_size],
-        "gap_without_data": free if math.isfinite(free) else None,
-        "within": within,
-        "units_needed": None if needed is None else _two_digits(needed),
-    }
-
-
-def _numbers(line: Line) -> dict[str, Any]:
-    """JSON has no NaN, which a gap is where knowing the demand costs nothing."""
-    return {key: None if value != value else value for key, value in vars(line).items()}
 
 
 def _two_digits(number: float) -> int:

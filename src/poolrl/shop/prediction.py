@@ -22,7 +22,7 @@ from poolrl.simulation.evaluation import data_free, expected_costs, optimum
 from poolrl.simulation.logs import simulate_log
 from poolrl.simulation.worlds import World
 
-BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SLIDER_BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -149,11 +149,11 @@ def _gap(costs: FloatArray, best: FloatArray) -> float:
     return float(costs.sum() / best.sum() - 1) if best.sum() > 0 else math.nan
 
 
-# Whoever loses more than this share of what data could save should not spend a budget on it.
-DROWNING = 0.25
+# Where noise takes more than this share of what data could save, a budget should not be spent.
+NOISE_DOMINATED = 0.25
 
 
-def drowned_share(gap: float, free_gap: float) -> float:
+def noise_share_of_gain(gap: float, free_gap: float) -> float:
     """How much of what data could save is lost: 0 is nothing, 1 is as bad as no data."""
     return gap / free_gap if free_gap > 0 else 0.0
 

@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from poolrl.privacy.zcdp import epsilon
-
-INK, ACCENT, QUIET = "#1f2933", "#1565a8", "#7b8794"
+from poolrl.colours import ACCENT, INK, QUIET
+from poolrl.privacy.zcdp import epsilon_shown
 
 
 class BudgetPoint(Protocol):
@@ -56,7 +55,7 @@ def privacy_curve(path: Path, points: Sequence[BudgetPoint], *, non_private: flo
     axes.set_xlabel("privacy budget ρ (zCDP): stronger privacy to the left")
     axes.set_ylabel("cost above SAA on uncensored demand")
     upper = axes.secondary_xaxis("top")
-    upper.set_xticks(rhos, [f"{epsilon(rho, 1e-6):.2g}" for rho in rhos])
+    upper.set_xticks(rhos, [epsilon_shown(rho) for rho in rhos])
     upper.xaxis.set_minor_locator(NullLocator())
     upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
     right = rhos[-1]

@@ -1,209 +1,114 @@
-"""Drafts: a release is written to a hidden folder and renamed when it is whole and committed.
+"""The folder of a release: written as a hidden draft, committed in the ledger, then renamed. Complete or not there.
 
-Whoever works on a draft holds a lock on it, so that what a killed command left can be told from what another command
-is doing. The next fit to the same place tidies up. A draft that the ledger has committed is paid for: it is moved to
-where it belongs, or, if that cannot be, left where it is, and named. Any other is removed; what it cost stays spent.
+    .release.lock     held by the fit that writes to `release` (the system frees it when a process is killed)
+    .release.draft    what is being written
+    release           complete and paid for
+
+A killed fit leaves its draft. The next fit to the same place settles it by the ledger: a draft that was committed is
+paid for and becomes the release; any other is removed, and what it cost stays spent.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import re
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from poolrl.certificate.certificate import read_certificate
+from filelock import FileLock, Timeout
+
+from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, sha256
 from poolrl.ledger.chain import onto_disk
 from poolrl.ledger.ledger import Ledger
 
-INSIDE = "release"
 WRITTEN = {POLICY, CERTIFICATE, LABEL, CONFIG, RECORD}
-NOT_PAID_FOR = "was not paid for"
-CHANGED = "is a release that was paid for, but has other files than were committed"
-
-
-@dataclass
-class Draft:
-    """What is to become `folder`, written to `path`; removed when its command ends, unless it is `kept`."""
-
-    folder: Path
-    path: Path
-    kept: bool = False
-
-    def move(self) -> None:
-        """Whole or not at all. What cannot be moved is paid for, and stays."""
-        self.kept = True
-        try:
-            os.rename(self.path, self.folder)
-        except OSError as error:
-            raise ValueError(
-                f"the release is whole and paid for, but cannot be moved to {self.folder} ({error.strerror}): it lies "
-                f"in {self.path}"
-            ) from None
-        self.kept = False
-        try:
-            onto_disk(self.folder.parent)
-        except OSError as error:
-            raise ValueError(
-                f"the release in {self.folder} is whole and paid for, but a power cut may still undo its name "
-                f"({error.strerror}): copy it"
-            ) from None
 
 
 @contextmanager
-def draft_of(folder: Path) -> Iterator[Draft]:
-    """A draft of its own, under a lock."""
-    hidden, lock = _locked_folder(folder)
-    draft = Draft(folder, hidden / INSIDE)
+def locked(folder: Path) -> Iterator[Path]:
+    """The draft's place, for one fit at a time."""
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), blocking=False)
     try:
-        yield draft
+        lock.acquire()
+    except Timeout:
+        raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out") from None
+    try:
+        yield folder.with_name(f".{folder.name}.draft")
     finally:
-        if not draft.kept:
-            shutil.rmtree(hidden, ignore_errors=True)
-        os.close(lock)
+        lock.release()
 
 
-@dataclass(frozen=True)
-class Tidied:
-    """What was done about drafts that killed commands had left."""
-
-    finished: bool
-    removed: int
+def hashes_of(draft: Path) -> dict[str, str]:
+    """What the ledger remembers of a release."""
+    return {name: sha256(draft / name) for name in (POLICY, CERTIFICATE)}
 
 
-def tidy(folder: Path, ledger: Path, config_sha256: str) -> Tidied:
-    """Finish what was committed, with this configuration, and remove what was not."""
-    finished, removed = False, 0
-    for path in _left(folder):
-        lock = _lock(path)
-        if lock is None and not path.exists():  # its own fit has removed it meanwhile
-            continue
-        if lock is None:
-            raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out")
-        try:
-            if not path.exists():
-                continue
-            problem = _what_hinders(path, ledger, config_sha256)
-            if problem is None and finished:
-                problem = "is a copy of the release that was just finished"
-            if problem == NOT_PAID_FOR:
-                removed += 1
-            elif problem is not None:
-                raise ValueError(
-                    f"{path / INSIDE} {problem}: move it to where it belongs, remove {path} if you do not want it, or "
-                    "name another place with --out"
-                )
-            else:
-                Draft(folder, path / INSIDE).move()
-                finished = True
-            shutil.rmtree(path, ignore_errors=True)
-        finally:
-            os.close(lock)
-    return Tidied(finished, removed)
-
-
-def _what_hinders(draft: Path, path: Path, config_sha256: str) -> str | None:
-    """Why a draft cannot become a release; None if it can. Nothing that may have been paid for is NOT_PAID_FOR."""
-    release = draft / INSIDE
-    if any(each != release for each in draft.iterdir()) or not _is_ours(release):
-        return "holds, or lies among, things that poolrl has not put there"
-    hashes = {name: sha256(release / name) for name in (POLICY, CERTIFICATE) if (release / name).exists()}
-    if not hashes:
-        return NOT_PAID_FOR  # a commit needs both
-    if not path.exists():
-        return f"may be a release that was paid for, but its ledger {path} is not there"
-    with Ledger.existing(path) as ledger:
-        ledger.accounts()  # refuses one that was tampered with
-        entries = ledger.entries()
-    commits = [entry for entry in entries if entry.kind == "commit"]
-    facts = _facts(release / CERTIFICATE)
-    if any(entry.note == hashes for entry in commits):
-        if not facts or facts["config_sha256"] != config_sha256:
-            return "is a release that was paid for, by a fit with another configuration or version"
-        return None
-    if any((entry.note or {}).get(name) == found for entry in commits for name, found in hashes.items()):
-        return CHANGED
-    if facts is None:
-        return NOT_PAID_FOR  # what is committed is whole, and then its policy would be known
-    if not facts:
-        return "may be a release that was paid for, of another version"
-    named = facts["ledger"]
-    if not any((entry.number, entry.seal) == (named["entry"], named["seal"]) for entry in entries):
-        return f"may be a release that was paid for, but not in {path}"
-    return CHANGED if any(entry.refers == named["entry"] for entry in commits) else NOT_PAID_FOR
-
-
-def _facts(certificate: Path) -> dict[str, Any] | None:
-    """What a certificate says; nothing if this version cannot read it, and None if it is not there, or cut off."""
+def publish(draft: Path, folder: Path) -> None:
+    """Give a committed draft its name. What cannot be renamed is paid for, and stays where it is."""
     try:
-        content = certificate.read_bytes()
+        os.rename(draft, folder)
+        onto_disk(folder.parent)
+    except OSError as error:
+        where = folder if folder.exists() else draft
+        raise ValueError(
+            f"the release is complete and paid for, and lies in {where}, but could not be moved safely to {folder} "
+            f"({error.strerror}): copy it"
+        ) from None
+
+
+def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> str | None:
+    """Deal with what a killed fit has left: "finished" if it became the release, "removed" if it was not paid for."""
+    if not os.path.lexists(draft):
+        return None
+    if not _is_ours(draft):
+        raise _in_the_way(draft, "holds things that poolrl has not put there")
+    certificate = _certificate(draft / CERTIFICATE)
+    if certificate is None or not (draft / POLICY).exists():
+        shutil.rmtree(draft)  # a fit commits when both files are complete, and not before
+        return "removed"
+    if not ledger.exists():
+        raise _in_the_way(draft, f"may be a release that was paid for, but its ledger {ledger} is not there")
+    with Ledger.existing(ledger) as books:
+        entries, _ = books.state()
+    named = certificate.ledger
+    if not any((entry.number, entry.seal) == (named.entry, named.seal) for entry in entries):
+        raise _in_the_way(draft, f"may be a release that was paid for, but not in {ledger}")
+    committed = [entry.note for entry in entries if entry.kind == "commit" and entry.refers == named.entry]
+    if not committed:
+        shutil.rmtree(draft)
+        return "removed"
+    if committed != [hashes_of(draft)]:
+        raise _in_the_way(draft, "is a release that was paid for, but has other files than were committed")
+    if certificate.config_sha256 != config_sha256:
+        raise _in_the_way(draft, "is a release that was paid for, by a fit with another configuration")
+    publish(draft, folder)
+    return "finished"
+
+
+def _in_the_way(draft: Path, why: str) -> ValueError:
+    return ValueError(
+        f"{draft} {why}: move it to where it belongs, remove it if you do not want it, or name another place with --out"
+    )
+
+
+def _is_ours(draft: Path) -> bool:
+    """Whether it is a folder of plain files that a fit writes."""
+    if draft.is_symlink() or not draft.is_dir():
+        return False
+    return all(each.is_file() and not each.is_symlink() and each.name in WRITTEN for each in draft.iterdir())
+
+
+def _certificate(path: Path) -> Certificate | None:
+    """The certificate of a draft; None if it is not there, or cut off."""
+    try:
+        content = path.read_bytes()
         json.loads(content)
     except (OSError, ValueError, RecursionError):
         return None
-    with suppress(ValueError):
-        return read_certificate(content)
-    return {}
-
-
-def _is_ours(release: Path) -> bool:
-    """Whether it is a folder of plain files that a fit writes; one that is not yet there is."""
-    if release.is_symlink() or not release.exists():
-        return not release.is_symlink()
-    return release.is_dir() and all(_is_plain(each) and each.name in WRITTEN for each in release.iterdir())
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
-def _prefix(folder: Path) -> str:
-    return f".{folder.name}.draft-"
-
-
-def _left(folder: Path) -> list[Path]:
-    """Folders of this user's that are named like drafts: another user's might hold anything."""
-    named = re.compile(re.escape(_prefix(folder)) + "[a-z0-9_]{8}")  # as mkdtemp does
-    found = []
-    for path in sorted(folder.parent.iterdir()):
-        with suppress(OSError):
-            if not named.fullmatch(path.name):
-                continue
-            about = path.lstat()
-            if path.is_dir() and not path.is_symlink() and about.st_uid == os.geteuid():
-                found.append(path)
-    return found
-
-
-def _locked_folder(folder: Path) -> tuple[Path, int]:
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=_prefix(folder), dir=folder.parent))
-        lock = _lock(path)
-        # Before it was locked somebody may have tidied it up.
-        if lock is not None and path.exists() and os.fstat(lock).st_ino == path.stat().st_ino:
-            return path, lock
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock(path: Path) -> int | None:
-    """A handle that holds the lock of a folder; None if another has it, or the folder is gone."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return None
-    except OSError:
-        pass  # some file systems know no locks; there two fits to one place are not told apart
-    return handle
+        return Certificate.read(content)
+    except ValueError as error:
+        raise _in_the_way(path.parent, f"may be a release that was paid for, of another version ({error})") from None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from poolrl.data.sources.sql import quoted_name, quoted_text
+
 # One row per shop, date and product → one row per shop and day, a week being a trajectory. Order-up-to is opening +
 # delivery, and what is left is what was not sold. On a day that ran out, only "at least the sales" is known: if less
 # was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than the sales.
-QUERY = """
+SALES_QUERY = """
 WITH typed AS (
   SELECT shop, product, TRY_CAST(date AS DATE) AS date, TRY_CAST(opening AS DOUBLE) AS opening,
     TRY_CAST(delivery AS DOUBLE) AS delivery, TRY_CAST(sales AS DOUBLE) AS sales,
@@ -29,7 +31,7 @@ SELECT week, day, any_value(shop) AS shop,
 FROM days
 GROUP BY week, day
 """
-COLUMNS = """  max(stock) FILTER (product = {text}) AS {opening},
+PRODUCT_COLUMNS = """  max(stock) FILTER (product = {text}) AS {opening},
   max(order_up_to) FILTER (product = {text}) AS {order},
   max(remaining) FILTER (product = {text}) AS {left}"""
 
@@ -56,24 +58,16 @@ def from_sales(products: Sequence[str], *, days: int = 7) -> dict[str, Any]:
         raise ValueError(f"horizon must lie in 1 .. 7 for a sales export, whose trajectories are weeks; got {days}")
     columns = long_columns(products)
     parts = [
-        COLUMNS.format(text=_text(product), opening=_name(opening), order=_name(order), left=_name(left))
-        for product, opening, order, left in zip(
-            products, columns["opening"], columns["order_up_to"], columns["left"], strict=True
+        PRODUCT_COLUMNS.format(text=quoted_text(product), **dict(zip(("opening", "order", "left"), names, strict=True)))
+        for product, *names in zip(
+            products, *(map(quoted_name, columns[key]) for key in ("opening", "order_up_to", "left")), strict=True
         )
     ]
-    query = QUERY.format(
-        names=", ".join(_text(product) for product in products),
+    query = SALES_QUERY.format(
+        names=", ".join(quoted_text(product) for product in products),
         rows=days * len(products),
         days=days,
         count=len(products),
         columns=",\n".join(parts),
     )
     return columns | {"query": query.strip()}
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _name(value: str) -> str:
-    return '"' + value.replace('"', '""') + '"'

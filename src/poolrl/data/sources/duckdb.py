@@ -16,7 +16,8 @@ from typing import Any
 import duckdb
 import ibis
 
-from poolrl.data.sources.engine import RowError, interruptible, quoted_name, quoted_text, refused
+from poolrl.data.sources.engine import RowError, interruptible, refused
+from poolrl.data.sources.sql import quoted_name, quoted_text
 
 ANSWER = "poolrl_answer"
 INTERRUPTED = "Query interrupted"  # how DuckDB says that a signal came while it worked

@@ -70,16 +70,6 @@ def refused(engine: str, error: BaseException, detail: str = "") -> str:
     )
 
 
-def quoted_name(name: str) -> str:
-    """A name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_text(value: str) -> str:
-    """A text as SQL has it."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _first(error: BaseException) -> BaseException:
     """The error that a chain began with."""
     return error if error.__context__ is None else _first(error.__context__)

@@ -31,8 +31,9 @@ from poolrl.data.sources.duckdb import (
     shut,
     try_query,
 )
-from poolrl.data.sources.engine import quoted_name, quoted_text, refused
+from poolrl.data.sources.engine import refused
 from poolrl.data.sources.postgres import open_postgres
+from poolrl.data.sources.sql import quoted_name, quoted_text
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 POSTGRES = ("postgresql://", "postgres://")

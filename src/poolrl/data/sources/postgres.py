@@ -11,7 +11,8 @@ import ibis.expr.types as ir
 
 from poolrl.data.log import Columns
 from poolrl.data.sources.duckdb import require_columns
-from poolrl.data.sources.engine import interruptible, quoted_name, refused
+from poolrl.data.sources.engine import interruptible, refused
+from poolrl.data.sources.sql import quoted_name
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -41,7 +42,7 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         require_columns(columns.names(), kinds)
         ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
         names = list(dict.fromkeys(columns.names()))
-        chosen = [_id(n, kinds[n]) if n in ids else _number(n) for n in names]
+        chosen = [_id_column(n, kinds[n]) if n in ids else _double_column(n) for n in names]
         schema = {n: "float64" if n not in ids else _type(kinds[n]) for n in names}
         backend = ibis.postgres.from_connection(connection)
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
@@ -78,7 +79,7 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
     return {(found.fname(i) or b"").decode(): found.ftype(i) for i in range(found.nfields)}
 
 
-def _id(name: str, kind: int) -> str:
+def _id_column(name: str, kind: int) -> str:
     """Whole numbers and times as they are; anything else as text in the order of its bytes, as engines have it."""
     column = quoted_name(name)
     if kind in (*_INTEGERS, _DATE, *_TIMES):
@@ -93,7 +94,7 @@ def _type(kind: int) -> str:
     return "int64" if kind in _INTEGERS else "date" if kind == _DATE else "timestamp" if kind in _TIMES else "string"
 
 
-def _number(name: str) -> str:
+def _double_column(name: str) -> str:
     # A numeric may be larger or smaller than any double, and PostgreSQL's arithmetic fails where others round to 0.
     column = quoted_name(name)
     return (

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from poolrl.data.sources.opening import open_table
 from poolrl.data.table import Table
-from poolrl.shop.config import ConfigFile
+from poolrl.shop.config_file import ConfigFile
 
 
 @contextmanager

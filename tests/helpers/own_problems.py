@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poolrl import Boundary, OutcomeProblem, Problem, SeparableProblem
+from poolrl import Boundary, OutcomeProblem, Problem, SeparableProblem, Trajectories
 from poolrl.checks import BoolArray, FloatArray
 
 
@@ -28,6 +28,20 @@ class Wear(Problem):
     def arrive(state: FloatArray, action: FloatArray, rng: np.random.Generator) -> FloatArray:
         """The law that only the simulator knows."""
         return np.clip(state - action + rng.uniform(1, 3, state.shape), 0, 10)
+
+
+def wear_log(problem: Wear, episodes: int) -> Trajectories:
+    """A log of a machine that is repaired at random."""
+    rng = np.random.default_rng(7)
+    states, actions, arrivals = [], [], []
+    state = np.zeros((episodes, 1))
+    for _ in range(problem.horizon):
+        state = rng.uniform(0, 10, state.shape)
+        action = rng.uniform(0, 10, state.shape)
+        states.append(state)
+        actions.append(action)
+        arrivals.append(problem.arrive(state, action, rng))
+    return Trajectories(states=np.stack(states, 1), actions=np.stack(actions, 1), next_states=np.stack(arrivals, 1))
 
 
 class PostedPrice(OutcomeProblem):

@@ -1,0 +1,55 @@
+"""The curves of the attacks, under the best that the claim allows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from poolrl.audit.audit import CONFIDENCE, TRAINING, AuditFinding
+from poolrl.colours import ACCENT, INK, QUIET, WARNING
+from poolrl.privacy import zcdp
+
+
+def draw_audit(path: Path, found: list[AuditFinding], times: int) -> None:
+    """One panel for each case; of several audits the strongest."""
+    rows = math.ceil(len(found) / 2)
+    figure = Figure(figsize=(9.2, 5.0 * rows), layout="constrained")
+    for panel, finding in zip(np.ravel(figure.subplots(rows, 2)), found, strict=True):
+        _panel(panel, finding, times)
+    if found[0].noise == "seeded":
+        figure.suptitle("NOT PRIVATE: seeded noise", color=WARNING)
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".png"), dpi=120)
+
+
+def _panel(axes: Axes, finding: AuditFinding, times: int) -> None:
+    rates = np.linspace(0.002, 0.998, 120)
+    limit = np.array([zcdp.attack_power(finding.rho, rate) for rate in rates])
+    best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
+    colour = WARNING if finding.faults else ACCENT
+    false, true = finding.curve
+    # Both logs' rates are as close to the truth as this, all at once, also of the stronger of two attacks and of the
+    # strongest of several audits (Dvoretzky, Kiefer and Wolfowitz 1956), judged by the releases that no attack was
+    # learned from.
+    off = math.sqrt(math.log(8 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
+    low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
+    axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
+    axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)
+    axes.fill_between(rates, low, high, color=colour, alpha=0.3, linewidth=0, label=f"with {CONFIDENCE:.0%} confidence")
+    axes.plot(false, true, "-", color=colour, linewidth=2, label="attack, measured")
+    axes.plot(rates, best, "--", color=INK, linewidth=1, label="best attack on a Gaussian of this ρ")
+    axes.text(0.03, 0.985, "beyond the claim", va="top", color="#a5402d", fontsize=9)
+    axes.text(0.6, 0.57, "guessing", color=QUIET, rotation=45, fontsize=9, ha="center", va="center")
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="said of the first log (false positives)")
+    axes.set_ylabel("said of the second log (true positives)")
+    axes.legend(loc="lower right", frameon=False, fontsize=9)
+    bound = "" if finding.faults else f": ρ ≥ {finding.rho_bound:.3f} of {finding.rho:g} claimed"
+    of = "" if times == 1 else f", the strongest of {times}"
+    title = f"{finding.case.name}, {finding.noise} noise{of}\n{finding.verdict}{bound}"
+    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

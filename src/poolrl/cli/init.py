@@ -1,0 +1,145 @@
+"""`poolrl init`: flags and questions, both made of the configuration's own keys."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.prompt import Prompt
+
+from poolrl.cli.verbs import CONFIG_NAME, verb
+from poolrl.shop.answers import (
+    Answers,
+    asked_keys,
+    check_answer,
+    facts_from,
+    flag_of,
+    missing_keys,
+    split_names,
+)
+from poolrl.shop.config_file import parse_config
+from poolrl.shop.example import write_example
+from poolrl.shop.toml import write_toml
+
+init_verb = verb(
+    "init",
+    examples="""\
+  poolrl init                      asks, one key after the other
+  poolrl init --example            a simulated chain of shops to try things on
+  poolrl init --example --sales    the same as a till exports it
+  poolrl init --products bread,milk --horizon 7 --holding 0.3,0.1 \\
+      --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
+      --units 2000 --data-set "shops 2025" --rho 0.1""",
+)
+
+
+def _help(why: str, answer: str | None) -> str:
+    return why if not answer else f"{why} ({answer} if left out)"
+
+
+# One flag for each key that `init` asks for; lists are separated by commas.
+Flags: Any = Parameter(name="*")(
+    make_dataclass(
+        "Flags",
+        [
+            (key.name, Annotated[str | None, Parameter(help=_help(key.why, key.answer))], field(default=None))
+            for key in asked_keys(sales=False)
+        ],
+        kw_only=True,
+    )
+)
+
+
+@init_verb.default
+def init(
+    answers: Flags | None = None,
+    *,
+    out: Annotated[Path, Parameter(help="The file to write.")] = CONFIG_NAME,
+    example: Annotated[bool, Parameter(help="Write a simulated table as well.", negative="")] = False,
+    sales: Annotated[
+        bool, Parameter(help="The table is a sales export: shop, date, product, opening, ...", negative="")
+    ] = False,
+    force: Annotated[bool, Parameter(help="Replace an existing file.", negative="")] = False,
+) -> None:
+    """Write a configuration, and with `--example` the table it describes."""
+    console = Console()
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists; write elsewhere with --out, or replace it with --force")
+    given = {name: text for name, text in vars(answers or Flags()).items() if text is not None}
+    if example:
+        if given:
+            raise ValueError(f"--example writes its own facts; leave out {', '.join(map(flag_of, given))}")
+        facts = write_example(out.parent, sales=sales, seed=1)
+        _write_whole(out, write_toml(facts).encode())
+        console.print(
+            f"A simulated chain of 40 shops: [bold]{escape(str(out.parent / facts['log']['source']))}[/] is its "
+            f"table, [bold]{escape(str(out))}[/] says what is public about it.",
+            highlight=False,
+        )
+    else:
+        _write_answers(console, out, given, sales=sales)
+        console.print(f"Wrote {out}; every key in it says why it is asked for.", highlight=False, markup=False)
+    flag = "" if out.name == CONFIG_NAME.name and out.parent == Path() else escape(f" --config {out}")
+    console.print(
+        f"Next: [bold]poolrl check{flag}[/] (is the table as the file says?), [bold]poolrl plan{flag}[/] (what "
+        "does each budget buy?)",
+        highlight=False,
+    )
+
+
+def _write_answers(console: Console, out: Path, given: Answers, *, sales: bool) -> None:
+    asking = bool(missing_keys(given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
+    content = write_toml(facts_from(_ask(console, given, sales=sales) if asking else given, sales=sales)).encode()
+    try:
+        parse_config(out, content)
+    except ValueError as error:
+        if not asking:
+            raise
+        _write_whole(out, content)  # nobody should have to answer everything again
+        raise ValueError(f"{error}\nIt is written all the same: correct it there") from None
+    _write_whole(out, content)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Replace a file as a whole, so that a failure leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+def _ask(console: Console, given: Answers, *, sales: bool) -> Answers:
+    console.print(
+        "Everything asked for here is public. [bold]Answer from what you know of the shop, not from the log.[/]\n"
+        "Lists are separated by commas; an empty answer takes what stands in brackets."
+    )
+    answers, section = dict(given), ""
+    for key in asked_keys(sales=sales):
+        with_unit = bool(answers.get("unit", "").strip())
+        if key.name in answers or (key.name == "max_per_unit" and not with_unit):
+            continue
+        if key.section != section:
+            section = key.section
+            console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
+        needed = key.answer is None or (key.name == "max_per_unit" and with_unit)
+        console.print(f"[dim]{escape(key.why)}[/]", highlight=False)
+        while key.name not in answers:
+            try:
+                shown = key.name if needed else f"{key.name} [dim](optional)[/]"
+                default = key.answer if not needed or key.answer else None
+                text = Prompt.ask(shown, console=console, default=default, show_default=bool(default))
+                if text is None or (not text.strip() and needed):
+                    raise ValueError(f"{key.name} is needed")
+                if text.strip():
+                    check_answer(key, text, split_names(answers.get("products", "?")))
+                answers[key.name] = text
+            except ValueError as error:
+                console.print(f"[red]{escape(str(error))}[/]")
+            except (EOFError, KeyboardInterrupt):
+                raise ValueError("stopped; nothing was written") from None
+    return answers

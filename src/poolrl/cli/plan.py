@@ -1,0 +1,118 @@
+"""`poolrl plan`."""
+
+from __future__ import annotations
+
+from json import dumps
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table as RichTable
+
+from poolrl.certificate.label import MEANINGLESS_EPSILON, meaningless, percent
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
+from poolrl.privacy.zcdp import attack_power, epsilon, epsilon_shown
+from poolrl.shop.config_file import load_config
+from poolrl.shop.plan import BudgetPlan, PlanQuestion, plan_budgets
+from poolrl.shop.prediction import NOISE_DOMINATED, signed_percent
+
+plan_verb = verb(
+    "plan",
+    examples="""\
+  poolrl plan                      all five families of demand
+  poolrl plan --demand exponential --rho 0.3
+  poolrl plan --units 500 --within 0.05""",
+)
+
+
+@plan_verb.default
+def plan(
+    *,
+    config: ConfigPath = CONFIG_NAME,
+    rho: Annotated[float | None, Parameter(help="The budget to ask about; the file's if left out.")] = None,
+    units: Annotated[int | None, Parameter(help="Units of the log; the file's if left out.")] = None,
+    demand: Annotated[
+        str | None, Parameter(help="any, prior, uniform, normal, beta, exponential or bimodal; the file's if left out.")
+    ] = None,
+    within: Annotated[float, Parameter(help="Cost above the optimum that is good enough.")] = 0.02,
+    json: AsJson = False,
+) -> None:
+    """Simulate, then print two tables and one sentence."""
+    facts = load_config(config).config
+    question = PlanQuestion(
+        rho=facts.privacy.rho if rho is None else rho,
+        units=facts.plan.units if units is None else units,
+        demand=demand or facts.plan.demand,
+        within=within,
+    )
+    console = Console(quiet=json)
+    with Progress(console=console, transient=True) as progress:
+        found = plan_budgets(facts, question, progress)
+    if json:
+        print(dumps(found.facts(), indent=2))
+        return
+    console.print(_budget_table(found))
+    console.print(_size_table(found))
+    for sentence in _sentences(found, facts.privacy.unit or "trajectory"):
+        console.print(sentence, highlight=False)
+
+
+def _budget_table(found: BudgetPlan) -> RichTable:
+    asked = found.question
+    where = "five families of demand" if asked.demand == "any" else f"{asked.demand} demand"
+    table = RichTable(
+        title=f"What a budget buys with {asked.units:,} units, on {where}",
+        caption=f"Gap: mean cost above that of somebody who knows the demand. Without data: "
+        f"{found.gap_without_data:+.0%}.\n"
+        "Demand is invented between your bounds: compare costs with each other only; tenths of a percent are chance.\n"
+        "Attack: what an attacker finds out at most, with 5% false alarms; guessing finds 5%. Epsilon at delta 1e-6.",
+        title_justify="left",
+        caption_justify="left",
+        title_style="bold",
+    )
+    for name in ("rho", "epsilon", "attack", "cost", "gap", "worst gap"):
+        table.add_column(name, justify="right")
+    for line in found.by_rho:
+        mark = "[bold]" if line.rho == asked.rho else ""
+        cells = (
+            f"{line.rho:g}",
+            epsilon_shown(line.rho),
+            percent(attack_power(line.rho)),
+            f"{line.cost:,.1f}",
+            signed_percent(line.gap),
+            f"{signed_percent(line.worst)} {line.worst_family if asked.demand == 'any' else ''}",
+        )
+        table.add_row(*(mark + cell for cell in cells))
+    return table
+
+
+def _size_table(found: BudgetPlan) -> RichTable:
+    title = f"How large a log, at rho = {found.question.rho:g}"
+    table = RichTable(title=title, title_justify="left", title_style="bold")
+    for name in ("units", "gap", "worst gap"):
+        table.add_column(name, justify="right")
+    for line in found.by_size:
+        table.add_row(f"{line.units:,}", signed_percent(line.gap), signed_percent(line.worst))
+    return table
+
+
+def _sentences(found: BudgetPlan, who: str) -> list[str]:
+    asked, needed = found.question, found.units_needed
+    goal = f"To stay within {asked.within:.0%} of the optimum at rho = {asked.rho:g}, even for the worst demand tried, "
+    if needed is None:
+        goal += f"{found.by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
+    else:
+        goal += f"the log should hold about {needed:,} units (each a {escape(who)})."
+    sentences = [goal]
+    if found.noise_share > NOISE_DOMINATED:
+        sentences.append(
+            f"[bold red]Do not spend it like this:[/] with {asked.units:,} units at rho = {asked.rho:g} noise would "
+            f"take about {min(1.0, found.noise_share):.0%} of what data could save "
+            f"({signed_percent(found.chosen.gap)} above the optimum, "
+            f"{signed_percent(found.gap_without_data)} without any data)."
+        )
+    if (eps := epsilon(asked.rho, 1e-6)) > MEANINGLESS_EPSILON:
+        sentences.append(f"[bold red]This rho gives no meaningful protection.[/] {meaningless(eps)}")
+    return [*sentences, "Predicted by simulation; no row of the log was read and nothing was spent."]

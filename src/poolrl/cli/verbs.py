@@ -1,0 +1,38 @@
+"""The registry: every verb, and what it does. `poolrl --help` prints it. A verb's file is imported on its call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+# In the order in which they are used. The file of a verb is cli/<verb>.py, its command there is <verb>_verb.
+VERBS = {
+    "init": "Write poolrl.toml: everything that must be public, declared by you and never read off the log.",
+    "check": "Look whether the table is as the configuration says. For the data holder's eyes; not for release.",
+    "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
+    "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
+    "decide": "Answer order-up-to levels for stocks: one on the command line, or many from a file.",
+    "report": "Draw the page of a release again, from its policy and its certificate alone.",
+    "verify": "Check hashes and arithmetic of a certificate again: whatever can be computed anew is.",
+    "ledger": "What was ever spent on a data set: show, verify, budget.",
+    "demo": "Simulate a shop, learn its ordering policy at several privacy budgets, and show what privacy costs.",
+    "reproduce": "Reproduce the paper's evaluation, with an honest verdict on each of its claims.",
+    "audit": "Attack poolrl's own releases: is the privacy loss really no larger than claimed?",
+}
+CONFIG_NAME = Path("poolrl.toml")
+ConfigPath = Annotated[Path, Parameter(help="The configuration.")]
+LedgerPath = Annotated[Path, Parameter(help="The ledger's file.")]
+AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.", negative="")]
+
+
+def verb(name: str, *, examples: str, more: str = "") -> App:
+    """The command of a verb, with examples below its flags, and more words after them if it takes some."""
+    return App(name=name, help_epilogue=f"Examples:\n{examples}" + (f"\n\n{more}" if more else ""))
+
+
+def add_verbs(app: App) -> None:
+    """Every verb by its import path: none is imported before it is called."""
+    for number, name in enumerate(VERBS):
+        app.command(f"poolrl.cli.{name}:{name}_verb", name=name, help=VERBS[name], sort_key=number)

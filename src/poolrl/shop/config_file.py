@@ -1,0 +1,90 @@
+"""A configuration as a file: reading it, and reporting every mistake with its key."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from poolrl.certificate.verify import Terms
+from poolrl.shop.config import AMOUNTS, Config
+from poolrl.shop.toml import read_toml
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A configuration, where it lies, and its bytes."""
+
+    path: Path
+    config: Config
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hash that a certificate names."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def folder(self) -> Path:
+        """What relative paths in the file are relative to."""
+        return self.path.parent
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.folder / Path(self.config.privacy.ledger).expanduser()
+
+
+def load_config(path: Path) -> ConfigFile:
+    """Read and check a configuration; every mistake is reported with its key."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}; 'poolrl init' writes one, 'poolrl init --example' one to try")
+    return parse_config(path, path.read_bytes())
+
+
+def terms_of(path: Path, units: int) -> Terms:
+    """What the configuration at a path declares of a release from so many units."""
+    return load_config(path).config.terms(units)
+
+
+def parse_config(path: Path, content: bytes) -> ConfigFile:
+    """Check the bytes of a configuration that lies, or is about to lie, at a path."""
+    try:
+        facts = read_toml(content)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a TOML file: {error}") from None
+    try:
+        return ConfigFile(path, Config.model_validate(facts), content)
+    except ValidationError as error:
+        faults = list(dict.fromkeys(_fault(each) for each in error.errors()))
+        raise ValueError(
+            "\n  ".join([f"{path} has {len(faults)} mistake{'s' * (len(faults) > 1)}:", *faults])
+        ) from None
+
+
+def _fault(error: Any) -> str:
+    """One mistake as `[section] key: what is wrong`, with the key that was probably meant."""
+    where: tuple[Any, ...] = error["loc"] or ("",)
+    kind = error["type"]
+    section = f"[{where[0]}]"
+    key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
+    if kind == "extra_forbidden":
+        owner = Config.model_fields[str(where[0])].annotation if len(where) > 1 else Config
+        known = list(owner.model_fields) if isinstance(owner, type) and issubclass(owner, BaseModel) else []
+        near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        return f"{key} is not known; {hint}"
+    if kind == "missing":
+        return f"{key} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if kind == "value_error":
+        return message if message.startswith("[") else f"{section} {message}"
+    if len(where) > 1 and where[1] in AMOUNTS:
+        return f"{section} {where[1]} must be a number, a list (one per product), or a list per step of such lists"
+    given = error["input"]
+    shown = f", got {given!r}" if isinstance(given, str | int | float) and len(repr(given)) < 80 else ""
+    return f"{key}: {message[0].lower()}{message[1:]}{shown}"

@@ -1,0 +1,40 @@
+"""What can be learned from a log, wherever it lies: to compare one source with another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poolrl.data.counts import count_outcomes
+from poolrl.data.fingerprints import digests
+from poolrl.shop.config_file import load_config
+from poolrl.shop.open_log import open_log
+from tests.helpers.shops import Facts, write_config
+
+SECRET = 31337.25  # stands in the log and must never stand in a message
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What anybody may get from a log, however sensitive: its units, digests and counts."""
+
+    units: int
+    digests: tuple[bytes, ...]
+    leaves: bytes
+
+    def counts(self) -> Any:
+        """The counts of all leaves, as numbers."""
+        return np.frombuffer(self.leaves, dtype=np.int64)
+
+
+def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
+    """Open the log that the facts describe, with changes to their section `log`."""
+    file = load_config(write_config(folder, facts | {"log": facts["log"] | log}))
+    problem = file.config.problem.shop
+    with open_log(file) as table:
+        table.check(problem)
+        leaves = count_outcomes(table, problem, bins=32).levels[-1]
+        return Seen(table.units, tuple(sorted(digests(table))), leaves.tobytes())
