@@ -1,55 +1,63 @@
-# The commands of the README: `make install`, `make demo`, `make test`, ... Each sets itself up; a second call is quick.
+# The commands of the README: `make install`, `make demo`, `make test`, ... Each installs what it needs; a second call is
+# quick. Three stages: a user's install, then what the quick tests need, then servers, clusters, browsers and checkers.
 PYTHON ?= python3
 BIN := .venv/bin
-READY := .venv/.ready
+PIP := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable
+INSTALLED := .venv/.installed
+TESTABLE := .venv/.testable
+COMPLETE := .venv/.complete
 
-.PHONY: install demo test test-all check audit fuzz soak results quality benchmarks decisions departures shrinkage clean
+.PHONY: install demo test test-all test-slow check audit fuzz soak results quality benchmarks decisions departures shrinkage clean
 
-install: $(READY)
+install: $(INSTALLED)
 
-demo: $(READY)
+demo: $(INSTALLED)
 	$(BIN)/poolrl demo
 
 # What a contributor runs: under two minutes on 2 cores.
-test: $(READY)
+test: $(TESTABLE)
 	$(BIN)/python -m pytest -n 2
 	@echo "The rest (servers, browser, clusters, soaks, large statistics): make test-all"
 
-test-all: $(READY)
+test-all: $(COMPLETE)
 	$(BIN)/python -m pytest -n 2 -m ""
 
-check: $(READY)
+# What the quick run leaves out.
+test-slow: $(COMPLETE)
+	$(BIN)/python -m pytest -n 2 -m slow
+
+check: $(COMPLETE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # Attacks on our own releases: is the privacy loss what is claimed? Three minutes on 2 cores.
-audit: $(READY)
+audit: $(INSTALLED)
 	$(BIN)/poolrl audit
 
 # 149,500 hostile files, in seven minutes.
-fuzz: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+fuzz: $(TESTABLE)
+	$(PIP) '.[fuzz]'
 	$(BIN)/python -m attacks.fuzz
 
 # An hour of random faults: kill -9, full disks, clocks that jump.
-soak: $(READY)
+soak: $(TESTABLE)
 	$(BIN)/python -m attacks.soak
 
 # The whole reproduction, about eight minutes on 2 cores, on Kaggle's train.csv as well.
-results: $(READY)
+results: $(INSTALLED)
 	@test -n "$$POOLRL_ROSSMANN" || { echo "set POOLRL_ROSSMANN to Kaggle's Rossmann train.csv, for docs/results.md has both data sets; 'poolrl reproduce' runs without it" >&2; exit 1; }
 	$(BIN)/poolrl reproduce
 	mkdir -p docs/figures
 	cp reproduction/results.md docs/results.md
 	cp reproduction/figures/*.svg docs/figures/
 
-quality: $(READY)
+quality: $(TESTABLE)
 	$(BIN)/python -m benchmarks.quality
 
 # Every table of docs/benchmarks.md; logs of up to 1e8 rows are made on the fly and need 3 GB of disk.
-benchmarks: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[benchmarks]'
+benchmarks: $(TESTABLE)
+	$(PIP) '.[benchmarks]'
 	$(BIN)/python -m benchmarks.counting --rows 1e8 --write
 	$(BIN)/python -m benchmarks.growth --write
 	$(BIN)/python -m benchmarks.fitting --write
@@ -57,20 +65,28 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.noise --write
 	$(BIN)/python -m benchmarks.decisions --write
 
-decisions: $(READY)
+decisions: $(TESTABLE)
 	$(BIN)/python -m benchmarks.decisions
 
-shrinkage: $(READY)
+shrinkage: $(TESTABLE)
 	$(BIN)/python -m benchmarks.shrinkage
 
-departures: $(READY)
+departures: $(TESTABLE)
 	$(BIN)/python -m benchmarks.departures
 
-$(READY): pyproject.toml
+$(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "poolrl needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $(READY)
+	$(PIP) .
+	touch $(INSTALLED)
+
+$(TESTABLE): $(INSTALLED)
+	$(PIP) '.[test]'
+	touch $(TESTABLE)
+
+$(COMPLETE): $(TESTABLE)
+	$(PIP) '.[dev]'
+	touch $(COMPLETE)
 
 clean:
 	rm -rf .venv build dist demo reproduction audit fuzz src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,9 +1,8 @@
-"""Are the rows of two reproductions equal? Measures bit by bit, all but the seconds that a fit took.
+"""Are the rows of two reproductions equal? Compares all measures bit by bit, except the seconds that a fit took.
 
-    python -m benchmarks.rows old/results.duckdb reproduction/results.sqlite
+    python -m benchmarks.rows old/results.sqlite reproduction/results.sqlite
 
-Reads results of this version (SQLite) and of those before 0.4 (DuckDB); exits with 1 if a row is missing or differs by
-more than one part in 10⁹.
+Exits with 1 if a row of the first is missing in the second, or differs by more than one part in 10⁹.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import sys
 from collections import Counter
 from contextlib import closing
 from dataclasses import fields
-
-import duckdb
 
 from poolrl.paper.sweeps import Setting
 from poolrl.paper.trials import MEASURES
@@ -28,12 +25,8 @@ Rows = dict[tuple[object, ...], list[float]]
 def rows_of(path: str) -> Rows:
     """Setting and seed → measures; NULL is NaN."""
     query = f"SELECT {', '.join([*KEYS, *COMPARED])} FROM runs"
-    if path.endswith(".duckdb"):
-        with duckdb.connect(path, read_only=True) as database:
-            found = database.execute(query).fetchall()
-    else:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
-            found = file.execute(query).fetchall()
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
+        found = file.execute(query).fetchall()
     return {row[: len(KEYS)]: [math.nan if x is None else x for x in row[len(KEYS) :]] for row in found}
 
 

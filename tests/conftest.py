@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import app
+from tests.helpers.commands import CommandLine, answer_of
 from tests.helpers.forecasts import shorten_forecast
 from tests.helpers.killed import KILLED_AT
 from tests.helpers.processes import program
@@ -49,6 +50,14 @@ def run(capsys: pytest.CaptureFixture[str], short_forecast: None) -> Run:
         return capsys.readouterr().out
 
     return call
+
+
+@pytest.fixture
+def command_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, short_forecast: None
+) -> CommandLine:
+    """The same with its exit status and its complaint, and errors as a user sees them."""
+    return lambda *arguments: answer_of([str(each) for each in arguments], capsys, monkeypatch)
 
 
 @pytest.fixture(scope="session")

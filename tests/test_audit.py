@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from poolrl.audit.audit import audit, exceeds
+from poolrl.audit.audit import attack_case, exceeds
 from poolrl.audit.evidence import (
     Errors,
     LearnedScore,
@@ -201,7 +201,7 @@ def test_sound_noise_fails_no_oftener_than_it_may(
 @pytest.mark.parametrize("rho", [0.001, 25.0, 300.0])
 def test_budgets_at_which_little_can_be_seen(rho: float) -> None:
     """Noise of several hundred, or hardly any: nothing is flagged, and nobody is told that anything was shown."""
-    found = audit(CASES[2], rho=rho, releases=400, noise="seeded")
+    found = attack_case(CASES[2], rho=rho, releases=400, noise="seeded")
     assert found.faults == ()
     assert found.verdict == "too weak"
 
@@ -236,7 +236,7 @@ def test_the_logs_use_up_what_was_paid_for(case: Case, shop: Shop) -> None:
 )
 @pytest.mark.parametrize("case", [CASES[1], CASES[2]], ids=lambda case: case.name)
 def test_a_sound_release_is_not_flagged(case: Case, noise: str) -> None:
-    found = audit(case, releases=800 if noise == "opendp" else 1600, noise=noise)
+    found = attack_case(case, releases=800 if noise == "opendp" else 1600, noise=noise)
     assert found.faults == ()
     assert 0.2 < found.rho_bound < 1.2  # the attack works, and not too well
     assert found.epsilon_bound < found.epsilon

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
 from poolrl.learning.rules import Levels, PartitionQ
 from poolrl.paper import baselines
-from poolrl.paper.q_learning import _QLearning, fql, hql, replay
-from poolrl.privacy.release import LATTICE, release_levels, release_rows
+from poolrl.paper.q_learning import _QLearning, fql, hql, replay_log
+from poolrl.privacy.release import release_levels, release_rows
+from poolrl.privacy.sensitivity import LATTICE
 from poolrl.privacy.zcdp import budget
 from tests.helpers.neighbours import Recorder, neighbours, squared_change
 
@@ -170,13 +171,13 @@ def test_hql_never_looks_beyond_what_it_played() -> None:
 
 
 def test_replay_is_one_update_worked_by_hand() -> None:
-    """One row, H = 1, α = 1: levels 0, 5, 10; ordered 6, sold 4. Level 10 was not told about and is not chosen."""
+    """One row, H = 1, α = 1: levels 0, 5, 10; ordered 6, sold 4. Level 10 was not observed and is not chosen."""
     problem = LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=10.0)
     row = {"states": [[[0.0]]], "actions": [[[6.0]]], "next_states": [[[2.0]]]}
     # Virtual reward 2 · sold − left: level 0 earns 0, level 5 earns 2·4 − 1 = 7.
-    assert replay(problem, Trajectories(**row), points=3).levels.tolist() == [[5.0]]
+    assert replay_log(problem, Trajectories(**row), points=3).levels.tolist() == [[5.0]]
     empty = {"states": [[[0.0]]], "actions": [[[6.0]]], "next_states": [[[6.0]]]}  # nobody came: order nothing
-    assert replay(problem, Trajectories(**empty), points=3).levels.tolist() == [[0.0]]
+    assert replay_log(problem, Trajectories(**empty), points=3).levels.tolist() == [[0.0]]
 
 
 def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
@@ -188,7 +189,7 @@ def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
     assert best.levels[0, 0] < 7  # alone, step 1 would order up to 9.8
     for policy in (
         fql(problem, demand, points=41).policy,
-        replay(problem, problem.simulate_log(demand, rng=rng), points=41),
+        replay_log(problem, problem.simulate_log(demand, rng=rng), points=41),
     ):
         assert policy.levels[0, 0] == pytest.approx(best.levels[0, 0], abs=1.0)
         assert rollout_cost(problem, policy, demand) < 1.03 * rollout_cost(problem, best, demand)

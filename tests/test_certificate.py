@@ -2,77 +2,155 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
-from poolrl.certificate.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
+from poolrl.certificate.certificate import (
+    AssumedPublic,
+    Certificate,
+    InAll,
+    LedgerEntry,
+    Publication,
+    ReleaseFacts,
+    arithmetic_faults,
+    certify,
+)
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
-from poolrl.certificate.label import label, percent
-from poolrl.certificate.registry import registry_record, registry_yaml
+from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless, percent, strength
+from poolrl.certificate.registry import registry_record
 from poolrl.privacy import zcdp
 from poolrl.privacy.zcdp import rounded_up
 
 SCHEMA = Path(__file__).parents[2] / "shared" / "data" / "registry" / "deployments-schema.yaml"
 
 
+def certificate_in(release: Path) -> Certificate:
+    return Certificate.read((release / CERTIFICATE).read_bytes())
+
+
+def edited(certificate: Certificate, edit: Callable[[dict[str, Any]], object]) -> Certificate:
+    """The certificate with its JSON changed."""
+    facts = certificate.model_dump()
+    edit(facts)
+    return Certificate.read(json.dumps(facts).encode())
+
+
 def test_same_input_same_bytes(one_release: Path) -> None:
     content = (one_release / "release" / CERTIFICATE).read_bytes()
-    facts = read_certificate(content)
-    assert canonical(facts) == content
-    assert canonical(dict(reversed(list(facts.items())))) == content
+    certificate = Certificate.read(content)
+    assert certificate.canonical() == content
+    backwards = json.dumps(dict(reversed(list(json.loads(content).items())))).encode()
+    assert backwards != content
+    assert Certificate.read(backwards).canonical() == content
     policy = Policy.load(one_release / "release" / POLICY)
     names = ("issued", "policy_sha256", "config_sha256", "versions", "ledger")
-    again = certificate(policy.guarantee, Release(public=facts["assumed_public"], **{n: facts[n] for n in names}))
-    assert canonical(again) == content
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical({"rho": math.nan})
+    release = ReleaseFacts(public=certificate.assumed_public, **{name: getattr(certificate, name) for name in names})
+    assert certify(policy.guarantee, release).canonical() == content
+
+
+def write_epsilon(value: float, facts: dict[str, Any]) -> None:
+    facts["epsilon"]["1e-06"] = value
+
+
+def test_numbers_that_json_does_not_have_are_refused(one_release: Path) -> None:
+    certificate = certificate_in(one_release / "release")
+    for value in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            certificate.model_copy(update={"epsilon": {"1e-06": value}}).canonical()
+        with pytest.raises(ValueError, match="not a complete certificate"):
+            edited(certificate, partial(write_epsilon, value))
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "an unknown key": lambda facts: facts.update(comment="hello"),
+    "an unknown key inside": lambda facts: facts["ledger"].update(owner="me"),
+    "a missing key": lambda facts: facts.pop("adjacency"),
+    "a missing key inside": lambda facts: facts["assumed_public"].pop("clip"),
+    "text for a number": lambda facts: facts.update(steps="3"),
+    "a number for text": lambda facts: facts.update(rho=0.5),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_other_keys_and_other_kinds_are_refused(one_release: Path, edit: str) -> None:
+    with pytest.raises(ValueError, match="an entry is missing, unknown or of another kind"):
+        edited(certificate_in(one_release / "release"), EDITS[edit])
 
 
 def test_only_private_releases_are_certified() -> None:
     problem = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
     log = problem.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
-    release = Release("", "", "", {"problem": {"kind": "LostSales"}}, {}, {"spent": "1"})
+    public = AssumedPublic(
+        problem=problem.facts(),
+        products=["bread"],
+        steps=["1", "2"],
+        columns=[],
+        unit_column=None,
+        clip=False,
+        query=None,
+        protects="",
+        publication=Publication(),
+        units=20,
+    )
+    paid = LedgerEntry(data_set="shop", account="", entry=2, seal="", budget="1", spent="1", left="0")
+    release = ReleaseFacts("", "", "", public, {}, paid)
+    assert certify(Pool(1.0).fit(problem, log).guarantee, release).private
     for guarantee in (
         Pool(1.0).fit(problem, log, noise=SeededNoise(1)).guarantee,
         Pool(math.inf).fit(problem, log).guarantee,
         Guarantee.of_nothing(2),
     ):
         with pytest.raises(ValueError, match="only a private release can be certified"):
-            certificate(guarantee, release)
+            certify(guarantee, release)
 
 
 def test_the_label_is_for_people(one_release: Path) -> None:
-    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
+    certificate = certificate_in(one_release / "release")
     text = (one_release / "release" / LABEL).read_text()
-    assert text == label(facts)
+    assert text == label(certificate)
     assert "WHAT AN ATTACKER WHO KNOWS EVERYTHING ELSE COULD LEARN ABOUT ONE TRAJECTORY" in text
     power = zcdp.attack_power(0.5)
     assert f"at most {math.ceil(100 * power)}%" in " ".join(text.split())
-    for name in ("policy_sha256", "config_sha256"):
-        assert facts[name] in text.replace("\n", "")
+    for sha256 in (certificate.policy_sha256, certificate.config_sha256):
+        assert sha256 in text.replace("\n", "")
     assert "came through a query" not in text
-    facts["assumed_public"]["query"] = "SELECT * FROM log"
-    assert "The rows came through a query" in " ".join(label(facts).split())
+    queried = edited(certificate, lambda facts: facts["assumed_public"].update(query="SELECT * FROM log"))
+    assert "The rows came through a query" in " ".join(label(queried).split())
     assert len(text.splitlines()) < 60  # one page
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_the_label_of_a_second_release_counts_both(released: Path, run: Callable[..., str]) -> None:
     run("fit", "--config", released / "poolrl.toml", "--out", released / "second")
-    facts = read_certificate((released / "second" / CERTIFICATE).read_bytes())
-    assert (facts["rho"], facts["in_all"]["rho"]) == ("1/2", "1")
+    certificate = certificate_in(released / "second")
+    assert (certificate.rho, certificate.in_all.rho) == ("1/2", "1")
     text = " ".join((released / "second" / LABEL).read_text().split())
     assert "Earlier releases, or attempts at them, have taken budget from this data set too" in text
-    found = f"will find out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%"
-    assert f"rho = 1 together (epsilon = 7.77 at delta 1e-06), {found}" in text
-    facts["in_all"] = facts["in_all"] | {"rho": "1/2"}
-    assert arithmetic_faults(facts) == ["what was spent in all does not follow from the ledger's entry"]
+    found = f"finds out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%"
+    assert f"(rho = 1 together, epsilon = 7.77 at delta 1e-06) {found}" in text
+    less = edited(certificate, lambda facts: facts["in_all"].update(rho="1/2"))
+    assert arithmetic_faults(less) == ["what was spent in all does not follow from the ledger's entry"]
+
+
+def test_the_label_says_when_nothing_is_protected(one_release: Path) -> None:
+    certificate = certificate_in(one_release / "release")
+    at_most = [rho for rho in np.arange(3.0, 6.0, 0.01) if zcdp.epsilon(rho, 1e-6) <= MEANINGLESS_EPSILON][-1]
+    for rho, protects in ((0.5, True), (at_most, True), (at_most + 0.02, False), (2000.0, False)):
+        in_all = InAll.of(zcdp.finite_budget(rho=round(float(rho), 2)))
+        text = " ".join(label(certificate.model_copy(update={"in_all": in_all})).split())
+        assert ("no meaningful protection" in text) == (not protects), rho
+        assert (meaningless(in_all.epsilon["1e-06"]) in text) == (not protects), rho
+        assert ("We call that" in text) == protects, rho
+    assert strength(InAll.of(zcdp.finite_budget(rho=2000))).startswith("This is no meaningful protection. Epsilon is 2")
 
 
 def test_small_numbers_are_rounded_up_too() -> None:
@@ -98,9 +176,9 @@ def test_percentages_never_promise_too_much() -> None:
 
 
 def test_the_record_says_what_the_registry_asks_for(one_release: Path) -> None:
-    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
-    record = registry_record(facts)
-    assert yaml.safe_load(registry_yaml(record)) == record
+    certificate = certificate_in(one_release / "release")
+    record = registry_record(certificate).model_dump()
+    assert yaml.safe_load(registry_record(certificate).yaml()) == record
     assert yaml.safe_load((one_release / "release" / RECORD).read_text()) == record
     assert record["status"] == "Draft"
     deployment = record["deployment"]
@@ -110,10 +188,10 @@ def test_the_record_says_what_the_registry_asks_for(one_release: Path) -> None:
     assert deployment["dp_variant"]["variant_name"] == "Zero-concentrated DP"
     assert deployment["privacy_loss"]["privacy_parameters"]["rho"] == 0.5
     assert deployment["deployment_model"]["release_type"] == "Many releases"  # half of the budget is left
-    only = facts | {"ledger": facts["ledger"] | {"left": "0"}}
-    assert registry_record(only)["deployment"]["deployment_model"]["release_type"] == "One release"
-    last = only | {"ledger": only["ledger"] | {"spent": "1"}}
-    assert registry_record(last)["deployment"]["deployment_model"]["release_type"] == "Many releases"
+    only = edited(certificate, lambda facts: facts["ledger"].update(left="0"))
+    assert registry_record(only).deployment.deployment_model.release_type == "One release"
+    last = edited(only, lambda facts: facts["ledger"].update(spent="1"))
+    assert registry_record(last).deployment.deployment_model.release_type == "Many releases"
     assert deployment["administrative"]["registry_authors"] == ["Ann & <Bob>"]
 
 

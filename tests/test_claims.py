@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from poolrl.paper import claims, theory
-from poolrl.paper.claims import CLAIMS, LEARNERS, privacy_verdicts, verdicts
+from poolrl.paper import theory
+from poolrl.paper.claims import CLAIMS, privacy_verdicts, verdicts
 from poolrl.paper.privacy_check import change_by_replay, privacy_evidence
-from poolrl.paper.statistics import Interval, Table, judge, mean_slope, of_mean, slope_of_means
+from poolrl.paper.runs import Runs
+from poolrl.paper.statistics import Estimate, judge, mean_slope, of_mean, slope_of_means
+from poolrl.paper.sweeps import JUDGED, NAMES, SOFTENED
 from poolrl.paper.targets import target_verdicts
 from poolrl.privacy import release
-from poolrl.privacy.guarantee import Mechanism
+from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SecureNoise
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
 
@@ -23,10 +26,10 @@ from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_g
 def test_where_the_paper_is_right_every_claim_holds() -> None:
     table = made_up(as_the_paper_says, seconds=superlinear_grid)
     found = verdicts(table)
-    assert len(found) == len(CLAIMS) * len(LEARNERS)
+    assert len(found) == len(CLAIMS) * len(JUDGED)
     assert [verdict for verdict in found if verdict.verdict != "holds"] == []
     assert {verdict.worst.seeds for verdict in found} == {10}
-    assert table.chosen(claims.SOFTENED).scale == 1e-6
+    assert table.chosen(SOFTENED).scale == 1e-6
     times = [v for v in found if "time" in v.claim]
     assert all("grid ~ M^2.00" in v.worst.about and "time ~ M^1.00" in v.worst.about for v in times)
     slopes = [v for v in found if "n^(−1/2)" in v.claim]
@@ -87,12 +90,12 @@ def test_closeness_is_two_sided() -> None:
         table = made_up(lambda s, rng, far=far: 1.0 + (far if s.rho == 40 else 0) + 0.001 * rng.normal())
         found = [v for v in verdicts(table) if "NonPrivate" in v.claim]
         assert {v.verdict for v in found} == {"does not hold"}
-        assert all(v.worst.estimate == pytest.approx(-49, abs=0.2) for v in found)
+        assert all(v.worst.value == pytest.approx(-49, abs=0.2) for v in found)
 
 
 def test_nothing_run_is_not_a_verdict() -> None:
-    assert {verdict.verdict for verdict in verdicts(Table([]))} == {"not run"}
-    assert {verdict.verdict for verdict in target_verdicts(Table([]))} == {"not run"}
+    assert {verdict.verdict for verdict in verdicts(Runs([]))} == {"not run"}
+    assert {verdict.verdict for verdict in target_verdicts(Runs([]))} == {"not run"}
 
 
 def test_targets_follow_the_rows() -> None:
@@ -106,10 +109,10 @@ def test_targets_follow_the_rows() -> None:
     assert "gap at most 1/20 of OP's at ρ = 1" not in failed
 
 
-def spread(low: float, high: float, seeds: int = 10) -> Interval:
+def spread(low: float, high: float, seeds: int = 10) -> Estimate:
     """Nearly even between the ends of its 95% interval."""
     width = (high - low) / 0.95
-    return Interval((low + high) / 2, np.linspace(low - 0.025 * width, high + 0.025 * width, 1001), seeds)
+    return Estimate((low + high) / 2, np.linspace(low - 0.025 * width, high + 0.025 * width, 1001), seeds)
 
 
 def test_the_rule() -> None:
@@ -129,8 +132,8 @@ def test_the_rule() -> None:
 def test_intervals_cover_the_mean_also_of_skewed_gaps(seeds: int) -> None:
     rng = np.random.default_rng(1)
     for draw in (lambda: rng.normal(3, 1, seeds), lambda: rng.exponential(3, seeds)):
-        intervals = [of_mean(draw()) for _ in range(300)]
-        inside = sum(interval.low <= 3 <= interval.high for interval in intervals)
+        estimates = [of_mean(draw()) for _ in range(300)]
+        inside = sum(estimate.low <= 3 <= estimate.high for estimate in estimates)
         assert inside >= 300 * 0.88
 
 
@@ -144,9 +147,9 @@ def test_equal_methods_are_seldom_called_worse() -> None:
 
 def test_slopes_worked_by_hand() -> None:
     at = np.array([0.0, 1.0, 2.0])
-    assert mean_slope(np.array([[1.0, 3.0, 5.0], [0.0, 0.0, 0.0]]), at).estimate == pytest.approx(1)
+    assert mean_slope(np.array([[1.0, 3.0, 5.0], [0.0, 0.0, 0.0]]), at).value == pytest.approx(1)
     powers = np.array([[1.0, 0.1, 0.01], [3.0, 0.3, 0.03]])
-    assert slope_of_means(powers, np.log([10.0, 100.0, 1000.0])).estimate == pytest.approx(-1)
+    assert slope_of_means(powers, np.log([10.0, 100.0, 1000.0])).value == pytest.approx(-1)
 
 
 def test_privacy_is_measured_on_the_real_release() -> None:
@@ -156,25 +159,34 @@ def test_privacy_is_measured_on_the_real_release() -> None:
     assert published.largest_change == 1  # an extreme neighbour uses up all that was paid for
     assert change_by_replay() > 10
     found = privacy_verdicts()
-    assert [v.learner for v in found] == list(LEARNERS)
+    assert [v.learner for v in found] == [NAMES[learner] for learner in JUDGED]
     assert {v.verdict for v in found} == {"holds"}
 
 
-def stated(sensitivity: Fraction, variance: Fraction) -> Callable[..., Mechanism]:
-    """Mechanisms that state so many times their true sensitivity (squared) and variance."""
-    return lambda name, cells, true_sensitivity, true_variance: Mechanism(
-        name, cells, true_sensitivity * sensitivity, true_variance * variance
-    )
+TRUE_GUARANTEE = release._guarantee
+
+
+def stating(times: Fraction) -> Callable[..., Guarantee]:
+    """Guarantees that state so many times the true sensitivity (squared) and variance."""
+
+    def wrong(log: object, problem: object, noise: object, *mechanisms: Mechanism) -> Guarantee:
+        stated = (
+            replace(each, sensitivity_squared=each.sensitivity_squared * times, variance=each.variance * times)
+            for each in mechanisms
+        )
+        return TRUE_GUARANTEE(log, problem, noise, *stated)
+
+    return wrong
 
 
 def test_a_planted_privacy_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each bug leaves Σ Δ₂²/2σ² = ρ as it should be, so that only the measurement can find it."""
-    monkeypatch.setattr(release, "Mechanism", stated(Fraction(4), Fraction(4)))  # a quarter of the noise is drawn
+    monkeypatch.setattr(release, "_guarantee", stating(Fraction(4)))  # a quarter of the noise is drawn
     for evidence in privacy_evidence(pairs=6):
         assert evidence.composed == evidence.claimed
         assert evidence.noise_ratio[1] < 0.5
         assert not evidence.holds
-    monkeypatch.setattr(release, "Mechanism", stated(Fraction(1, 2), Fraction(1, 2)))  # counts move twice as far
+    monkeypatch.setattr(release, "_guarantee", stating(Fraction(1, 2)))  # counts move twice as far
     for evidence in privacy_evidence(pairs=6):
         assert evidence.composed == evidence.claimed
         assert evidence.largest_change > 1

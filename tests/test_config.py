@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poolrl.shop.init import run_init
+from pydantic import BaseModel
 
 from poolrl import Backlog, LostSales
-from poolrl.shop.config import Config
+from poolrl.cli.main import app
+from poolrl.learning.policy import Names
+from poolrl.shop.answers import asked_keys, flag_of
+from poolrl.shop.config import Config, config_keys
 from poolrl.shop.config_file import load_config
-from poolrl.shop.toml import KEYS, write_toml
+from poolrl.shop.toml import write_toml
+from tests.helpers.shops import Run
 
 Facts = dict[str, dict[str, Any]]
 
@@ -33,15 +38,51 @@ def test_a_good_file_gives_its_problem(config: Path) -> None:
     assert type(problem) is LostSales
     np.testing.assert_array_equal(problem.shortage, [[0.5, 0.6]] * 3)
     np.testing.assert_array_equal(problem.share, np.full((3, 2), 0.9))
-    assert file.config.names() == {"products": ["bread", "milk"], "steps": ["Fri", "Sat", "Sun"], "first_step": 0}
+    assert file.config.names() == Names(products=["bread", "milk"], steps=["Fri", "Sat", "Sun"], first_step=0)
     assert file.ledger == config.parent / "ledger.sqlite"
 
 
-def test_every_key_of_the_schema_is_explained_in_the_file_and_the_other_way_round() -> None:
+def fields() -> dict[tuple[str, str], str | None]:
+    """Every field of every section, straight from the models, with its description."""
     sections = {name: field.annotation for name, field in Config.model_fields.items()}
-    assert {name: set(kind.model_fields) for name, kind in sections.items()} == {
-        name: set(keys) for name, keys in KEYS.items()
-    }
+    found = {}
+    for section, model in sections.items():
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        found |= {(section, name): field.description for name, field in model.model_fields.items()}
+    return found
+
+
+def test_every_key_stands_once() -> None:
+    """A field has a description, and no two fields share one; `config_keys` is the list of all fields."""
+    described = fields()
+    assert all(why and why.strip() == why and why.isprintable() for why in described.values())
+    assert len(set(described.values())) == len(described)
+    assert {(key.section, key.name): key.why for key in config_keys()} == described
+    names = [key.name for key in config_keys() if key.asked]
+    assert len(set(names)) == len(names)  # one flag, one key
+
+
+def test_the_file_explains_every_key_by_its_description(facts: Facts) -> None:
+    """Each key follows its comment; one without a value is a comment too, to be found there."""
+    section, found = "", {}
+    lines = write_toml(facts).splitlines()
+    for comment, line in pairwise(lines):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif section and comment.startswith("# ") and (name := re.match(r"(?:# )?(\w+) = ", line)):
+            found[section, name[1]] = comment.removeprefix("# ")
+    assert found == fields()
+
+
+def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    text = run("init", "--help")
+    for key in asked_keys(sales=False):
+        (line,) = (line for line in text.splitlines() if re.search(rf"{flag_of(key.name)}\s", line) and key.why in line)
+        assert not key.answer or f"({key.answer} if left out)" in line
+    others = {flag_of(key.name) for key in config_keys() if not key.asked}
+    assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +135,11 @@ def test_mistakes_are_told_with_their_key(
         ("demand_max =", "demandmax =", "[problem] demandmax is not known; did you mean demand_max?"),
         ("order_up_to =", "order_upto =", "[log] order_upto is not known; did you mean order_up_to?"),
         ("[privacy]", "[privcy]", "[privcy] is not known; did you mean privacy?"),
-        ("rho =", "xyzzy =", "[privacy] xyzzy is not known; known are rho, budget, data_set"),
+        (
+            "rho =",
+            "xyzzy =",
+            "[privacy] xyzzy is not known; known are unit, max_per_unit, protects, rho, budget, data_set, ledger",
+        ),
     ],
 )
 def test_a_typo_says_which_key_was_meant(config: Path, old: str, new: str, hint: str) -> None:
@@ -187,8 +232,12 @@ FLAGS = {
 }
 
 
-def init(path: Path, flags: dict[str, Any], **options: bool) -> Config:
-    run_init(path, flags, **({"example": False, "sales": False, "force": False} | options))
+def init(path: Path, flags: dict[str, str | None], **options: bool) -> Config:
+    given = [f"{flag_of(name)}={text}" for name, text in flags.items() if text is not None]
+    app(
+        ["init", f"--out={path}", *given, *(f"--{name}" for name, on in options.items() if on)],
+        result_action="return_value",
+    )
     return load_config(path).config
 
 
@@ -235,7 +284,7 @@ def test_init_destroys_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "b.toml").exists()
 
 
-def test_init_replaces_nothing_unasked(tmp_path: Path, run: Callable[..., str]) -> None:
+def test_init_replaces_nothing_unasked(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("precious")
     with pytest.raises(ValueError, match="exists; write elsewhere with --out, or replace it with --force"):
         init(tmp_path / "a.toml", FLAGS)
@@ -295,6 +344,9 @@ def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
     assert next(answers, None) is None
     assert b"horizon must be a whole number" in shown
     assert b"Everything asked for here is public" in shown
+    plain = "".join(re.sub(rb"\x1b\[[0-9;]*m", b"", shown).decode().split())
+    for key in asked_keys(sales=False):  # the question is the description of the key
+        assert "".join(key.why.split()) in plain
     config = load_config(tmp_path / "poolrl.toml").config
     assert config.problem.products == ["bread", "milk"]
     assert (config.privacy.unit, config.privacy.max_per_unit, config.privacy.budget) == ("shop", 20, 0.1)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from attacks.targets import SHARES
 
+from poolrl import __version__
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
@@ -41,3 +43,17 @@ def test_as_many_files_are_tried_as_is_said() -> None:
         for number in re.findall(r"([\d,]{5,}) (?:hostile files|files|cases)", (ROOT / name).read_text())
     ]
     assert said == [f"{sum(SHARES.values()):,}"] * 4
+
+
+def test_the_version_stands_once_and_is_repeated_where_a_file_must_have_it() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.findall(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == __version__
+    assert "version = " not in (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[0]
+
+
+def test_the_documents_name_every_room() -> None:
+    rooms = {path.name for path in (ROOT / "src/poolrl").iterdir() if (path / "__init__.py").exists()}
+    table = (ROOT / "docs/architecture.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)) == rooms
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"{room}/" in readme for room in rooms)

@@ -11,7 +11,7 @@ import pytest
 from poolrl import Policy
 from poolrl.certificate.files import sha256 as hash_of
 from poolrl.ledger.ledger import Ledger
-from poolrl.shop.release_folder import Tidied, draft_of, tidy
+from poolrl.shop.release_folder import locked, settle
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import Run
 
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.xdist_group("killed fits")  # one worker makes them
 def draft_in(folder: Path, shop: Path) -> Path:
     """A copy of a shop, and the draft in it."""
     shutil.copytree(shop, folder, dirs_exist_ok=True)
-    (draft,) = folder.glob(".release.draft-*")
+    draft = folder / ".release.draft"
+    assert draft.is_dir()
     return draft
 
 
@@ -34,11 +35,13 @@ def committed(tmp_path: Path, killed_fits: Path) -> Path:
 @pytest.fixture
 def uncommitted(tmp_path: Path, killed_fits: Path) -> Path:
     """The draft of a fit that was killed before its commit."""
-    return draft_in(tmp_path, killed_fits / "_write-after")
+    return draft_in(tmp_path, killed_fits / "_write_draft-after")
 
 
-def tidied(folder: Path) -> Tidied:
-    return tidy(folder / "release", folder / "ledger.sqlite", hash_of(folder / "poolrl.toml"))
+def settled(folder: Path) -> str | None:
+    """What became of the draft."""
+    place = folder / ".release.draft", folder / "release"
+    return settle(*place, folder / "ledger.sqlite", hash_of(folder / "poolrl.toml"))
 
 
 def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path, committed: Path, run: Run) -> None:
@@ -46,7 +49,7 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
     assert not (tmp_path / "release").exists()
     before = stages(tmp_path)
     said = run("fit", "--config", tmp_path / "poolrl.toml")
-    assert "had paid for this release and committed it: it is finished now, for nothing" in " ".join(said.split())
+    assert "had paid for this release: it is finished now, at no further cost" in " ".join(said.split())
     assert stages(tmp_path) == before
     assert spent(tmp_path) == Fraction(1, 2)
     assert not committed.exists()
@@ -56,59 +59,87 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
 
 
 def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path, run: Run) -> None:
-    assert (uncommitted / "release/policy.npz").exists()
+    assert (uncommitted / "policy.npz").exists()
     said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
-    assert "Removed 1 unfinished draft(s) of fits that were killed; what they cost stays spent" in said
+    assert "stays spent" in said  # of the fit that was killed
     assert not uncommitted.exists()
     assert spent(tmp_path) == 1
     assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
 
 
-def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
-    with draft_of(tmp_path / "release") as draft:
-        draft.path.mkdir()
-        with pytest.raises(ValueError, match="another fit is writing to"):
-            tidy(tmp_path / "release", tmp_path / "ledger.sqlite", "")
-        assert draft.path.exists()
-        assert tidy(tmp_path / "r[e]lease", tmp_path / "ledger.sqlite", "") == Tidied(False, 0)
-    assert list(tmp_path.iterdir()) == []
+def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path: Path, config: Path, run: Run) -> None:
+    with locked(tmp_path / "release") as draft:
+        draft.mkdir()
+        (draft / "policy.npz").write_bytes(b"half")
+        with pytest.raises(ValueError, match=r"another fit is writing to .*: wait for it, or name another place"):
+            run("fit", "--config", config)
+        assert not (tmp_path / "ledger.sqlite").exists()
+        assert (draft / "policy.npz").read_bytes() == b"half"
+        run("fit", "--config", config, "--out", tmp_path / "r[e]lease")  # another place is free
+        assert (draft / "policy.npz").read_bytes() == b"half"
+    shutil.rmtree(draft)
+    assert spent(tmp_path) == Fraction(1, 2)
+    shutil.rmtree(tmp_path / "r[e]lease")
+    left = {path.name for path in tmp_path.iterdir()} - {".release.lock", ".r[e]lease.lock"}
+    assert left == {"log.parquet", "poolrl.toml", "ledger.sqlite", "ledger.sqlite.key"}
 
 
-def test_what_is_named_otherwise_is_nobodys_draft(tmp_path: Path) -> None:
-    for name in (".release.draft-my-notes", ".release.draft-2.draft-abcd1234", ".release.draft-abcd12345"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "thesis.txt").write_text("mine")
-    assert tidy(tmp_path / "release", tmp_path / "ledger.sqlite", "") == Tidied(False, 0)
-    assert len(list(tmp_path.glob("*/thesis.txt"))) == 3
-    (tmp_path / ".release.draft-abcd1234").mkdir()
-    (tmp_path / ".release.draft-abcd1234/thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match="things that poolrl has not put there"):
-        tidy(tmp_path / "release", tmp_path / "ledger.sqlite", "")
+def test_a_lock_that_nobody_holds_stops_nobody(tmp_path: Path, config: Path, run: Run) -> None:
+    """What is left of a killed fit is the lock's file; the system has freed the lock."""
+    (tmp_path / ".release.lock").touch()
+    run("fit", "--config", config)
+    assert (tmp_path / "release").is_dir()
+
+
+@pytest.mark.parametrize("name", [".release.draft-my-notes", ".release.draft2", ".release.draft.orig", "release.draft"])
+def test_what_is_named_otherwise_is_not_a_draft(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis.txt").write_text("mine")
+    with locked(tmp_path / "release") as draft:
+        assert settle(draft, tmp_path / "release", tmp_path / "ledger.sqlite", "") is None
+    assert (tmp_path / name / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("what", ["a folder", "a file", "a link", "a link to nowhere"])
+def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Path, run: Run, what: str) -> None:
+    draft = tmp_path / ".release.draft"
+    if what == "a folder":
+        draft.mkdir()
+        (draft / "thesis.txt").write_text("mine")
+    elif what == "a file":
+        draft.write_text("mine")
+    else:
+        if what == "a link":
+            (tmp_path / "mine").mkdir()
+        draft.symlink_to(tmp_path / "mine")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=r"\.release\.draft holds things that poolrl has not put there"):
+        run("fit", "--config", config)
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != ".release.lock"] == before
 
 
 @pytest.mark.parametrize(
     ("why", "words"),
     [
         ("another configuration", "paid for, by a fit with another configuration"),
-        ("another version", "paid for, by a fit with another configuration or version"),
+        ("another version", "may be a release that was paid for, of another version"),
         ("another version and ledger", "may be a release that was paid for, of another version"),
         ("no ledger", "may be a release that was paid for, but its ledger .* is not there"),
         ("another ledger", "may be a release that was paid for, but not in .*other.sqlite"),
         ("a link inside", "things that poolrl has not put there"),
         ("a folder inside", "things that poolrl has not put there"),
-        ("a file beside it", "things that poolrl has not put there"),
+        ("a file beside its own", "things that poolrl has not put there"),
         ("a file inside", "things that poolrl has not put there"),
-        ("a copy", "is a copy of the release that was just finished"),
     ],
 )
 def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
     tmp_path: Path, committed: Path, why: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, its_config, draft = tmp_path / "ledger.sqlite", hash_of(tmp_path / "poolrl.toml"), committed
+    books, its_config = tmp_path / "ledger.sqlite", hash_of(tmp_path / "poolrl.toml")
     if why == "another configuration":
         its_config = "another"
     if "another version" in why:
-        monkeypatch.setattr("poolrl.shop.release_folder.read_certificate", lambda _: int("none of our versions"))
+        monkeypatch.setattr("poolrl.shop.release_folder.Certificate.read", lambda _: int("not our version"))
     if why == "no ledger":
         books = tmp_path / "elsewhere.sqlite"
     if "ledger" in why and why != "no ledger":
@@ -117,19 +148,28 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
             other.open_account("small shop", Fraction(1))
     if why == "a link inside":
         (tmp_path / "mine").write_text("mine")
-        (draft / "release/report.html").symlink_to(tmp_path / "mine")
+        (committed / "report.html").symlink_to(tmp_path / "mine")
     if why == "a folder inside":
-        (draft / "release/.AppleDouble").mkdir()
-    if why == "a file beside it":
-        (draft / "release.orig").write_text("")
+        (committed / ".AppleDouble").mkdir()
+    if why == "a file beside its own":
+        (committed / "policy.npz.orig").write_text("")
     if why == "a file inside":
-        (draft / "release/thesis.txt").write_text("mine")
-    if why == "a copy":
-        draft = Path(shutil.copytree(draft, tmp_path / ".release.draft-zzzzzzzz"))
+        (committed / "thesis.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in committed.rglob("*") if path.is_file()}
     with pytest.raises(ValueError, match=f"{words}.*: move it to where it belongs, remove .* or name another place"):
-        tidy(tmp_path / "release", books, its_config)
-    assert (draft / "release/policy.npz").exists()
-    assert (tmp_path / "release").exists() == (why == "a copy")
+        settle(committed, tmp_path / "release", books, its_config)
+    assert {path: path.read_bytes() for path in committed.rglob("*") if path.is_file()} == before
+    assert not (tmp_path / "release").exists()
+
+
+def test_a_copy_of_a_draft_is_left_alone_and_overwrites_nothing(tmp_path: Path, committed: Path, run: Run) -> None:
+    copy = Path(shutil.copytree(committed, tmp_path / ".release.draft-copy"))
+    assert settled(tmp_path) == "finished"
+    assert (copy / "policy.npz").exists()
+    copy.rename(committed)
+    with pytest.raises(ValueError, match="exists, and a release is never overwritten"):
+        run("fit", "--config", tmp_path / "poolrl.toml")
+    assert (committed / "policy.npz").exists()
 
 
 @pytest.mark.parametrize("name", ["policy.npz", "certificate.json"])
@@ -137,7 +177,7 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
 def test_a_release_that_was_changed_is_neither_moved_nor_removed(
     tmp_path: Path, committed: Path, name: str, how: str
 ) -> None:
-    file = committed / "release" / name
+    file = committed / name
     content = file.read_bytes()
     match how:
         case "longer":
@@ -153,18 +193,18 @@ def test_a_release_that_was_changed_is_neither_moved_nor_removed(
             file.symlink_to(tmp_path / name)
     words = "things that poolrl" if how == "a link" else "paid for, but has other files than were committed"
     with pytest.raises(ValueError, match=words):
-        tidied(tmp_path)
+        settled(tmp_path)
     assert not (tmp_path / "release").exists()
     assert committed.exists()
 
 
 @pytest.mark.parametrize("left", [0, 100])
-def test_a_draft_that_is_not_whole_is_removed(tmp_path: Path, uncommitted: Path, left: int) -> None:
+def test_a_draft_that_is_not_complete_is_removed(tmp_path: Path, uncommitted: Path, left: int) -> None:
     """Cut off while its certificate was written, or before."""
-    certificate = uncommitted / "release/certificate.json"
+    certificate = uncommitted / "certificate.json"
     content = certificate.read_bytes()
     certificate.unlink()
     if left:
         certificate.write_bytes(content[:left])
-    assert tidied(tmp_path) == Tidied(False, 1)
+    assert settled(tmp_path) == "removed"
     assert not uncommitted.exists()

@@ -7,18 +7,17 @@ import random
 import resource
 import signal
 import subprocess
-import sys
+from datetime import datetime, timedelta, tzinfo
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from attacks.faults import CLOCK
-from attacks.shop import POOLRL, LostError, Shop
+from attacks.shop import LostError, Shop
 
 from poolrl import Policy
 from poolrl.ledger.ledger import Ledger
 from tests.helpers.ledgers import spent, stages
-from tests.helpers.processes import program
+from tests.helpers.processes import environment, program
 from tests.helpers.shops import Run
 
 
@@ -45,8 +44,8 @@ def test_a_release_that_cannot_be_moved_stays(
             run("fit", "--config", config, "--out", bad)
 
 
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
-def test_nobody_interrupts_between_payment_and_release(tmp_path: Path, config: Path, by: signal.Signals) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_signal_between_payment_and_release_waits(tmp_path: Path, config: Path, by: signal.Signals) -> None:
     """A signal that comes with the commit waits until the release is where it belongs."""
     answer = subprocess.run(
         program("interrupted_commit", config, int(by)), capture_output=True, check=False, timeout=120
@@ -78,9 +77,12 @@ def test_an_interrupted_release_leaves_no_half_noised_file(
     assert names == {"ledger.sqlite", "ledger.sqlite.key", "log.parquet", "poolrl.toml"}
 
 
-@pytest.mark.parametrize("becomes", ["KeyboardInterrupt", "ImportError", "ValueError"])
-def test_a_request_to_end_is_answered(tmp_path: Path, config: Path, becomes: str) -> None:
-    """SIGTERM while the log is read, in a library that may have its own word for it: all comes back, nothing stays."""
+@pytest.mark.parametrize(
+    "becomes",
+    ["ImportError", *(pytest.param(each, marks=pytest.mark.slow) for each in ("KeyboardInterrupt", "ValueError"))],
+)
+def test_an_interrupt_while_the_log_is_read_costs_nothing(tmp_path: Path, config: Path, becomes: str) -> None:
+    """SIGTERM, also in a library that raises another exception for it: rho is given back, and no draft stays."""
     command = program("slow_reading", config, becomes)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -94,8 +96,8 @@ def test_a_request_to_end_is_answered(tmp_path: Path, config: Path, becomes: str
 
 
 @pytest.mark.parametrize("when", ["callback", "end"])
-def test_no_request_to_end_is_lost(when: str) -> None:
-    """An exception that a compiled library cannot pass on comes again; once all is done, a signal just ends Python."""
+def test_no_interrupt_signal_is_lost(when: str) -> None:
+    """An exception that a compiled library cannot pass on is raised again; at its end, a signal just ends Python."""
     command = program("waiting_command", when)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -108,13 +110,14 @@ def test_no_request_to_end_is_lost(when: str) -> None:
         assert (process.returncode, said) == (130, "poolrl: stopped\n")
 
 
-@pytest.mark.parametrize("most", [2_000, 40_000])
+@pytest.mark.parametrize("most", [pytest.param(2_000, marks=pytest.mark.slow), 40_000])
 def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path, run: Run, most: int) -> None:
     answer = subprocess.run(
-        [*POOLRL, "fit", "--config", config],
+        program("quick_poolrl", "fit", "--config", config),
         capture_output=True,
         text=True,
         check=False,
+        env=environment(),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
     )
     assert answer.returncode == 1
@@ -134,20 +137,37 @@ def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path,
         assert stages(tmp_path)[-1] == "commit"
 
 
-def test_a_clock_that_jumps_stops_nothing(tmp_path: Path, config: Path) -> None:
-    command = [sys.executable, "-c", CLOCK, "fit", "--config", config, "--json"]
-    subprocess.run(command, capture_output=True, check=True)
+class JumpingClock(datetime):
+    """Jumps by up to fifty years, either way, each time somebody looks at it."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return super().now(tz) + timedelta(days=random.uniform(-18_000, 18_000))
+
+
+def test_a_clock_that_jumps_stops_nothing(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poolrl.ledger.chain.datetime", JumpingClock)
+    run("fit", "--config", config, "--json")
     assert stages(tmp_path) == ["open", "reserve", "read", "commit"]
     assert spent(tmp_path) == Fraction(1, 2)
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
         years = [int(entry.time[:4]) for entry in ledger.entries()]
-    assert max(years) - min(years) > 1  # it did jump, by up to fifty years either way
+    assert max(years) - min(years) > 1  # it did jump
 
 
-def test_the_soak_would_notice(tmp_path: Path) -> None:
-    """Its checks on a shop with a release, from which something is taken."""
+@pytest.mark.slow
+def test_the_soaks_own_fit_succeeds(tmp_path: Path) -> None:
     shop = Shop(tmp_path, random.Random(0))
     assert shop.again(shop.out()) == "done again"
+    shop.check()
+
+
+def test_the_soak_would_notice_what_is_lost(tmp_path: Path, run: Run) -> None:
+    """Its checks of a shop with a release, from which something is taken."""
+    shop = Shop(tmp_path, random.Random(0))
+    run("fit", "--config", shop.write(), "--out", shop.out())
     shop.check()
 
     def lost(what: str) -> None:

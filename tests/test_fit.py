@@ -184,7 +184,7 @@ def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: R
     page = (tmp_path / "release/report.html").read_text()
     assert ("never seen" in page) == ("kind" not in change)  # nothing hides in a backlog
     assert ("Kaplan-Meier" in page) == ("kind" not in change)
-    json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--json"))
+    json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--within", "0.9", "--json"))
 
 
 def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
@@ -218,6 +218,7 @@ def test_kill_9_at_each_step(killed_fits: Path, case: str, paid: bool, complete:
         Policy.load(folder / "release" / "policy.npz")
 
 
+@pytest.mark.slow
 def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
     """Three fits of a half each ask for a budget of one."""
     command = program("quick_poolrl", "fit", "--config", config, "--json", "--out")

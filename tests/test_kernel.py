@@ -31,18 +31,22 @@ def smallest_shift(counts: np.ndarray, total: float, slack: float) -> float:
     return float(answer.fun)
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.integers(-30, 60), min_size=1, max_size=7),
-    st.integers(-20, 150),
-    st.sampled_from([0.0, 0.5, 5.0, 40.0]),
-)
-def test_the_projection_is_optimal(joint: list[int], total: int, slack: float) -> None:
-    counts, wanted = np.maximum(joint, 0.0), max(total, 0)
-    moved = consistent_counts(np.array([joint], dtype=float), np.array([float(total)]), slack=slack)[0]
-    assert (moved >= 0).all()
-    assert abs(moved.sum() - wanted) <= slack + 1e-9
-    assert np.abs(moved - counts).max() == pytest.approx(smallest_shift(counts, wanted, slack), abs=1e-7)
+@pytest.mark.parametrize("examples", [40, pytest.param(150, marks=pytest.mark.slow)])
+def test_the_projection_is_optimal(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        st.lists(st.integers(-30, 60), min_size=1, max_size=7),
+        st.integers(-20, 150),
+        st.sampled_from([0.0, 0.5, 5.0, 40.0]),
+    )
+    def check(joint: list[int], total: int, slack: float) -> None:
+        counts, wanted = np.maximum(joint, 0.0), max(total, 0)
+        moved = consistent_counts(np.array([joint], dtype=float), np.array([float(total)]), slack=slack)[0]
+        assert (moved >= 0).all()
+        assert abs(moved.sum() - wanted) <= slack + 1e-9
+        assert np.abs(moved - counts).max() == pytest.approx(smallest_shift(counts, wanted, slack), abs=1e-7)
+
+    check()
 
 
 def test_kernel_rows_are_distributions_and_fall_back_to_uniform() -> None:

@@ -13,7 +13,7 @@ from tests.helpers.shops import Facts
 from tests.helpers.sources import seen
 
 
-@pytest.mark.parametrize("query", [None, "FROM log"], ids=["file", "query"])
+@pytest.mark.parametrize("query", [None, pytest.param("FROM log", marks=pytest.mark.slow)], ids=["file", "query"])
 def test_one_line_of_a_csv_tells_of_nobody_else(tmp_path: Path, facts: Facts, query: str | None) -> None:
     """A quote that is not closed, a comment, a number of another kind, too many commas: that line, and no other."""
     table = pq.read_table(tmp_path / "log.parquet")

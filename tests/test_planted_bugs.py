@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, SeededNoise, Trajectories, pool
-from poolrl.audit.audit import Finding, audit
+from poolrl.audit.audit import AuditFinding, attack_case
 from poolrl.audit.neighbours import CASES, Case, Exact
 from poolrl.data.counts import OutcomeCounts
 from poolrl.ledger.ledger import Ledger
-from poolrl.privacy import release
+from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.secure import SecureNoise
@@ -27,7 +27,7 @@ Plant = pytest.MonkeyPatch
 slow = pytest.mark.slow
 
 
-def faults(found: Finding) -> str:
+def faults(found: AuditFinding) -> str:
     return "; ".join(found.faults)
 
 
@@ -48,25 +48,25 @@ def test_a_tenth_too_little_variance(monkeypatch: Plant, share: Fraction, releas
     """A tenth is found in 16,000 releases, a third in 2,000."""
     honest = noise._SecureSampler.add
     monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v * share))
-    assert TOO_LITTLE in faults(audit(DEFAULT, rho=4.0, releases=releases))
+    assert TOO_LITTLE in faults(attack_case(DEFAULT, rho=4.0, releases=releases))
 
 
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_sensitivity_without_its_factor_two(monkeypatch: Plant, case: Any) -> None:
     """√H for √2H, in the guarantee as well, so that its arithmetic holds."""
-    monkeypatch.setattr(release, "Fraction", lambda number: Fraction(number, 2))
-    assert TOLD_APART in faults(audit(case, releases=2000))
+    monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, 2))
+    assert TOLD_APART in faults(attack_case(case, releases=2000))
 
 
 def test_a_variance_that_does_not_fit_the_budget(monkeypatch: Plant) -> None:
     monkeypatch.setattr(release.zcdp, "noise_variance", lambda **_: Fraction(3))
-    assert "the guarantee states another rho" in faults(audit(DEFAULT, releases=200))
+    assert "the guarantee states another rho" in faults(attack_case(DEFAULT, releases=200))
 
 
 def test_one_of_two_tables_without_noise(monkeypatch: Plant) -> None:
     honest = release._Transitions
     monkeypatch.setattr(release, "_Transitions", lambda counts, _, variance: honest(counts, Exact(), variance))
-    assert TOLD_APART in faults(audit(PUBLISHED, releases=2000))
+    assert TOLD_APART in faults(attack_case(PUBLISHED, releases=2000))
 
 
 def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
@@ -74,7 +74,7 @@ def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     monkeypatch.setattr(
         noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v if counts.shape[-1] != 4 else 0 * v)
     )
-    assert TOO_LITTLE in faults(audit(DEFAULT, releases=2000))
+    assert TOO_LITTLE in faults(attack_case(DEFAULT, releases=2000))
 
 
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
@@ -83,7 +83,7 @@ def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(
         noise._SecureSampler, "add", lambda self, counts, v: np.where(counts > 0, honest(self, counts, v), 0)
     )
-    found = faults(audit(case, releases=2000))
+    found = faults(attack_case(case, releases=2000))
     assert TOLD_APART in found or TOO_LITTLE in found
 
 
@@ -97,7 +97,7 @@ def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
 
     monkeypatch.setattr(release, "count_outcomes", bounded)
     attacked_alone(monkeypatch)
-    assert TOLD_APART in faults(audit(DEFAULT, releases=2000))
+    assert TOLD_APART in faults(attack_case(DEFAULT, releases=2000))
 
 
 def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
@@ -108,13 +108,13 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
         lambda log, problem, bins: honest(log, problem, bins=8 if log.actions.max() > 5 else 4),
     )
     attacked_alone(monkeypatch)
-    assert "neighbours differ without noise" in faults(audit(DEFAULT, releases=200))
+    assert "neighbours differ without noise" in faults(attack_case(DEFAULT, releases=200))
 
 
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_the_same_noise_for_two_tables(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(randomness.Stream, "take", lambda self, count: 0)
-    assert "two numbers share noise" in faults(audit(case, releases=1500))
+    assert "two numbers share noise" in faults(attack_case(case, releases=1500))
 
 
 def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
@@ -128,7 +128,7 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
         return keys[0]
 
     monkeypatch.setattr(randomness.secrets, "token_bytes", twice)
-    assert "two releases have the same noise" in faults(audit(DEFAULT, releases=200))
+    assert "two releases have the same noise" in faults(attack_case(DEFAULT, releases=200))
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_noise_of_the_right_variance_and_another_shape(
         return counts + plant(drawn, float(variance) ** 0.5).astype(np.int64)
 
     monkeypatch.setattr(noise._SecureSampler, "add", add)
-    assert "another distribution than is stated" in faults(audit(case, releases=4000))
+    assert "another distribution than is stated" in faults(attack_case(case, releases=4000))
 
 
 def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
     """Of the shop that is attacked they are one; what a unit moves in another is counted."""
     two_products = 2 * 2 * 2 * 5  # 2 H k L
-    monkeypatch.setattr(release, "Fraction", lambda number: Fraction(number, 2 if number == two_products else 1))
-    assert "one unit moves more than was paid for" in faults(audit(DEFAULT, releases=200))
+    monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, 2 if number == two_products else 1))
+    assert "one unit moves more than was paid for" in faults(attack_case(DEFAULT, releases=200))
 
 
 def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None:
@@ -166,13 +166,13 @@ def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None
     monkeypatch.setattr(
         noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, v if counts.ndim != 2 else 0 * v)
     )
-    assert TOO_LITTLE in faults(audit(DEFAULT_UNITS, releases=1000))
+    assert TOO_LITTLE in faults(attack_case(DEFAULT_UNITS, releases=1000))
 
 
 def test_a_layout_that_follows_the_log(monkeypatch: Plant) -> None:
     """Whether anything is unobserved, read off the log: a neighbour that owns less gets another table."""
     monkeypatch.setattr(Trajectories, "is_full", property(lambda self: len(self) == self.slots))
-    assert "neighbours differ without noise" in faults(audit(DEFAULT_UNITS, releases=200))
+    assert "neighbours differ without noise" in faults(attack_case(DEFAULT_UNITS, releases=200))
 
 
 @pytest.mark.parametrize(
@@ -194,28 +194,28 @@ def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) 
             return made[-1].bytes(size)
 
         monkeypatch.setattr(randomness.secrets, "token_bytes", late)
-    found = audit(DEFAULT, releases=1000)
+    found = attack_case(DEFAULT, releases=1000)
     assert "two processes, or two releases, draw the same noise" in faults(found)
     assert (TOLD_APART in faults(found)) == ("every release" in plant)
 
 
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any) -> None:
-    monkeypatch.setattr(release, "Fraction", lambda number: Fraction(number, case.per_unit**2))
-    assert TOLD_APART in faults(audit(case, releases=1000))
+    monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, case.per_unit**2))
+    assert TOLD_APART in faults(attack_case(case, releases=1000))
 
 
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr("poolrl.data.trajectories._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
-    found = faults(audit(case, releases=1000))
+    found = faults(attack_case(case, releases=1000))
     assert TOLD_APART in found
     assert "a table in an engine is counted otherwise" in found
 
 
 def test_max_per_unit_left_out_by_an_engine(monkeypatch: Plant) -> None:
     monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(lambda lives: lives["count"] * 0))
-    assert "a table in an engine is counted otherwise" in faults(audit(DEFAULT_UNITS, releases=200))
+    assert "a table in an engine is counted otherwise" in faults(attack_case(DEFAULT_UNITS, releases=200))
 
 
 def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
@@ -234,7 +234,7 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
         lambda outcomes, where: (honest_plan(outcomes, where)[0], {"mean": float(logs[-1].actions.mean())}),
     )
     attacked_alone(monkeypatch)
-    assert "the policy depends on more than the released tables" in faults(audit(DEFAULT, releases=200))
+    assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))
 
 
 def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str], monkeypatch: Plant) -> None:
@@ -252,8 +252,9 @@ def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str],
         with pytest.raises(ValueError, match="continues a spend that is committed, not reserved"):
             run("fit", "--config", config, "--out", released / "again")
     with monkeypatch.context() as plant:
-        for name in ("reserve", "read", "commit"):
+        for name in ("reserve", "commit"):
             plant.setattr(Ledger, name, lambda *_: first)
+        plant.setattr(Ledger, "read", lambda ledger, *_: ledger.account("small shop"))
         run("fit", "--config", config, "--out", released / "again")
     files = released / "again/policy.npz", released / "again/certificate.json"
     with pytest.raises(SystemExit):

@@ -7,14 +7,18 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cyclopts import CycloptsError
 
-from poolrl import Policy
+from poolrl import Policy, __version__
+from poolrl.cli.main import app
+from tests.helpers.commands import CommandLine
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,7 +29,7 @@ def test_the_readmes_examples() -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize(("guide", "examples"), [("workflow.md", 3), ("scale.md", 7)])
+@pytest.mark.parametrize(("guide", "examples"), [("workflow.md", 3), ("scale.md", 7), ("architecture.md", 41)])
 def test_the_guides_examples(guide: str, examples: int) -> None:
     results = doctest.testfile(str(ROOT / "docs" / guide), module_relative=False)
     assert results.attempted == examples
@@ -45,11 +49,24 @@ def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
     assert " | ".join(f"{100 * gaussian_attack_power(rho):.1f}%" for rho in budgets) in guide
 
 
+def shell_lines(document: Path) -> str:
+    return "".join(re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL))
+
+
+def test_the_command_line_understands_every_command_of_the_readme() -> None:
+    """Verbs and options exist, and their values can be read; nothing is run."""
+    commands = [line for line in shell_lines(ROOT / "README.md").splitlines() if line.startswith("poolrl ")]
+    assert len(commands) >= 7
+    for command in commands:
+        app.parse_args(shlex.split(command, comments=True)[1:], exit_on_error=False, print_error=False)
+    with pytest.raises(CycloptsError):
+        app.parse_args(["plan", "--unitz", "100"], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.slow
 def test_the_walk_through(tmp_path: Path) -> None:
     """The README's own lines, through a real shell and the real command line."""
-    readme = (ROOT / "README.md").read_text()
-    (lines,) = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
-    assert lines.count("poolrl ") >= 7
+    lines = shell_lines(ROOT / "README.md")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     answer = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", lines],
@@ -78,15 +95,12 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
-def poolrl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "poolrl.cli.main", *arguments], capture_output=True, text=True, check=False
-    )
-
-
-def test_the_demo_leaves_everything_it_says(tmp_path: Path) -> None:
-    answer = poolrl("demo", str(tmp_path / "shop"), "--trajectories", "150")
-    assert answer.returncode == 0, answer.stderr
+def test_the_demo_leaves_everything_it_says(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poolrl.shop.demo.FITS_PER_BUDGET", 2)
+    answer = command_line("demo", tmp_path / "shop", "--trajectories", "150")
+    assert answer.code == 0, answer.err
     written = {path.name for path in (tmp_path / "shop").iterdir()}
     assert written == {"sensitive", "policy.npz", "guarantee.json", "privacy-utility.svg", "privacy-utility.png"}
     guarantee = json.loads((tmp_path / "shop" / "guarantee.json").read_text())
@@ -97,27 +111,27 @@ def test_the_demo_leaves_everything_it_says(tmp_path: Path) -> None:
     assert np.isfinite(policy.levels).all()
     assert policy.levels.shape == (7, 3)
     for words in ("What privacy costs", "epsilon", "data-free", "Pool.published", "NonPrivate", "Next"):
-        assert words in answer.stdout
+        assert words in answer.out
     assert (tmp_path / "shop" / "privacy-utility.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "shop" / "privacy-utility.svg").read_text()
 
 
-def test_the_command_line_explains_itself() -> None:
-    answer = poolrl("demo", "--help")
-    assert answer.returncode == 0
+def test_the_command_line_explains_itself(command_line: CommandLine) -> None:
+    answer = command_line("demo", "--help")
+    assert answer.code == 0
     for words in ("Simulate a shop", "--trajectories", "poolrl demo /tmp/shop"):
-        assert words in answer.stdout
-    answer = poolrl("reproduce", "--help")
+        assert words in answer.out
+    answer = command_line("reproduce", "--help")
     for words in ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"):
-        assert words in answer.stdout
-    assert poolrl("--version").stdout.strip() == "0.5.0"
+        assert words in answer.out
+    assert command_line("--version").out.strip() == __version__
 
 
-def test_a_bad_argument_is_one_line(tmp_path: Path) -> None:
-    answer = poolrl("demo", str(tmp_path), "--trajectories", "3")
-    assert answer.returncode == 1
-    assert answer.stderr == "poolrl: trajectories must be a whole number of at least 10, got 3\n"
+def test_a_bad_argument_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
+    answer = command_line("demo", tmp_path, "--trajectories", "3")
+    assert answer.code == 1
+    assert answer.err == "poolrl: trajectories must be a whole number of at least 10, got 3\n"
     (tmp_path / "file").write_text("")
-    answer = poolrl("demo", str(tmp_path / "file"))
-    assert answer.returncode == 1
-    assert "Traceback" not in answer.stderr
+    answer = command_line("demo", tmp_path / "file")
+    assert answer.code == 1
+    assert "Traceback" not in answer.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -14,16 +15,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.text import Text
 from rich.console import Console
 
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
 from poolrl.paper import figures
-from poolrl.paper.pages import _svg, markdown, page, save_figures
-from poolrl.paper.report import NOT_PRIVATE, Origin, sections
+from poolrl.paper.pages import html_page, markdown, save_figures, svg
+from poolrl.paper.report import SEEDED_NOTICE, report_sections
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
+from poolrl.paper.runs import Runs
 from poolrl.paper.sections import Section, number
+from poolrl.paper.summary import HEADLINE_METHODS, Origin, summary_section
+from poolrl.paper.sweeps import NAMES, Setting
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
 from tests.helpers.processes import program, wait_until
 from tests.helpers.sweeps import SMALL, do, small_plan, stored
@@ -34,8 +40,8 @@ from tests.helpers.train_csv import write_train_csv
 def parts() -> list[Section]:
     weeks = np.random.default_rng(0).uniform(0, 9000, (40, 7, 8)) * (np.arange(7) < 6)[:, None]
     table = made_up(as_the_paper_says, seeds=5, seconds=superlinear_grid)
-    found = sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
-    assert set(found) == {"claims", "rq1", "rq2", "rq3", "sensitivity", "qlearning", "theory", "settings"}
+    found = report_sections(table, origin=Origin(100, 90.0, "2", "0" * 32), source=Rossmann(weeks, "0" * 32))
+    assert set(found) == {"summary", "claims", "rq1", "rq2", "rq3", "sensitivity", "qlearning", "theory", "settings"}
     return [part for group in found.values() for part in group]
 
 
@@ -62,7 +68,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_asks_for_nothing_from_outside(parts: list[Section]) -> None:
-    text = page(parts)
+    text = html_page(parts)
     reader = Page()
     reader.feed(text)
     assert reader.open == []
@@ -72,12 +78,12 @@ def test_the_page_asks_for_nothing_from_outside(parts: list[Section]) -> None:
     assert "url(" not in text
     assert len(reader.images) == 7
     assert all(image["alt"] for image in reader.images)
-    assert NOT_PRIVATE in text
+    assert SEEDED_NOTICE in text
     assert 'class="holds"' in text
 
 
 def test_what_the_rows_hold_cannot_become_markup() -> None:
-    text = page([Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))])
+    text = html_page([Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))])
     assert "<script>" not in text
     assert "<img" not in text
     assert "&lt;b&gt;title" in text
@@ -85,7 +91,7 @@ def test_what_the_rows_hold_cannot_become_markup() -> None:
 
 def test_tables_hold_together(parts: list[Section]) -> None:
     text = markdown(parts)
-    assert NOT_PRIVATE in text
+    assert SEEDED_NOTICE in text
     for part in parts:
         assert all(len(row) == len(part.header) for row in part.rows), part.title
     tables = [line for line in text.splitlines() if line.startswith("|")]
@@ -93,7 +99,53 @@ def test_tables_hold_together(parts: list[Section]) -> None:
     for claim in ("POOL beats input perturbation at every ρ", "The gap falls as M grows", "POOL satisfies ρ-zCDP"):
         (row,) = [line for line in tables if claim in line and ("synthetic" in line or "neighbouring" in line)]
         assert row.count("**holds**") == 3
-    assert "ρ = 1 (ε = 7.77)" in text  # ε stands beside ρ
+    assert "ρ = 1 (ε = 7.77)" in text  # ε stands beside ρ, rounded up
+    assert "ρ = 0.1 (ε = 2.15)" in text
+
+
+def test_the_report_opens_with_the_picture_and_a_summary(parts: list[Section]) -> None:
+    summary = parts[0]
+    assert summary.picture.name == "rq1"
+    assert "100 runs in 1.5 minutes, 2 at a time; 5 seeds; simulated demand and daily sales" in summary.text[0]
+    assert summary.text[1].startswith("17 of the paper's 17 claims hold for the default Pool")
+    assert [row[0] for row in summary.rows] == [NAMES[method] for method in HEADLINE_METHODS]
+    assert summary.rows[0][1:4] == ("17", "0", "0")
+    assert summary.rows[-1][1:4] == ("", "", "")  # a plan without data claims nothing
+    text = markdown(parts)
+    assert text.index(SEEDED_NOTICE) < text.index("figures/rq1.svg") < text.index(summary.text[0])
+    assert text.index("| Pool (default) | 17 |") < text.index("## The paper's claims")
+    labels = [label.get_text() for axes in summary.picture.figure.axes for label in upper_labels(axes)]
+    assert "2.15" in labels
+    assert "2.1" not in labels
+
+
+def upper_labels(axes: Axes) -> list[Text]:
+    return [label for child in axes.child_axes for label in child.get_xticklabels()]
+
+
+def test_conclusions_follow_the_rows() -> None:
+    """Planted rows turn each sentence: what data give, what privacy costs, how many claims hold."""
+    gaps = {"data-free": 0.30, "input": 0.50, "output": 0.60}
+
+    def planted(setting: Setting, rng: np.random.Generator) -> float:
+        if setting.method == "data-free":
+            return {"uniform": 0.01, "normal": 0.3}.get(setting.data, 0.1 + 0.2 * rng.normal())
+        return gaps.get(setting.method, 0.1 if math.isinf(setting.rho) else 0.12)
+
+    said = " ".join(summary_section(made_up(planted, seeds=6), [], Origin(1, 60.0, "1", None)).text)
+    assert "simulated demand." in said
+    assert "claims hold" not in said  # no verdicts, no sentence about them
+    assert "for the default Pool it is 12.0 percent" in said
+    assert "for input and output perturbation it is 50.0 to 60.0 percent" in said
+    assert "Privacy at ρ = 1 costs the default Pool 2.00 percentage points" in said
+    assert "The default Pool beats a plan without data on normal demand." in said
+    assert "A plan without data is at least as good on synthetic." in said
+    assert "It is undecided whether the log helps on Rossmann, Store 1." in said
+    nothing = summary_section(Runs([]), [], Origin(0, 0.0, "1", None, quick=True))
+    assert nothing.rows == ()
+    assert nothing.picture is None
+    assert len(nothing.text) == 1
+    assert "*quick* look" in nothing.text[0]
 
 
 @pytest.mark.slow
@@ -104,7 +156,7 @@ def test_pictures(parts: list[Section], tmp_path: Path) -> None:
     for path in tmp_path.glob("*.svg"):
         assert ET.parse(path).getroot().tag.endswith("svg")
         assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    figure = next(part.figure[2] for part in parts if part.figure and part.figure[0] == "rq1")
+    figure = next(part.picture.figure for part in parts if part.picture and part.picture.name == "rq1")
     for axes in figure.axes:
         assert axes.get_xscale() == "log"
         assert "ρ" in axes.get_xlabel()
@@ -114,7 +166,7 @@ def test_pictures(parts: list[Section], tmp_path: Path) -> None:
 
 def test_the_same_rows_give_the_same_picture() -> None:
     table = made_up(as_the_paper_says, seeds=2)
-    first, again = (_svg(figures.fallbacks(table)) for _ in range(2))
+    first, again = (svg(figures.fallbacks(table)) for _ in range(2))
     assert first == again
 
 
@@ -132,21 +184,21 @@ def test_the_command_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """One small sweep through the command: it runs, resumes, prints and writes."""
     monkeypatch.delenv("POOLRL_ROSSMANN", raising=False)
     wanted = replace(small_plan(), settings=(SMALL, replace(SMALL, method="input")))
-    monkeypatch.setattr(command, "plan", lambda names, **_: wanted)
+    monkeypatch.setattr(command, "plan_for", lambda names, **_: wanted)
     arguments = {"runs": None, "quick": False, "workers": 1, "train_csv": None}
-    command.run_reproduction("rq1", tmp_path, **arguments)
+    command.reproduce("rq1", out=tmp_path, **arguments)
     said = capsys.readouterr().out
     assert "Rossmann: left out" in said
     assert "runs: 4 to do" in said
     assert "NOT PRIVATE" in said
-    command.run_reproduction("claims", tmp_path, **arguments)
+    command.reproduce("claims", out=tmp_path, **arguments)
     said = capsys.readouterr().out
     assert "runs: 0 to do" in said
     assert "undecided" in said  # two seeds decide nothing
     text = (tmp_path / "results.md").read_text()
     assert "| Rossmann | not used" in text
     assert "1 at a time |" in text
-    assert "A *quick* look" not in text
+    assert "*quick* look" not in text
     assert {path.name for path in tmp_path.iterdir()} >= {"results.sqlite", "report.html", "results.md", "figures"}
 
 
@@ -155,8 +207,7 @@ def test_claims_are_printed_with_their_statistics(parts: list[Section], capsys) 
     console = Console(width=100)
     for part in parts:
         if part.header[:1] == ("claim",):
-            command._print(console, part, brief=False)
-            command._print(console, part, brief=True)
+            command._print_section(console, part)
     said = " ".join(capsys.readouterr().out.split())
     assert "POOL beats input perturbation at every ρ (normal demand)" in said
     assert "5 seeds" in said
@@ -192,7 +243,7 @@ def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: p
         results.same_source("a" * 32)
     other = write_train_csv(tmp_path / "train.csv")
     with pytest.raises(ValueError, match="holds runs on another train"):
-        command.run_reproduction("report", tmp_path, runs=None, quick=False, workers=1, train_csv=other)
+        command.reproduce("report", out=tmp_path, runs=None, quick=False, workers=1, train_csv=other)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poolrl.paper.tuning import resolved, tuning
 
 from poolrl.paper import sweeps, trials
 from poolrl.paper.backends import started
-from poolrl.paper.reproduce import carry_out, plan
-from poolrl.paper.results import FORMAT, Results
+from poolrl.paper.reproduce import carry_out, plan_for
+from poolrl.paper.results import RESULTS_FORMAT, Results
 from poolrl.paper.rossmann import Rossmann
+from poolrl.paper.runs import resolved, tuning
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
 from tests.helpers.processes import environment, program
@@ -113,7 +113,7 @@ def test_files_that_are_not_ours(tmp_path: Path) -> None:
     with Results(old) as results:
         results.note("format", "poolrl 0.0.9, results 1")
     with pytest.raises(
-        ValueError, match=rf"another version \(poolrl 0\.0\.9, results 1; this is {re.escape(FORMAT)}\)"
+        ValueError, match=rf"another version \(poolrl 0\.0\.9, results 1; this is {re.escape(RESULTS_FORMAT)}\)"
     ):
         Results(old)
 
@@ -180,7 +180,7 @@ def test_the_sweeps_are_the_papers() -> None:
     assert {s.trajectories for s in settings_of(["sensitivity"]) if s.data == "normal"} == {100, 1000, 10_000, 100_000}
     assert {s.products for s in wanted if s.data == "rossmann"} == {1, 2, 4, 8}
     assert all(s.horizon == 7 and s.trajectories == 66 for s in wanted if s.data == "rossmann")
-    assert sweeps.RUNS == 10
+    assert sweeps.PAPER_RUNS == 10
 
 
 def test_quick_is_part_of_the_whole_and_every_sweep_has_some() -> None:
@@ -191,15 +191,15 @@ def test_quick_is_part_of_the_whole_and_every_sweep_has_some() -> None:
         assert set(quick) <= whole
     assert not any(s.data == "rossmann" for s in settings_of(sweeps.SWEEPS, real_data=False))
     with pytest.raises(ValueError, match="there is no sweep 'rq9'; choose from rq1, rq2"):
-        plan(["rq9"])
+        plan_for(["rq9"])
     with pytest.raises(ValueError, match="runs must be a whole number of at least 1, got 0"):
-        plan(["rq1"], runs=0)
+        plan_for(["rq1"], runs=0)
 
 
 def test_the_scale_is_chosen_on_seeds_that_judge_nothing() -> None:
     wanted = replace(SMALL, method="published", scale=TUNED)
     assert {seed for _, seed in tuning([SMALL, wanted])} == set(TUNING_SEEDS)
-    assert not set(TUNING_SEEDS) & set(range(sweeps.RUNS))
+    assert not set(TUNING_SEEDS) & set(range(sweeps.PAPER_RUNS))
     base = run(replace(wanted, scale=0.0), 1000)
     gaps = dict(zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True))
     runs = {}
@@ -212,7 +212,7 @@ def test_the_scale_is_chosen_on_seeds_that_judge_nothing() -> None:
     assert resolved(SMALL, runs) == SMALL
 
 
-def test_the_world_of_a_run() -> None:
+def test_the_bench_of_a_run() -> None:
     """λ < 1: nobody can beat the best policy below λ by much, and it is worse than the unrestricted one."""
     found = run(replace(BASE, horizon=3, boundary=0.2, trajectories=5000), 3)
     assert found.gap > found.gap_within + 0.01
@@ -230,6 +230,6 @@ def test_the_world_of_a_run() -> None:
 
 
 def test_runs_share_their_costs_across_a_sweep() -> None:
-    short, long = (trials._world(replace(SMALL, horizon=h).world, 0, None) for h in (2, 5))
+    short, long = (trials._bench(replace(SMALL, horizon=h).bench, 0, None) for h in (2, 5))
     assert (short.problem.holding == long.problem.holding[:2]).all()
     assert ((long.problem.shortage >= 0) & (long.problem.shortage <= 0.5)).all()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from poolrl import Guarantee, Policy
-from poolrl.certificate.certificate import Release, arithmetic_faults, canonical, certificate, read_certificate
+from poolrl.certificate.certificate import Certificate, ReleaseFacts, arithmetic_faults, certify
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
-from poolrl.certificate.registry import registry_record, registry_yaml
+from poolrl.certificate.registry import registry_record
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.shop.report import verify_folder
@@ -32,15 +32,20 @@ def bad(folder: Path, **others: Path) -> list[str]:
 def test_a_fresh_release_holds(one_release: Path) -> None:
     others = {"config": one_release / "poolrl.toml", "ledger": one_release / "ledger.sqlite"}
     assert bad(one_release, **others) == []
-    facts = read_certificate((one_release / "release" / CERTIFICATE).read_bytes())
-    assert Fraction(facts["rho"]) == Fraction(1, 2)
+    certificate = Certificate.read((one_release / "release" / CERTIFICATE).read_bytes())
+    assert Fraction(certificate.rho) == Fraction(1, 2)
     # H = 3, k = 2, λ < 1: seen and cut off over L levels, and a count of what λ hides.
-    (mechanism,) = facts["mechanisms"]
-    levels = Fraction(mechanism["sensitivity_squared"]) / (2 * 3 * 2)
-    assert mechanism["cells"] == 3 * 2 * (2 * (2**levels.numerator - 1) + 1)
-    assert Fraction(mechanism["variance"]) == Fraction(mechanism["sensitivity_squared"]) / (2 * Fraction(1, 2))
-    for delta, eps in facts["epsilon"].items():
+    (mechanism,) = certificate.mechanisms
+    levels = Fraction(mechanism.sensitivity_squared) / (2 * 3 * 2)
+    assert mechanism.cells == 3 * 2 * (2 * (2**levels.numerator - 1) + 1)
+    assert Fraction(mechanism.variance) == Fraction(mechanism.sensitivity_squared) / (2 * Fraction(1, 2))
+    for delta, eps in certificate.epsilon.items():
         assert 0 <= eps - zcdp.epsilon(0.5, float(delta)) <= 2e-4  # rounded up, never down
+
+
+def write_facts(path: Path, facts: dict[str, Any]) -> None:
+    """A certificate in canonical form, whatever it says."""
+    path.write_text(json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False) + "\n")
 
 
 LIES: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -66,16 +71,22 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
     "no rho": lambda f: f.pop("rho"),
     "mechanisms of another kind": lambda f: f.update(mechanisms=3),
+    "a key that we do not know": lambda f: f.update(approved_by="the regulator"),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_in_the_certificate_is_found(released: Path, lie: str) -> None:
     path = released / "release" / CERTIFICATE
-    facts = json.loads(path.read_bytes())
+    content = path.read_bytes()
+    facts = json.loads(content)
+    write_facts(path, facts)
+    assert path.read_bytes() == content
     LIES[lie](facts)
-    path.write_bytes(canonical(facts))
-    assert bad(released), lie
+    write_facts(path, facts)
+    found = bad(released)
+    assert found, lie
+    assert "the certificate is in canonical form" not in found
 
 
 def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -127,21 +138,21 @@ def forge(folder: Path, mechanisms: tuple[Mechanism, ...], **public: Any) -> lis
     policy.guarantee = Guarantee(mechanisms, secure=True, steps=true.steps)
     policy.report |= {"note": "forged"} | {key: value for key, value in public.items() if key == "units"}
     policy.save(release / POLICY)
-    facts = read_certificate((release / CERTIFICATE).read_bytes())
+    certificate = Certificate.read((release / CERTIFICATE).read_bytes())
     spent = sum((each.rho for each in mechanisms), Fraction(0))
-    ledger = facts["ledger"] | {"spent": str(spent), "left": str(max(Fraction(0), 1 - spent))}
-    new = Release(
-        facts["issued"],
+    left = max(Fraction(0), 1 - spent)
+    new = ReleaseFacts(
+        certificate.issued,
         hashlib.sha256((release / POLICY).read_bytes()).hexdigest(),
-        facts["config_sha256"],
-        facts["assumed_public"] | public,
-        facts["versions"],
-        ledger,
+        certificate.config_sha256,
+        certificate.assumed_public.model_copy(update=public),
+        certificate.versions,
+        certificate.ledger.model_copy(update={"spent": str(spent), "left": str(left)}),
     )
-    forged = certificate(policy.guarantee, new)
-    (release / CERTIFICATE).write_bytes(canonical(forged))
+    forged = certify(policy.guarantee, new)
+    (release / CERTIFICATE).write_bytes(forged.canonical())
     (release / LABEL).write_text(label(forged))
-    (release / RECORD).write_text(registry_yaml(registry_record(forged)))
+    (release / RECORD).write_text(registry_record(forged).yaml())
     assert arithmetic_faults(forged) == []
     return bad(folder)
 
@@ -185,6 +196,6 @@ def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -
     facts = json.loads((release / CERTIFICATE).read_bytes())
     facts["policy_sha256"] = hashlib.sha256((release / POLICY).read_bytes()).hexdigest()
     facts["mechanisms"][0] |= {"sensitivity_squared": str(forged.sensitivity_squared), "variance": str(forged.variance)}
-    (release / CERTIFICATE).write_bytes(canonical(facts))
-    assert arithmetic_faults(facts) == []
+    write_facts(release / CERTIFICATE, facts)
+    assert arithmetic_faults(Certificate.read((release / CERTIFICATE).read_bytes())) == []
     assert bad(released) == ["counts and sensitivity are those of this problem at this rho"]

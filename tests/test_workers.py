@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info
 
 from poolrl.paper import trials, workers
 from poolrl.paper.backends import started
-from poolrl.paper.reproduce import Plan, plan
+from poolrl.paper.reproduce import Plan, plan_for
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import SCALES, SWEEPS, real
@@ -135,11 +135,11 @@ def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         list(finished_runs(TASKS, path, real=None, backend=backend))
 
 
-def test_runs_of_one_world_stay_together() -> None:
-    tasks = plan(SWEEPS).tasks({})
+def test_runs_of_one_bench_stay_together() -> None:
+    tasks = plan_for(SWEEPS).tasks({})
     parts = list(together(tasks))
     assert [task for part in parts for task in part] == tasks
-    assert {len({(setting.world, seed) for setting, seed in part}) for part in parts} == {1}
+    assert {len({(setting.bench, seed) for setting, seed in part}) for part in parts} == {1}
     assert max(map(len, parts)) == AT_ONCE
     assert len(parts) < len(tasks) / 5
 
@@ -157,12 +157,12 @@ def test_every_run_has_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(threads) == {1}
 
 
-def test_copies_of_the_weeks_share_a_world() -> None:
+def test_copies_of_the_weeks_share_a_bench() -> None:
     weeks = np.random.default_rng(0).uniform(0, 9000, (20, 7, 8))
     source = Rossmann(weeks, "a" * 32)
     copy = pickle.loads(pickle.dumps(source))
-    world = real(SMALL).world
-    assert trials._world(world, 0, source) is trials._world(world, 0, copy)
+    bench = real(SMALL).bench
+    assert trials._bench(bench, 0, source) is trials._bench(bench, 0, copy)
     assert source != Rossmann(weeks + 1, "a" * 32)
 
 

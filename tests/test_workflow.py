@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
@@ -17,13 +16,13 @@ import pytest
 from poolrl.shop.check import look_at
 from poolrl.shop.config_file import load_config
 from poolrl.shop.toml import write_toml
-from tests.helpers.processes import POOLRL, program
-from tests.helpers.shops import Facts, Run
+from tests.helpers.commands import CommandLine
+from tests.helpers.processes import program
+from tests.helpers.shops import Facts, Run, write_config
 
 
-def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
-    answer = run("check", "--config", config)
-    assert "For the data holder's eyes; not for release" in answer
+def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, run: Run, command_line: CommandLine) -> None:
+    assert "For the data holder's eyes; not for release" in run("check", "--config", config)
     found = json.loads(run("check", "--config", config, "--json"))
     assert found["good"] is True
     assert "not for release" in found["notice"]
@@ -33,19 +32,14 @@ def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, facts: Facts
     pq.write_table(table.set_column(5, "action_1", pa.array(values)), tmp_path / "log.parquet")
     with pytest.raises(SystemExit):
         run("check", "--config", config)
-    answer = subprocess.run(
-        [*POOLRL, "check", "--config", config, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 1
-    found = json.loads(answer.stdout)
+    answer = command_line("check", "--config", config, "--json")
+    assert answer.code == 1
+    found = json.loads(answer.out)
     (bound,) = [
         f for f in found["findings"] if f["what"] == "column action_1" and "outside 0 .. 60 (tell nothing)" in f["seen"]
     ]
     assert bound["seen"].startswith("2 rows")
-    assert "31337" not in answer.stdout + answer.stderr
+    assert "31337" not in answer.out + answer.err
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
@@ -95,7 +89,7 @@ def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Fa
 
 
 def test_plan_reads_no_row(tmp_path: Path, config: Path, run: Run) -> None:
-    plan = ["plan", "--config", config, "--demand", "normal", "--units", "100", "--json"]
+    plan = ["plan", "--config", config, "--demand", "normal", "--units", "100", "--within", "0.9", "--json"]
     answer = subprocess.run(program("watched_poolrl", tmp_path, *plan), capture_output=True, text=True, check=True)
     (tmp_path / "log.parquet").unlink()  # nor does it miss it
     assert answer.stdout == run(*plan) + "OPENED ['poolrl.toml'] False False\n"
@@ -125,35 +119,41 @@ def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run) -> None:
             run("plan", "--config", config, *wrong)
 
 
-def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run) -> None:
+def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poolrl.shop.plan.COMPARED_BUDGETS", (0.01,))
+    monkeypatch.setattr("poolrl.shop.plan.SIZES", (1_000,))
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 50_000}
     facts["plan"] = {"units": 5, "trajectories_per_unit": 100}
-    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    found = json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--json"))
+    plan = ("plan", "--config", write_config(tmp_path, facts), "--demand", "normal", "--within", "0.9")
+    found = json.loads(run(*plan, "--json"))
     assert found["sizes"]
-    assert found["budgets"][0]["gap"] > 0.1  # it drowns
-    said = " ".join(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal").split())
+    assert found["budgets"][0]["gap"] > 0.1  # it is noise-dominated
+    said = " ".join(run(*plan).split())
     assert "Do not spend it like this: with 5 units at rho = 0.5 noise would drown about" in said
 
 
-def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, run: Run) -> None:
+@pytest.mark.parametrize("verb", ["check", "plan", "fit"])
+def test_a_mistake_is_one_line_and_a_bad_exit(config: Path, command_line: CommandLine, verb: str) -> None:
     config.write_text(config.read_text().replace("rho =", "roh ="))
-    for verb in ("check", "plan"):
-        with pytest.raises(ValueError, match=r"did you mean rho\?"):
-            run(verb, "--config", config)
-    fit = [*POOLRL, "fit", "--config", config]
-    answer = subprocess.run(fit, capture_output=True, text=True, check=False)
-    assert answer.returncode == 1
-    assert answer.stderr.startswith("poolrl: ")
-    assert "did you mean rho?" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    answer = command_line(verb, "--config", config)
+    assert answer.code == 1
+    assert answer.err.startswith("poolrl: ")
+    assert "did you mean rho?" in answer.err
+    assert "Traceback" not in answer.err
 
 
-def test_the_unexpected_is_one_line_without_its_message(config: Path) -> None:
-    """Whatever a library throws, its message may quote the log."""
-    answer = subprocess.run(program("failing_check", config, "31337.25"), capture_output=True, text=True, check=False)
-    assert answer.returncode == 1
-    assert answer.stderr == "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
+def test_an_unexpected_error_is_one_line_without_its_message(
+    config: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library's message may quote the log."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("31337.25")
+
+    monkeypatch.setattr("poolrl.cli.check.look_at", fail)
+    answer = command_line("check", "--config", config)
+    assert answer.code == 1
+    assert answer.err == "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
 
 
 def test_check_knows_what_is_left(released: Path, run: Run) -> None:
@@ -166,16 +166,8 @@ def test_check_knows_what_is_left(released: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("verb", ["init", "check", "plan", "fit", "decide", "report", "verify", "ledger"])
-def test_every_help_has_examples(verb: str) -> None:
-    environment = os.environ | {"COLUMNS": "120", "NO_COLOR": "1"}
-    answer = subprocess.run(
-        [*POOLRL, verb, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    assert re.search(rf"Examples:\n\s+poolrl {verb}", answer.stdout)
+def test_every_help_has_examples(verb: str, run: Run) -> None:
+    assert re.search(rf"Examples:\n\s+poolrl {verb}", run(verb, "--help"))
 
 
 def test_the_ledger_is_shown_and_checked(released: Path, run: Run) -> None:

@@ -53,9 +53,8 @@ def deferred() -> Iterator[None]:
         yield  # only the main thread handles signals
         return
     late: list[int] = []
-    before = {
-        each: signal.signal(each, lambda number, _: late.append(number)) for each in (signal.SIGINT, signal.SIGTERM)
-    }
+    heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, lambda number, _: late.append(number)) for each in heard}
     try:
         yield
     finally:

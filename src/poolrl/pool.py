@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
+import numpy as np
+
+from poolrl.checks import IntArray
+from poolrl.data.log import Log
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.zones import Zones
@@ -14,14 +18,12 @@ from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.planning import ValueSettings, default_values, geometry, plan_on_outcomes, plan_on_visits
 from poolrl.learning.policy import Policy
 from poolrl.privacy import zcdp
+from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
-
-if TYPE_CHECKING:
-    from poolrl.data.log import Log
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,16 @@ class Pool:
         return prepared.learn(prepared.release(log, noise or SecureNoise()))
 
     def prepare(self, problem: Problem) -> Prepared:
-        """Choose the parts for a problem; whatever can be refused is refused here, before anything is spent."""
+        """Choose the parts for a problem; whatever can be refused is refused here, before anything is spent.
+
+        A problem of your own is rehearsed as well: its formulas must not fail after the release.
+        """
+        prepared = self._choose(problem)
+        if not type(problem).__module__.startswith("poolrl."):
+            prepared.rehearse()
+        return prepared
+
+    def _choose(self, problem: Problem) -> Prepared:
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
         where = geometry(problem, self.values or default_values(problem, counts))
         if isinstance(counts, Outcomes):
@@ -94,6 +105,9 @@ class Prepared(Protocol):
     def learn(self, released: Any) -> Policy:
         """Post-processing: no log, no noise, no cost."""
 
+    def rehearse(self) -> None:
+        """Learn once from empty tables: what would fail after the release fails now, and costs nothing."""
+
 
 @dataclass(frozen=True)
 class OnOutcomes:
@@ -119,8 +133,15 @@ class OnOutcomes:
         """Distributions of outcomes, then a plan on them."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
         rule, report = plan_on_outcomes(outcomes, self.where)
-        # How much of the log told anything, of what was released: a table never complains (docs/scale.md).
+        # How much of the log was observed, by what was released: a table never complains (docs/scale.md).
         return Policy(self.problem, rule, released.guarantee, report | {"observed": outcomes.observed}, outcomes)
+
+    def rehearse(self) -> None:
+        """Trees of two leaves without a count."""
+        trees = (self.problem.horizon, self.problem.outcome_dim)
+        levels = tuple(np.zeros((*trees, self.problem.kinds, nodes), dtype=np.int64) for nodes in (1, 2))
+        empty = np.zeros(trees, dtype=np.int64)
+        self.learn(PrivateOutcomes(levels, empty, 1, 1.0, Guarantee.of_nothing(self.problem.horizon)))
 
 
 @dataclass(frozen=True)
@@ -141,3 +162,13 @@ class OnVisits:
         """A kernel between nodes, then a plan on it."""
         rule, report = plan_on_visits(self.where, released, self.counts, self.pessimism)
         return Policy(self.problem, rule, released.guarantee, report)
+
+    def rehearse(self) -> None:
+        """Tables without a visit."""
+        horizon, states = self.problem.horizon, self.where.state_count
+        pairs = np.zeros((horizon, self.where.pair_count), dtype=np.int64)
+
+        def transitions(step: int, rows: IntArray) -> IntArray:
+            return np.zeros((len(rows), states), dtype=np.int64)
+
+        self.learn(PrivateVisits(pairs, transitions, pairs.size * states, 1.0, Guarantee.of_nothing(horizon)))

@@ -132,7 +132,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
     )
     sampler = (
         f"Noise by poolrl {versions.get('poolrl')} with AES-256-CTR of cryptography {versions.get('cryptography')}, "
-        f"beyond its tables by OpenDP {versions.get('opendp')}"
+        f"beyond its tables by OpenDP ({versions.get('opendp')})"
     )
     return RegistryRecord(
         url_slug=_slug(f"{publication.curator} {publication.name}") or f"poolrl-{certificate.policy_sha256[:12]}",

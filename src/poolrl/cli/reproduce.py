@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import TaskID
 from rich.table import Column, Table
 
 from poolrl.cli.progress import progress_bar
@@ -184,33 +183,31 @@ class _Bars:
     """A bar with the time left on a terminal, a line every half minute elsewhere."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = progress_bar(console)
-        self._task: TaskID | None = None
-        self._stage, self._total, self._done, self._began, self._said = "", 0, 0, 0.0, 0.0
+        self._console, self._bars = console, progress_bar(console)
+        self._said = 0.0
 
     def __enter__(self) -> _Bars:
-        self._progress.start()
+        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._bars.stop()
 
     def started(self, stage: str, total: int) -> None:
         """A stage with so many runs begins."""
-        self._stage, self._total, self._done = stage, total, 0
-        self._began = self._said = time.monotonic()
-        self._task = self._progress.add_task(stage, total=total)
+        self._bars.add_task(stage, total=total)
+        self._said = time.monotonic()
         if not self._console.is_terminal:
             self._console.print(f"{stage}: {total:,} to do")
 
-    def finished(self, run: Run) -> None:
+    def finished(self, _: Run) -> None:
         """A run is done and stored."""
-        self._done += 1
-        if self._task is not None:
-            self._progress.advance(self._task)
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._said >= LINE_EVERY:
-            self._said = now
-            left = (now - self._began) / self._done * (self._total - self._done)
-            self._console.print(f"{self._stage}: {self._done:,} of {self._total:,}, about {left / 60:.0f} min left")
+        task = self._bars.tasks[-1]
+        self._bars.advance(task.id)
+        if not self._console.is_terminal and time.monotonic() - self._said >= LINE_EVERY:
+            self._said = time.monotonic()
+            total = task.total or 0
+            left = (task.elapsed or 0) / task.completed * (total - task.completed)
+            self._console.print(
+                f"{task.description}: {task.completed:,.0f} of {total:,.0f}, about {left / 60:.0f} min left"
+            )

@@ -52,7 +52,12 @@ class Zones:
             held = ring[feasible[zone]]
             # A node that nobody can visit does no harm; a ring without its w + d nodes could not be read.
             chosen[zone] = np.resize(held if len(held) >= 2 * len(reach) else ring, ring.shape)
-        return Rings.among(chosen, float(np.linalg.norm(reach)))
+        rings = Rings.among(chosen, float(np.linalg.norm(reach)))
+        flat = rings.dependent  # where feasible points do not span the space: an action that its state determines, say
+        if flat.any():
+            chosen[flat] = _at_norm(drawn, norms, reach)[flat]
+            rings = Rings.among(chosen, rings.radius)
+        return rings
 
     def _state_rings(self, problem: Problem, rng: np.random.Generator) -> Rings:
         reach = np.ones(problem.state_dim)
@@ -77,6 +82,13 @@ class Rings:
     def _inverse(self) -> FloatArray:
         """Coefficients of b on the points of its ring are b · corners⁻¹."""
         return np.asarray(np.linalg.inv(self.corners), dtype=np.float64)
+
+    @property
+    def dependent(self) -> BoolArray:
+        """Rings (M,) whose points depend on each other: their volume is nothing beside their lengths."""
+        volume = np.linalg.slogdet(self.corners)[1]
+        lengths = np.log(np.maximum(np.linalg.norm(self.corners, axis=-1), 1e-300)).sum(axis=-1)
+        return np.asarray(volume - lengths < np.log(1e-12))
 
     @cached_property
     def directions(self) -> FloatArray:

@@ -125,16 +125,13 @@ def _neighbours(rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
     """Two logs that differ in one trajectory: a random one, or one at an end of what is possible."""
     shape = (PROBLEM.horizon, 1)
     log = simulate_log(PROBLEM, rng.uniform(0, 100, (LOG_SIZE, *shape)), rng=rng)
-    parts = [log.states.copy(), log.actions.copy(), log.next_states.copy()]
-    extreme = rng.integers(3)
-    if extreme < 2:  # a shop that orders everything and sells all of it, or nothing
-        level, left = np.full(shape, 100.0), np.full(shape, 100.0 * extreme)
-        states = np.concatenate([np.zeros((1, 1)), left[:-1]])
-        replacement = [states, level, left]
+    kind = rng.integers(3)
+    if kind < 2:  # a shop that orders everything and sells nothing, or all of it
+        demand = np.full((1, *shape), 100.0 * kind)
+        other = simulate_log(PROBLEM, demand, rng=rng, behaviour=lambda step, stock, rng: np.full_like(stock, 100.0))
     else:
         other = simulate_log(PROBLEM, rng.uniform(0, 100, (1, *shape)), rng=rng)
-        replacement = [other.states[0], other.actions[0], other.next_states[0]]
-    for part, new in zip(parts, replacement, strict=True):
-        part[0] = new
-    states, actions, next_states = parts
+    states, actions, next_states = (
+        np.concatenate([getattr(other, name), getattr(log, name)[1:]]) for name in ("states", "actions", "next_states")
+    )
     return log, Trajectories(states=states, actions=actions, next_states=next_states)

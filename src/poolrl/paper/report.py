@@ -30,12 +30,12 @@ LEARNERS_IN_TABLES = tuple(NAMES[learner] for learner in JUDGED)
 
 def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | None) -> dict[str, list[Section]]:
     """Everything, by the name under which it can be asked for; parts that were not run are left out."""
-    judged = [verdict for verdict in [*verdicts(runs), *privacy_verdicts()] if verdict.verdict != "not run"]
+    judged = [*verdicts(runs), *privacy_verdicts()]
     papers = [verdict for verdict in judged if verdict.data in (*sweeps.PAPERS, NEIGHBOURS)]
+    others = [verdict for verdict in judged if verdict.data not in (*sweeps.PAPERS, NEIGHBOURS)]
     found = {
         "summary": [summary_section(runs, papers, origin)],
-        "claims": claims_sections(papers, [verdict for verdict in judged if verdict not in papers])
-        + [targets_section(runs)],
+        "claims": [*claims_sections(papers, others), targets_section(runs)],
         "rq1": tables.rq1_sections(runs, source),
         "rq2": tables.rq2_sections(runs),
         "rq3": tables.rq3_sections(runs),
@@ -72,9 +72,9 @@ def claims_sections(papers: Sequence[Verdict], others: Sequence[Verdict]) -> lis
 def targets_section(runs: Runs) -> Section:
     """Our own targets, with verdicts."""
     rows = tuple(
-        (verdict.claim, verdict.data, verdict.statistic, f"**{verdict.verdict}**: {_measured(verdict)}")
+        (verdict.claim, verdict.data, verdict.statistic, cell)
         for verdict in target_verdicts(runs)
-        if verdict.verdict != "not run"
+        if (cell := _verdict_cell(verdict))
     )
     return Section(
         "What this library asks of its default", (), ("target", "data", "asked to be positive", "verdict"), rows
@@ -136,7 +136,7 @@ def theory_sections(runs: Runs) -> list[Section]:
 
 def settings_section(origin: Origin) -> Section:
     """How this was made."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "opendp", "matplotlib"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "matplotlib"))
     md5 = origin.md5
     file = (
         "not used"
@@ -172,13 +172,13 @@ def settings_section(origin: Origin) -> Section:
 def _verdict_rows(found: Sequence[Verdict]) -> tuple[tuple[str, ...], ...]:
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in found:
-        row = rows.setdefault((verdict.claim, verdict.data, verdict.statistic), {})
-        row[verdict.learner] = f"**{verdict.verdict}**: {_measured(verdict)}"
+        if cell := _verdict_cell(verdict):
+            rows.setdefault((verdict.claim, verdict.data, verdict.statistic), {})[verdict.learner] = cell
     return tuple((*about, *(cells.get(name, "") for name in LEARNERS_IN_TABLES)) for about, cells in rows.items())
 
 
-def _measured(verdict: Verdict) -> str:
-    """The comparison that decided: estimate, interval, unit, and where it was."""
+def _verdict_cell(verdict: Verdict) -> str:
+    """The verdict and the comparison that decided: estimate, interval, unit, and where it was. Empty if not run."""
     worst = verdict.worst
     if worst is None:
         return ""
@@ -189,4 +189,4 @@ def _measured(verdict: Verdict) -> str:
     unit = f" {verdict.unit}" if verdict.unit else ""
     spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
     seeds = f"; {worst.seeds} seeds" if worst.seeds else ""
-    return f"{estimate:.3g}{spread}{unit} ({worst.about}{seeds})"
+    return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit} ({worst.about}{seeds})"

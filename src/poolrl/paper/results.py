@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
@@ -61,9 +60,7 @@ class Results:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def add(self, run: Run) -> None:
@@ -88,12 +85,12 @@ class Results:
         ]
 
     def fact(self, name: str) -> str | None:
-        """Something about the file as a whole."""
+        """A fact about the file."""
         found = self._read("SELECT value FROM facts WHERE name = ?", [name])
         return str(found[0][0]) if found else None
 
     def note(self, name: str, value: str) -> None:
-        """Remember something about the file as a whole."""
+        """Store a fact about the file."""
         self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [name, value])
 
     def same_source(self, md5: str) -> None:

@@ -81,11 +81,11 @@ def slope_of_means(values: FloatArray, at: FloatArray, about: str = "") -> Estim
     def slope(gaps: FloatArray) -> float:
         return float(np.log(np.maximum(gaps.mean(axis=0), 1e-9)) @ centred / (centred @ centred))
 
-    count, whole = len(values), slope(values)
+    count, every = len(values), slope(values)
     if count < 2:
-        return Estimate(whole, np.full(2, whole), count, about)
+        return Estimate(every, np.full(2, every), count, about)
     without = np.array([slope(np.delete(values, seed, axis=0)) for seed in range(count)])
-    return replace(of_mean(count * whole - (count - 1) * without, about), value=whole)
+    return replace(of_mean(count * every - (count - 1) * without, about), value=every)
 
 
 def _picks(count: int) -> IntArray:

@@ -70,6 +70,7 @@ def _conclusions(runs: Runs, counts: dict[str, Counter[str]], places: Sequence[s
             f"{ours['holds']} of the paper's {ours.total()} claims hold for the default Pool, on the paper's data. For "
             f"the algorithm as published, {printed['holds']} of {printed.total()} hold with the printed constants, and "
             f"{softened['holds']} of {softened.total()} with a tuned scale of Γ."
+            + (f" {ours['not run']} were not run." if ours["not run"] else "")
         )
     gaps = {
         "the default Pool": _gaps(runs, places, BASE),

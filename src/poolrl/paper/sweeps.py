@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def bench(self) -> Setting:
-        """The fields that matter before anybody learns: learners with the same bench share a log."""
+        """The fields that matter before learning: learners with the same bench share a log."""
         return replace(self, method="", rho=1.0, granularity=0, failure=0.0, scale=0.0)
 
 

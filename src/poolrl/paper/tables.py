@@ -10,32 +10,15 @@ from poolrl.paper import figures, sweeps
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.runs import Runs
 from poolrl.paper.sections import Picture, Section, difference, in_percent, per_step, seconds
-from poolrl.paper.sweeps import (
-    BASE,
-    GRANULARITIES,
-    GRID,
-    JUDGED,
-    NAMES,
-    PAPERS,
-    PLACES,
-    PUBLISHED,
-    RHOS,
-    Range,
-    Setting,
-)
+from poolrl.paper.sweeps import BASE, GRANULARITIES, JUDGED, NAMES, PAPERS, PLACES, PUBLISHED, Range, Setting
 from poolrl.privacy.zcdp import epsilon_shown
 
 Cell = Callable[[Runs, Setting], str]
 
 
-def places_run(runs: Runs) -> list[str]:
-    """The data sets that have rows."""
-    return [place for place, move in PLACES.items() if runs.of(move(BASE))]
-
-
 def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     """POOL against IP and OP over ρ. The picture of the paper's data is in the summary."""
-    places = places_run(runs)
+    places = [place for place, move in PLACES.items() if runs.of(move(BASE))]
     if not places:
         return []
     others = [place for place in places if place not in PAPERS]
@@ -77,7 +60,7 @@ def rq2_sections(runs: Runs) -> list[Section]:
 
 def rq3_sections(runs: Runs) -> list[Section]:
     """Zones against grids."""
-    learners = {NAMES[learner]: learner for learner in (*JUDGED, GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)}
+    learners = {NAMES[learner]: learner for learner in (*JUDGED, sweeps.GRID, sweeps.SOFT_GRID, sweeps.OUTCOME_ZONES)}
     text = (
         "The grid has M cells per axis, so M² nodes at w = d = 1. Rows of the transition table that are sure to be "
         "noise-dominated are never drawn, for zones and grid alike. Both are therefore far quicker than a dense table. "
@@ -89,7 +72,7 @@ def rq3_sections(runs: Runs) -> list[Section]:
     cells: dict[str, Cell] = {"gap to SAA in percent": in_percent, "processor seconds of one fit": seconds}
     for place in PAPERS:
         there = {name: PLACES[place](learner) for name, learner in learners.items()}
-        if runs.present(GRANULARITIES.over(PLACES[place](GRID))):
+        if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
             for title, cell in cells.items():
                 found.append(Section(f"RQ3, {place}: {title}", (), *_over(runs, GRANULARITIES, there, cell)))
     return found
@@ -146,7 +129,7 @@ def _over(
 
 def _rq1_table(runs: Runs, place: str, cell: Cell = in_percent) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     where = PLACES[place]
-    rhos = [setting.rho for setting in runs.present(RHOS.over(where(BASE)))]
+    rhos = [setting.rho for setting in runs.present(sweeps.RHOS.over(where(BASE)))]
     header = ("method", *(f"ρ = {rho:g} (ε = {epsilon_shown(rho)})" for rho in rhos), "ρ = ∞")
     rows = [
         (NAMES[learner], *(cell(runs, where(replace(learner, rho=rho))) for rho in (*rhos, math.inf)))
@@ -189,9 +172,9 @@ def _why_text(runs: Runs) -> tuple[str, ...]:
 
 def _why_table(runs: Runs) -> Section:
     settings: list[tuple[str, Setting]] = []
-    for each in (RHOS, GRANULARITIES, sweeps.PRODUCT_COUNTS):
+    for each in (sweeps.RHOS, GRANULARITIES, sweeps.PRODUCT_COUNTS):
         settings += [(f"synthetic, {each.symbol} = {each.shown(s):g}", s) for s in each.over(PUBLISHED)]
-    settings += [(f"Store 1, ρ = {setting.rho:g}", setting) for setting in RHOS.over(sweeps.real(PUBLISHED))]
+    settings += [(f"Store 1, ρ = {setting.rho:g}", setting) for setting in sweeps.RHOS.over(sweeps.real(PUBLISHED))]
     rows = []
     for name, setting in settings:
         if runs.of(setting):

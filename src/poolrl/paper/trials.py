@@ -39,7 +39,7 @@ TEST_PATHS_OF_SEARCHES = 2_000
 
 @dataclass(frozen=True)
 class Bench:
-    """What a seed makes of a setting before anybody learns: the shop, its log, and costs to compare with."""
+    """What a setting and a seed give before learning: the shop, its log, and costs to compare with."""
 
     problem: Inventory
     train: FloatArray  # the uncensored demand behind the log

@@ -62,7 +62,7 @@ def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, ba
         ) from None
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # joblib would warn about results that nobody used
+            warnings.simplefilter("ignore")  # joblib would warn about unused results
             if stream is not None:
                 stream.close()
 

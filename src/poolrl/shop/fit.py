@@ -18,12 +18,14 @@ from poolrl.certificate.registry import registry_record
 from poolrl.data.fingerprints import digests
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.interrupts import deferred
+from poolrl.learning.outcomes import FEWEST_BINS, MOST_BINS
 from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk
 from poolrl.ledger.ledger import Ledger
 from poolrl.pool import Pool
-from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy import sensitivity
+from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
 from poolrl.shop.release_folder import hashes_of, locked, publish, settle
@@ -78,7 +80,11 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
     """
     config, problem = file.config, file.config.problem.shop
     prepared = Pool(config.privacy.rho).prepare(problem)
+    prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
+    for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
+        trees = sensitivity.outcome_trees(problem, bins=bins, per_unit=config.privacy.per_unit, complete=False)
+        require_sampler(trees.mechanism(terms.rho).variance)
     ledger.open_account(terms.data_set, terms.budget)
     reservation = ledger.reserve(terms.data_set, terms.rho)
     with ExitStack() as opened:
@@ -116,7 +122,6 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
 def _write_draft(draft: Path, policy: Policy, file: ConfigFile, reservation: Entry, account: Account) -> Certificate:
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / POLICY)
-    packages = ("opendp", "cryptography", "numpy", "scipy")
     certificate = certify(
         policy.guarantee,
         ReleaseFacts(
@@ -124,8 +129,12 @@ def _write_draft(draft: Path, policy: Policy, file: ConfigFile, reservation: Ent
             policy_sha256=sha256(draft / POLICY),
             config_sha256=file.sha256,
             public=file.config.terms(units=policy.report["units"]).public,
-            versions={"poolrl": __version__, "python": platform.python_version()}
-            | {name: version(name) for name in packages},
+            versions={
+                "poolrl": __version__,
+                "opendp": opendp_version() or "not installed",
+                "python": platform.python_version(),
+            }
+            | {name: version(name) for name in ("cryptography", "numpy", "scipy")},
             ledger=LedgerEntry.of(reservation, account),
         ),
     )

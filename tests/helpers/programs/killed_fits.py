@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
+import poolrl.cli.fit
 import poolrl.shop.fit
 from poolrl import LostSales
 from poolrl.cli.main import app
 from poolrl.ledger.ledger import Ledger
-from poolrl.pool import Pool
+from poolrl.pool import OnOutcomes, Pool
 
 # Where the steps of a release are; all others are functions of `poolrl.shop.fit`.
-OWNERS = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "fit": Pool}
+OWNERS = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "learn": OnOutcomes, "draw_page": poolrl.cli.fit}
 
 
 def fit_and_die(config: Path, step: str, when: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
 
 # Cells drawn by one thread at a time: enough that starting it does not matter.
 SECURE_BLOCK, OPENDP_BLOCK = 2**16, 2**12
-# Variances for which a table is made, in half a second at the most; OpenDP draws the others.
-TABLED = Fraction(1, 100), Fraction(2**24)
+# Variances for which a table is made, in three seconds at the most; OpenDP, an extra, draws the others.
+TABLED = Fraction(1, 100), Fraction(2**28)
 # OpenDP's discrete Gaussian was biased before this version, at σ = 2 by 5% of P(X = 0) (opendp/opendp#2639).
 UNBIASED = (0, 14, 2)
 
@@ -27,7 +27,27 @@ def refuse_biased(opendp: str) -> None:
         raise ImportError(f"OpenDP {opendp} draws biased noise: install opendp >= {'.'.join(map(str, UNBIASED))}")
 
 
-refuse_biased(version("opendp"))
+def opendp_version() -> str | None:
+    """The version of OpenDP that is installed, if any."""
+    try:
+        return version("opendp")
+    except PackageNotFoundError:
+        return None
+
+
+if (_found := opendp_version()) is not None:
+    refuse_biased(_found)
+
+
+def require_sampler(variance: Fraction) -> None:
+    """Refuse a variance that nothing installed here can draw: to be asked before anything is paid for."""
+    if variance and not TABLED[0] <= variance <= TABLED[1]:
+        _require_opendp(f"noise of variance {float(variance):.3g}")
+
+
+def _require_opendp(what: str) -> None:
+    if opendp_version() is None:
+        raise ValueError(f"{what} needs OpenDP's sampler: pip install 'poolrl[opendp]', or choose another rho")
 
 
 class SecureNoise:
@@ -47,6 +67,7 @@ class _SecureSampler:
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
         if variance == 0:
             return counts.copy()
+        require_sampler(variance)
         first = self._stream.take(counts.size)  # refused after a fork, whoever draws
         if not TABLED[0] <= variance <= TABLED[1]:
             return _add_by_opendp(counts, variance)
@@ -62,12 +83,13 @@ class _SecureSampler:
 
 
 class OpenDPNoise:
-    """The same distribution drawn by OpenDP, a thousand times slower: for who would rather rely on its sampler."""
+    """The same distribution drawn by OpenDP (an extra), a thousand times slower, for those who prefer its sampler."""
 
     __slots__ = ()
 
     def begin(self) -> Sampler:
         """OpenDP keeps no state of ours, so every release is fresh."""
+        _require_opendp("OpenDPNoise")
         return _OpenDPSampler()
 
 

@@ -1,0 +1,44 @@
+"""The command line in this process, as the program `poolrl` starts it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from poolrl.cli.main import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+CommandLine = Callable[..., Answer]  # the fixture `command_line`
+
+
+def answer_of(arguments: list[str], capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> Answer:
+    """Run a command to its end. It changes signal handlers, which are restored."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    capsys.readouterr()
+    patch.setattr(sys, "argv", ["poolrl", *arguments])
+    code = 0
+    try:
+        with warnings.catch_warnings():
+            # Cyclopts suspects a mistake wherever a test starts it like a program.
+            warnings.filterwarnings("ignore", "Cyclopts application invoked without tokens")
+            main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return Answer(code, *capsys.readouterr())
