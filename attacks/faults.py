@@ -34,7 +34,8 @@ with Ledger(sys.argv[1]) as ledger:
         if number % 3 == 0:
             print(ledger.void(entry).seal, flush=True)
         else:
-            print(ledger.read(entry, [b"rows"]).seal, flush=True)
+            ledger.read(entry, [b"rows"])
+            print(next(each.seal for each in reversed(ledger.entries()) if each.refers == entry.number), flush=True)
             print(ledger.commit(entry, {"policy": str(number)}).seal, flush=True)
 """
 SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
@@ -86,7 +87,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
         ended = shop.fit(out).end(after=rng.uniform(0.2, shop.seconds), by=by)
         # Before Python has started, and after it has ended, a signal is not ours to answer.
         if by != signal.SIGKILL and ended.code >= 0:
-            hold(not list(folder.glob(f".{out.name}.draft-*")), "a command that was asked to end left its draft")
+            hold(not (folder / f".{out.name}.draft").exists(), "a command that was interrupted left its draft")
         before = [entry.kind for entry in shop.entries()]
         shop.check()
         committed = len(before) > known and before[-1] == "commit" and not out.exists()
@@ -191,7 +192,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
 
     known: dict[str, Fault] = {
         "kill -9 during fit": lambda: disturbed(signal.SIGKILL),
-        "request to end (SIGTERM) during fit": lambda: disturbed(signal.SIGTERM),
+        "SIGTERM during fit": lambda: disturbed(signal.SIGTERM),
         "Ctrl-C during fit": lambda: disturbed(signal.SIGINT),
         "kill -9 during ledger writes": ledger_writes,
         "kill -9 during reproduce": lambda: reproduction(worker_only=False),

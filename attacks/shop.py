@@ -114,7 +114,7 @@ class Shop:
         if "a release is never overwritten" in ended.said:
             return "was done"
         hold(ended.code == 0, f"a fit could not be done again: {ended.said[-300:]}")
-        hold(not list(self.folder.glob(f".{out.name}.draft-*")), "drafts are left")
+        hold(not (self.folder / f".{out.name}.draft").exists(), "a draft is left")
         return "done again"
 
     def entries(self) -> list[Entry]:
@@ -139,7 +139,7 @@ class Shop:
         commits = [entry.note for entry in entries if entry.kind == "commit"]
         releases = sorted(self.folder.glob("out-*"))
         hold(len(releases) <= len(commits), "there are more releases than were paid for")
-        drafts = list(self.folder.glob(".out-*.draft-*/release"))
+        drafts = list(self.folder.glob(".out-*.draft"))
         there = [hashes(place) for place in (*releases, *drafts)]
         hold(all(commit in there for commit in commits), "a release that was paid for is gone")
         spent = account.spent if account else Fraction(0)
@@ -147,14 +147,14 @@ class Shop:
         hold(not account or account.spent <= account.budget, "more is spent than was allowed")
         for release in releases[-3:]:  # older ones were looked at before, and nobody has touched them
             names = {path.name for path in release.iterdir()}
-            hold(names >= ALWAYS, f"a release is not whole: {sorted(names)}")
+            hold(names >= ALWAYS, f"a release is not complete: {sorted(names)}")
             checks = verify_folder(release / "policy.npz", release / "certificate.json", None, self.ledger)
             hold(all(check.good for check in checks), "a release does not verify against the ledger")
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What there is in the end."""
         kinds = ", ".join(f"{sum(e.kind == kind for e in self.seen)} {kind}" for kind in ("reserve", "void", "commit"))
-        return f"{len(list(self.folder.glob('out-*')))} releases, all whole; ledger: {len(self.seen)} entries ({kinds})"
+        return f"{len(list(self.folder.glob('out-*')))} releases, all complete; ledger: {len(self.seen)} entries ({kinds})"
 
 
 def hashes(release: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ moment, fills its disk, takes away its right to write, cuts its log short, moves
 
   - what was confirmed is there: every entry of the ledger that was answered, every run that was stored;
   - nothing was gained: what is spent never shrinks, and covers every release that anybody can see;
-  - a release is whole, and verifies against the ledger, or it is not there;
+  - a release is complete, and verifies against the ledger, or it is not there;
   - the same command, undisturbed, goes on or says what to do.
 """
 
@@ -53,7 +53,7 @@ def main() -> int:
         shop.again(shop.out())  # undisturbed, to know how long it takes
         shop.seconds = time.monotonic() - began
         tried, ended, lost = soak(shop, chosen, arguments.minutes * MINUTE, console)
-        there = shop.told()
+        there = shop.summary()
     table = Table(title="What was tried", title_justify="left")
     for name in ("fault", "times", "how the commands ended"):
         table.add_column(name, justify="right" if name == "times" else "left")

@@ -27,6 +27,7 @@ from poolrl.audit.neighbours import ATTACKED, CASES, COUNTED, Case, Exact, Shop,
 from poolrl.audit.noise import _windows, noise_faults
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise.seeded import discrete_gaussian
+from tests.helpers.shops import Run
 
 
 @pytest.mark.parametrize(("errors", "trials"), [(0, 10), (3, 50), (240, 1000), (10, 10)])
@@ -242,7 +243,7 @@ def test_a_sound_release_is_not_flagged(case: Case, noise: str) -> None:
     assert found.epsilon_bound < found.epsilon
 
 
-def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> None:
     said = run("audit", "default", "--releases", "400", "--workers", "1", "--out", tmp_path / "audit")
     assert "epsilon = 7.77 at delta = 1e-06" in said
     assert "2 audits, 0 flagged" in said
@@ -268,13 +269,17 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run) -> None: 
         (["--noise", "none"], "noise must be one of secure, opendp, seeded"),
         (["--rho", "inf"], "rho must be finite"),
         (["--rho", "-1"], "rho must be positive"),
-        (["--rho", "1e-6"], "rho must be larger for an audit"),
-        (["--rho", "1e4"], "rho must be smaller for an audit"),
+        (["--rho", "1e-6", "--releases", "100"], "rho must be larger for an audit"),
+        (["--rho", "1e4", "--releases", "100"], "rho must be smaller for an audit"),
         (["--releases", "10"], "releases must be a whole number of at least 100"),
         (["--times", "0"], "times must be a whole number"),
         (["--workers", "0"], "workers must be a whole number"),
     ],
 )
-def test_what_cannot_be_audited_is_said(arguments: list[str], words: str, run) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_audited_is_said(
+    arguments: list[str], words: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=words):
         run("audit", *arguments)
+    assert list(tmp_path.iterdir()) == []

@@ -137,7 +137,7 @@ def test_the_published_example_costs_0835_per_step() -> None:
 
 
 @pytest.mark.parametrize("learn", [hql, fql])
-@pytest.mark.parametrize("kind", [Backlog, LostSales])
+@pytest.mark.parametrize("kind", [LostSales, pytest.param(Backlog, marks=pytest.mark.slow)])
 def test_q_learning_finds_the_published_optimum(learn, kind) -> None:
     problem, demand, test = example(kind)
     learned = learn(problem, demand, points=201)

@@ -14,12 +14,12 @@ from hypothesis.extra import numpy as npst
 from scipy.linalg import qr
 
 from poolrl import Backlog, Grid, LostSales, Zones
-from poolrl.geometry.axes import Axes
+from poolrl.geometry import compiled
+from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition
-from poolrl.learning import compiled
 from poolrl.learning.kernel import consistent_counts
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.separable import _range_maxima, stages_from_marginals
+from poolrl.learning.separable import stages_from_marginals
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.processes import environment, program

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.accounts import OverspendError, apply, replay
 from poolrl.ledger.ledger import Ledger
 
 TENTH = Fraction(1, 10)
@@ -35,12 +37,35 @@ def left(ledger: Ledger, data_set: str = "shop") -> Fraction:
 def test_a_spend_step_by_step(ledger: Ledger) -> None:
     entry = ledger.reserve("shop", 0.1)
     assert left(ledger) == 1 - TENTH  # exact: 0.1 is the decimal that was written
-    ledger.read(entry, [b"rows"])
+    account = ledger.read(entry, [b"rows"])
+    assert (account.data_set, account.left, account.spends) == ("shop", 1 - TENTH, {entry.number: (TENTH, "read")})
+    assert account == ledger.account("shop")  # what is returned is what was written
     done = ledger.commit(entry, {"policy": "ab"})
     assert left(ledger) == 1 - TENTH
     assert [e.kind for e in ledger.entries()] == ["open", "reserve", "read", "commit"]
     assert (done.refers, done.note) == (entry.number, {"policy": "ab"})
+    assert ledger.state() == (ledger.entries(), ledger.accounts())
     assert ledger.verify() == []
+
+
+def test_an_entry_that_breaks_a_rule_changes_nothing(ledger: Ledger) -> None:
+    entry = ledger.reserve("shop", 0.4)
+    entries, accounts = ledger.state()
+    before = copy.deepcopy(accounts)
+    for broken in (
+        replace(entry, number=3, kind="gift"),
+        replace(entry, number=3, kind="open"),
+        replace(entry, number=3, account="another"),
+        replace(entry, number=3, rho=Fraction(7, 10)),
+        replace(entry, number=3, rho=Fraction(0)),
+        replace(entry, number=3, rho=None),
+        replace(entry, number=3, kind="commit", rho=None, refers=entry.number),
+        replace(entry, number=3, kind="void", rho=None, refers=99),
+    ):
+        with pytest.raises(ValueError, match="entry 3"):
+            apply(broken, accounts)
+        assert accounts == before
+    assert replay(entries) == before
 
 
 def test_ten_tenths_are_one_and_not_a_hair_more(ledger: Ledger) -> None:
@@ -176,7 +201,7 @@ def test_only_a_file_of_its_own_is_a_ledger(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_ledger_that_somebody_holds_is_said_to_be_held(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.ledger.chain.PATIENCE", 0.05)
+    monkeypatch.setattr("poolrl.ledger.chain.LOCK_PATIENCE", 0.05)
     holder = sqlite3.connect(ledger.path, isolation_level=None)
     with Ledger(ledger.path) as other:
         holder.execute("BEGIN EXCLUSIVE")

@@ -11,7 +11,7 @@ import pytest
 from poolrl.ledger.chain import STATEMENTS
 from poolrl.ledger.ledger import Ledger
 
-ANOTHER_HAND = "it has tables or triggers of another hand, or lacks its own"
+NOT_OURS = "it has tables or triggers that poolrl did not make, or lacks its own"
 TRIGGERS = [statement for statement in STATEMENTS if statement.startswith("CREATE TRIGGER")]
 
 
@@ -59,7 +59,7 @@ def test_tampering_is_found(ledger: Ledger, what: str) -> None:
         with Ledger(ledger.path) as again:
             faults = again.verify()
             assert faults, what
-            assert faults != [ANOTHER_HAND], what
+            assert faults != [NOT_OURS], what
             with pytest.raises(ValueError, match="tampered with or damaged"):
                 again.reserve("shop", 0.1)
     except ValueError as error:
@@ -72,10 +72,10 @@ def test_a_trigger_that_is_missing_is_found(ledger: Ledger, trigger: str) -> Non
     with sqlite3.connect(ledger.path) as file:
         file.execute(f"DROP TRIGGER {trigger}")
     file.close()
-    assert ledger.verify() == [ANOTHER_HAND]
+    assert ledger.verify() == [NOT_OURS]
 
 
-def test_a_trigger_of_another_hand_is_found(tmp_path: Path) -> None:
+def test_a_trigger_that_poolrl_did_not_make_is_found(tmp_path: Path) -> None:
     """It could take every later entry back, and put the head where it was."""
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
@@ -90,7 +90,7 @@ def test_a_trigger_of_another_hand_is_found(tmp_path: Path) -> None:
     file.commit()
     file.close()
     with Ledger(path) as ledger:
-        assert ledger.verify() == [ANOTHER_HAND]
+        assert ledger.verify() == [NOT_OURS]
         with pytest.raises(ValueError, match="tampered with or damaged"):
             ledger.reserve("shop", 0.5)
 

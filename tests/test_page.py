@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from poolrl import Policy
+from poolrl.cli.main import app
 from poolrl.privacy.zcdp import epsilon
-from poolrl.shop.report import draw_page
+from tests.helpers.shops import Run, small_shop, write_config
 
 QUIET = [
     "--no-sandbox",
@@ -44,9 +44,18 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+@pytest.fixture(scope="module")
+def full_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release whose page has the complete forecast."""
+    folder = tmp_path_factory.mktemp("page")
+    config = write_config(folder, small_shop(folder))
+    app(["fit", "--config", str(config), "--json"], result_action="return_value")
+    return folder / "release"
+
+
 @pytest.fixture
-def report(one_release: Path) -> Path:
-    return one_release / "release" / "report.html"
+def report(full_release: Path) -> Path:
+    return full_release / "report.html"
 
 
 @pytest.fixture
@@ -91,8 +100,8 @@ def test_the_slider_moves_the_numbers(page: Any) -> None:
     assert float(grid[0]["cost"]) > float(grid[-1]["cost"])  # privacy costs something
 
 
-def test_the_page_shows_the_policy(page: Any, one_release: Path) -> None:
-    levels = Policy.load(one_release / "release" / "policy.npz").levels
+def test_the_page_shows_the_policy(page: Any, full_release: Path) -> None:
+    levels = Policy.load(full_release / "policy.npz").levels
     page.locator("summary", has_text="All levels").click()
     table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
     shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]
@@ -185,23 +194,23 @@ def test_without_a_script_the_numbers_are_there(browser: Any, report: Path) -> N
     context.close()
 
 
-def test_nothing_can_leave_the_page(report: Path) -> None:
+def test_nothing_can_leave_the_page(one_release: Path) -> None:
     """Its own policy forbids every fetch, and no address of another place stands in it."""
-    text = report.read_text()
+    text = (one_release / "release" / "report.html").read_text()
     assert "default-src 'none'" in text
     assert not re.findall(r"(?:https?:)?//[a-z]", text)
     assert not re.findall(r"<(?:img|link|iframe|object|embed)\b|url\(|@import", text)
 
 
-def test_the_page_is_drawn_again_to_the_byte(released: Path) -> None:
+def test_the_page_is_drawn_again_to_the_byte(released: Path, run: Run) -> None:
     before = (released / "release" / "report.html").read_bytes()
     (released / "release" / "report.html").unlink()
-    draw_page(released / "release", Console(quiet=True))
+    run("report", released / "release")
     assert (released / "release" / "report.html").read_bytes() == before
 
 
-def test_no_page_for_a_broken_pair(released: Path) -> None:
+def test_no_page_for_a_broken_pair(released: Path, run: Run) -> None:
     path = released / "release" / "certificate.json"
     path.write_text(path.read_text().replace('"rho": "1/2"', '"rho": "1/4"'))
     with pytest.raises(ValueError, match="does not hold"):
-        draw_page(released / "release", Console(quiet=True))
+        run("report", released / "release")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -27,8 +28,10 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.checks import BoolArray, FloatArray
+from poolrl.learning.rules import PartitionQ
+from poolrl.privacy.released import PrivateOutcomes
 from poolrl.simulation.evaluation import optimum
-from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear, wear_log
+from tests.helpers.own_problems import BrokenReward, OrderQuantity, Pinned, PostedPrice, Wear, wear_log
 
 
 def shop(horizon: int = 4, products: int = 2, **changes: object) -> LostSales:
@@ -258,3 +261,40 @@ def test_rows_beyond_lambda_tell_nothing() -> None:
     changed = Trajectories(states=log.states, actions=log.actions, next_states=other)
     first, second = (Pool(1.0).fit(problem, each, noise=SeededNoise(0)).levels for each in (log, changed))
     assert np.array_equal(first, second)
+
+
+def pinned_log(rng: np.random.Generator) -> Trajectories:
+    states = rng.uniform(0, 10, (200, 3, 2))
+    next_states = rng.uniform(0, 10, states.shape)
+    return Trajectories(states=states, actions=states.mean(axis=-1, keepdims=True), next_states=next_states)
+
+
+def test_zones_are_laid_where_feasible_pairs_fill_a_plane() -> None:
+    """It ended in "Singular matrix" after the release: the points of a ring must span the space."""
+    policy = Pool(1.0).fit(Pinned(3), pinned_log(np.random.default_rng(0)), noise=SeededNoise(1))
+    assert isinstance(policy.rule, PartitionQ)
+    rings = policy.rule.partition.pairs
+    assert not any(each.dependent.any() for each in rings)
+    state = np.array([[2.0, 6.0], [10.0, 0.0]])
+    np.testing.assert_allclose(policy.act(0, state), [[4.0], [5.0]])
+
+
+def test_a_mistake_in_a_problem_is_found_before_anything_is_released() -> None:
+    class Untouched:
+        def begin(self) -> NoReturn:
+            raise AssertionError("noise was drawn: the release has begun")
+
+    with pytest.raises(ZeroDivisionError, match="a mistake in a problem of your own"):
+        Pool(1.0).fit(BrokenReward(3), pinned_log(np.random.default_rng(0)), noise=Untouched())
+
+
+@pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=5)], ids=["default", "published"])
+def test_a_rehearsal_learns_from_empty_tables_alone(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = pool.prepare(LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=50.0))
+    seen, learn = [], type(prepared).learn
+    monkeypatch.setattr(type(prepared), "learn", lambda self, released: seen.append(released) or learn(self, released))
+    prepared.rehearse()
+    (released,) = seen
+    assert not released.guarantee.mechanisms
+    tables = released.levels if isinstance(released, PrivateOutcomes) else [released.pairs]
+    assert not any(table.any() for table in tables)

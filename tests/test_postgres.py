@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
-import psycopg
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +19,11 @@ from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import SECRET, seen
+
+try:
+    import psycopg
+except ImportError:  # the quick tests do without it
+    psycopg = None  # type: ignore[assignment]
 
 ZEROS = ", ".join(f"0 AS {part}_{i}" for part in ("state", "action", "next_state") for i in range(2))
 
@@ -35,10 +39,10 @@ def _postgres() -> Path | None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PostgreSQL server of our own, on a socket and a port of its own."""
     programs = _postgres()
-    if programs is None:
+    if programs is None or psycopg is None:
         if os.environ.get("POOLRL_TEST_EVERYTHING"):
-            pytest.fail("PostgreSQL is not installed")
-        pytest.skip("needs PostgreSQL's server programs (Debian: postgresql)")
+            pytest.fail("PostgreSQL or psycopg is not installed")
+        pytest.skip("needs PostgreSQL's server programs (Debian: postgresql) and pip install 'poolrl[postgres]'")
     folder = Path("/tmp") / f"poolrl-{uuid.uuid4().hex[:8]}"
     folder.mkdir()
     as_user = []

@@ -7,8 +7,8 @@ import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.shop.forecast import Elsewhere, Forecast
-from poolrl.shop.plan import Line, _two_digits
-from poolrl.shop.prediction import Log, Prediction, Simulator, units_needed
+from poolrl.shop.plan import PlanLine, _two_digits
+from poolrl.shop.prediction import AssumedLog, Prediction, Simulator, units_needed
 from poolrl.simulation.evaluation import expected_cost, expected_costs
 from poolrl.simulation.families import FAMILIES
 from poolrl.simulation.worlds import World, estimated_world, worlds_of
@@ -36,7 +36,7 @@ def test_past_orders_are_played_as_estimated() -> None:
         np.testing.assert_allclose(shares / 40_000, orders[0, i], atol=0.01)
 
 
-def test_a_fit_tells_how_far_the_log_looked() -> None:
+def test_a_fit_estimates_how_far_the_log_looked() -> None:
     """Without noise, the estimate of past orders is what they were, up to where demand still reaches."""
     rng = np.random.default_rng(2)
     problem = LostSales(horizon=2, holding=0.2, shortage=0.5, demand_max=40.0)
@@ -58,7 +58,7 @@ def test_a_fit_tells_how_far_the_log_looked() -> None:
 def test_a_prediction_is_the_cost_of_that_fit() -> None:
     """The same log and noise by hand, and its cost on many drawn paths."""
     (world,) = worlds_of(PROBLEM, "normal", runs=1)
-    (found,) = Simulator(PROBLEM).predict(world, Log(500), [0.5], seed=3)
+    (found,) = Simulator(PROBLEM).predict(world, AssumedLog(500), [0.5], seed=3)
     rng = np.random.default_rng([3, 500, 1])
     log = PROBLEM.simulate_log(world.sample(PROBLEM, 500, rng), rng=rng)
     policy = Pool(0.5).fit(PROBLEM, log, noise=SeededNoise(3_000))
@@ -74,31 +74,31 @@ def test_full_shelves_tell_more_and_units_cost_more() -> None:
     """Averages over members of a family: seeing everything is better, protecting several weeks at once is worse."""
     simulator, worlds = Simulator(PROBLEM), worlds_of(PROBLEM, "exponential", runs=6)
 
-    def mean_gap(log: Log) -> float:
+    def mean_gap(log: AssumedLog) -> float:
         return float(
             np.mean(
                 [each.gap for s, world in enumerate(worlds) for each in simulator.predict(world, log, [0.05], seed=s)]
             )
         )
 
-    usual = mean_gap(Log(400))
-    assert mean_gap(Log(400, shelves_never_empty=True)) < usual < mean_gap(Log(40, per_unit=10))
+    usual = mean_gap(AssumedLog(400))
+    assert mean_gap(AssumedLog(400, shelves_never_empty=True)) < usual < mean_gap(AssumedLog(40, per_unit=10))
 
 
 def test_places_that_units_leave_empty_bring_noise() -> None:
     """Units that own two trajectories of twenty allowed: as good as protecting two, with ten times the noise."""
     simulator, (world,) = Simulator(PROBLEM), worlds_of(PROBLEM, "normal", runs=1)
 
-    def gap(log: Log) -> float:
+    def gap(log: AssumedLog) -> float:
         return next(simulator.predict(world, log, [0.5], seed=1)).gap
 
-    tight, loose, full = Log(200, 2), Log(200, 20, owned=2), Log(200, 20)
+    tight, loose, full = AssumedLog(200, 2), AssumedLog(200, 20, owned=2), AssumedLog(200, 20)
     assert (tight.filled, loose.filled, full.filled) == (2, 2, 20)
     assert gap(full) < gap(loose)
     assert gap(tight) < gap(loose)
 
 
-def test_a_fit_tells_how_much_of_its_places_was_filled() -> None:
+def test_a_fit_estimates_how_many_of_its_places_were_filled() -> None:
     rng = np.random.default_rng(0)
     problem = LostSales(horizon=2, holding=0.2, shortage=0.5, demand_max=40.0)
     whole = problem.simulate_log(rng.uniform(0, 40, (600, 2, 1)), rng=rng)
@@ -138,7 +138,7 @@ def test_units_needed(gaps: list[tuple[int, float]], target: float, expected: fl
 
 
 @pytest.mark.parametrize(
-    ("gap", "free_gap", "best", "free", "drowned"),
+    ("gap", "free_gap", "best", "free", "noise_dominated"),
     [
         (0.02, 0.5, 100.0, 150.0, False),  # little is lost
         (0.30, 0.5, 100.0, 150.0, True),  # much is lost, whatever the estimate says
@@ -148,15 +148,15 @@ def test_units_needed(gaps: list[tuple[int, float]], target: float, expected: fl
         (float("nan"), float("nan"), 0.0, 0.0, False),  # knowing the demand costs nothing: there is no ratio
     ],
 )
-def test_a_log_is_drowned(gap: float, free_gap: float, best: float, free: float, drowned: bool) -> None:
-    assert Forecast([], 0, 10, best, free, [], Elsewhere(gap, gap, free_gap)).drowned == drowned
+def test_a_log_is_noise_dominated(gap: float, free_gap: float, best: float, free: float, noise_dominated: bool) -> None:
+    assert Forecast([], 0, 10, best, free, [], Elsewhere(gap, gap, free_gap)).noise_dominated == noise_dominated
 
 
 def test_the_worst_family_counts_as_a_family() -> None:
     def one(world: str, cost: float) -> Prediction:
         return Prediction(world, 1.0, 10, np.array([cost]), np.array([1.0]), np.array([2.0]))
 
-    line = Line.of([one("a", 1.5), one("a", 1.1), one("b", 1.4), one("b", 1.4)])
+    line = PlanLine.of([one("a", 1.5), one("a", 1.1), one("b", 1.4), one("b", 1.4)])
     assert (line.worst_family, line.worst) == ("b", pytest.approx(0.4))
     assert line.gap == pytest.approx(0.35)
     assert [_two_digits(x) for x in (7.2, 99.1, 791.3, 12_340, 1.0)] == [8, 100, 800, 13_000, 1]

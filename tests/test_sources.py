@@ -80,14 +80,13 @@ def test_hive_folders_bring_their_columns(tmp_path: Path, facts: Facts) -> None:
 @pytest.mark.parametrize(
     "ids",
     [
-        lambda n: [uuid.UUID(int=i).bytes for i in range(n)],
-        lambda n: [f"week {i}" for i in range(n)],
-        lambda n: [Decimal(i) / 4 for i in range(n)],
-        lambda n: np.arange(n).astype("datetime64[D]"),
-        lambda n: np.arange(n) * 2**40 - 2**50,
-        lambda n: np.arange(n) / 8,
+        pytest.param(lambda n: [uuid.UUID(int=i).bytes for i in range(n)], id="bytes"),
+        pytest.param(lambda n: [f"week {i}" for i in range(n)], id="text", marks=pytest.mark.slow),
+        pytest.param(lambda n: [Decimal(i) / 4 for i in range(n)], id="decimal"),
+        pytest.param(lambda n: np.arange(n).astype("datetime64[D]"), id="date", marks=pytest.mark.slow),
+        pytest.param(lambda n: np.arange(n) * 2**40 - 2**50, id="large", marks=pytest.mark.slow),
+        pytest.param(lambda n: np.arange(n) / 8, id="float", marks=pytest.mark.slow),
     ],
-    ids=["bytes", "text", "decimal", "date", "large", "float"],
 )
 def test_ids_of_any_type(tmp_path: Path, facts: Facts, ids: Any) -> None:
     table = pq.read_table(tmp_path / "log.parquet")

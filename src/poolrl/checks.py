@@ -1,7 +1,7 @@
-"""Array types, and the checks that every argument passes at the door.
+"""Array types, and the checks that every argument must pass.
 
-A message names the argument, the rule and, for public values, what was given. A check on a log
-never quotes a value: those use `finite_array`, which speaks of shapes and kinds alone.
+A message names the argument, the rule and the value. A value of a log is never quoted: `finite_array` takes
+arrays that may be sensitive and reports shapes and kinds only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def whole(*, at_least: int = 1, **named: int) -> None:
 
 
 def one_of(known: Iterable[str], **named: str) -> None:
-    """Refuse a word that is not known, with the one that was probably meant."""
+    """Refuse an unknown word, and suggest the known word that is nearest to it."""
     choices = list(known)
     for name, word in named.items():
         if word not in choices:
@@ -50,12 +50,12 @@ def one_of(known: Iterable[str], **named: str) -> None:
             raise ValueError(f"there is no {name.replace('_', ' ')} {word!r}; {hint}choose from {', '.join(choices)}")
 
 
-# Entries of one public parameter, (horizon, products) at the most; a file that declares more is refused, not served.
+# A public parameter has at most (horizon, products) entries. A file must not make us allocate more than this.
 MOST_ENTRIES = 10_000_000
 
 
 def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Broadcast a public parameter to `shape`, read-only; scalars and smaller arrays are welcome."""
+    """A public parameter, broadcast to `shape` and read-only; scalars and smaller arrays are allowed."""
     array = as_floats(name, value)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
@@ -69,22 +69,22 @@ def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatAr
     return full
 
 
-def finite_array(name: str, value: ArrayLike, *, dimensions: int) -> FloatArray:
-    """Take an array that may be sensitive: finite numbers of a given dimension, no value ever quoted."""
+def finite_array(name: str, value: ArrayLike) -> FloatArray:
+    """Finite numbers (trajectories, steps, coordinates) that may be sensitive, so no message quotes a value."""
     array = as_floats(name, value)
-    if array.ndim != dimensions:
-        raise ValueError(f"{name} must have {dimensions} dimensions, got {array.ndim}")
+    if array.ndim != 3:
+        raise ValueError(f"{name} must have 3 dimensions, got {array.ndim}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must hold finite numbers, but has NaN or infinite entries")
     return array
 
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
-    """Take anything that is a regular array of numbers."""
+    """Anything that is a regular array of numbers, as floats."""
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        # The original message would quote the offending entry.
+        # NumPy's own message would quote the entry that is not a number.
         raise ValueError(f"{name} must hold numbers in a regular array") from None
 
 

@@ -1,7 +1,7 @@
-"""Reading npz archives of numbers from people one does not know.
+"""Read npz archives of numbers that may come from strangers.
 
-NumPy's own reader allocates what a header declares before it looks whether the bytes are there. This one believes
-nothing: an array must have exactly the bytes that its member has, and all of them together stay below a limit.
+NumPy's own reader allocates what a header declares, before it knows whether the bytes are there. This reader trusts no
+header: an array must have exactly the bytes of its member, and all arrays together must stay below a limit.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-PIECE = 2**20
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
+# Bytes unpacked at a time: a small member may unpack to very many.
+PIECE = 2**20
 
 
 class DamagedError(ValueError):
@@ -29,7 +30,8 @@ def read_arrays(path: str | PathLike[str], *, most_bytes: int) -> Arrays:
             return _read_archive(file, most_bytes)
         except DamagedError:
             raise
-        except Exception as error:  # whatever readers of damaged archives say is not worth repeating
+        except Exception as error:
+            # Readers of damaged archives raise many kinds of errors, and none of their messages helps a user.
             raise DamagedError("not an archive of arrays") from error
 
 
@@ -38,10 +40,10 @@ def _read_archive(file: IO[bytes], most_bytes: int) -> Arrays:
         members = archive.infolist()
         names = [member.filename.removesuffix(".npy") for member in members]
         if len(set(names)) < len(names) or sum(member.file_size for member in members) > most_bytes:
-            raise DamagedError("names that come twice, or more bytes than any such file has")
-        found: Arrays = {}
+            raise DamagedError("a name appears twice, or there are more bytes than such a file can have")
         if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-            raise DamagedError("packed in a way that cannot be unpacked little by little")
+            raise DamagedError("a compression that cannot be unpacked piece by piece")
+        found: Arrays = {}
         for name, member in zip(names, members, strict=True):
             with archive.open(member) as stream:
                 found[name] = _read_array(stream, member.file_size)
@@ -53,12 +55,12 @@ def _read_array(stream: IO[bytes], size: int) -> np.ndarray[Any, np.dtype[Any]]:
     read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
     shape, fortran_order, kind = read_header(stream)
     if kind.kind not in "biuf" or any(length < 0 for length in shape):
-        raise DamagedError("an array of something else than numbers")
+        raise DamagedError("an array that does not hold numbers")
     if math.prod(shape) * kind.itemsize != size - stream.tell():
-        raise DamagedError("an array that is larger or smaller than it says")
+        raise DamagedError("an array that is larger or smaller than its header says")
     content = bytearray(size - stream.tell())
     room = memoryview(content)
-    while room:  # in pieces, for what is read at once is unpacked at once
+    while room:
         piece = stream.read(min(len(room), PIECE))
         if not piece:
             raise DamagedError("an array that ends too soon")

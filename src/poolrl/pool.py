@@ -30,8 +30,8 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 class Pool:
     """Private learning under the budget ρ (zCDP); `rho=inf` is the same code without noise or privacy.
 
-    Left out, `counts` and `values` follow what the problem declares: outcomes and separable values if it can,
-    visits and a partition if not. `pessimism` lowers values of seldom-visited nodes and goes with `Visits`.
+    By default `counts` and `values` follow from what the problem declares: outcomes and separable values, else
+    visits and a partition. `pessimism` lowers the values of rarely visited nodes. It needs `Visits`.
 
         Pool(rho=1.0).fit(problem, log)
 
@@ -67,9 +67,9 @@ class Pool:
         return prepared.learn(prepared.release(log, noise or SecureNoise()))
 
     def prepare(self, problem: Problem) -> Prepared:
-        """Choose the parts for a problem; whatever can be refused is refused here, before anything is spent.
+        """Choose the parts for a problem. What does not fit is refused here, before anything is spent.
 
-        A problem of your own is rehearsed as well: its formulas must not fail after the release.
+        Your own problem is rehearsed too: its formulas must not fail after the release.
         """
         prepared = self._choose(problem)
         if not type(problem).__module__.startswith("poolrl."):
@@ -106,7 +106,7 @@ class Prepared(Protocol):
         """Post-processing: no log, no noise, no cost."""
 
     def rehearse(self) -> None:
-        """Learn once from empty tables: what would fail after the release fails now, and costs nothing."""
+        """Learn once from empty tables, so that a fault shows before anything is paid."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class OnOutcomes:
     where: Partition | Axes
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
-        """Trees of as many bins as public facts allow."""
+        """Trees with as many bins as public facts suggest."""
         bins = self.counts.bins_for(
             steps=self.problem.horizon,
             coordinates=self.problem.outcome_dim,
@@ -133,7 +133,7 @@ class OnOutcomes:
         """Distributions of outcomes, then a plan on them."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
         rule, report = plan_on_outcomes(outcomes, self.where)
-        # How much of the log was observed, by what was released: a table never complains (docs/scale.md).
+        # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
         return Policy(self.problem, rule, released.guarantee, report | {"observed": outcomes.observed}, outcomes)
 
     def rehearse(self) -> None:

@@ -102,3 +102,29 @@ class OrderQuantity(SeparableProblem):
     def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         left = state + action - outcome
         return (self.holding * np.maximum(left, 0) + self.shortage * np.maximum(-left, 0)).sum(axis=-1)
+
+
+class Pinned(Wear):
+    """Two state coordinates that determine the action: feasible pairs fill a plane, not the space."""
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__(horizon)
+        self.state_low, self.state_high, self.initial_state = np.zeros(2), np.full(2, 10.0), np.zeros(2)
+        self.boundary = Boundary(np.ones((horizon, 3)))
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        return -next_state.sum(axis=-1)
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        return -20.0, 0.0
+
+    def feasible(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        only = state.mean(axis=-1, keepdims=True)
+        return only, only
+
+
+class BrokenReward(Pinned):
+    """A mistake that shows when rewards are computed, which happens after the release."""
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        raise ZeroDivisionError("a mistake in a problem of your own")

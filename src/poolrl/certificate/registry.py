@@ -60,7 +60,7 @@ class Model(_Part):
     """Who runs what, and how often."""
 
     model_name: Literal["Central"] = "Central"
-    actors: str = "The data holder runs the release and is trusted; whoever sees the policy is not."
+    actors: str = "The data holder runs the release and is trusted; a person who sees the policy is not."
     release_type: Literal["One release", "Many releases"]
     release_type_details: str
     data_source_type: Literal["Static"] = "Static"

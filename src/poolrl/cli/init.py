@@ -51,6 +51,7 @@ Flags: Any = Parameter(name="*")(
             for key in asked_keys(sales=False)
         ],
         kw_only=True,
+        namespace={"__module__": __name__},  # where its annotations are looked up
     )
 )
 

@@ -1,10 +1,12 @@
-"""Long tables ↔ trajectory arrays: one row per (trajectory, step), columns named by the user.
+"""From long tables to trajectory arrays: one row per (trajectory, step), columns named by the user.
 
-Column names are public; what stands in them is not, so messages name columns and rules alone.
+Column names are public, but their content is not. So messages name columns and rules only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -18,17 +20,18 @@ from poolrl.data.log import Columns, missing_column
 
 
 def as_arrow(table: Any, columns: Columns) -> pa.Table:
-    """Take the named columns of an Arrow, pandas or polars table (anything that speaks the Arrow C stream)."""
+    """The named columns of an Arrow, pandas or polars table (anything with the Arrow C stream interface)."""
     if isinstance(table, pa.Table):
         return table
     if not hasattr(table, "__arrow_c_stream__"):
         raise ValueError(f"table must be an Arrow, pandas or polars table, got {type(table).__name__}")
-    if hasattr(table, "columns"):  # a column that is not asked for need not be convertible
+    if hasattr(table, "columns"):
+        # Only the named columns, because others may hold what Arrow cannot convert.
         table = table[[name for name in dict.fromkeys(columns.names()) if name in list(table.columns)]]
     try:
         return pa.table(table)
     except pa.ArrowException:
-        # Arrow's message quotes the offending entry.
+        # Arrow's message quotes the entry that it cannot convert.
         raise ValueError("the table has a column of mixed types: give each column one type") from None
 
 
@@ -36,31 +39,33 @@ def read_parquet(path: str | PathLike[str]) -> pa.Table:
     """Read a Parquet file or a folder of them."""
     import pyarrow.parquet as pq
 
-    try:
+    with _readable(path, "a readable Parquet file (truncated, or another format?)"):
         return pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # the file system's complaint, not the reader's
-            raise
-        raise ValueError(f"{path} is not a readable Parquet file (truncated, or another format?)") from None
 
 
 def read_csv(path: str | PathLike[str]) -> pa.Table:
     """Read a CSV file with a header line."""
     import pyarrow.csv as csv
 
-    try:
+    with _readable(path, "a readable CSV file: UTF-8, a header and rows of equal length"):
         table = csv.read_csv(path)
-        _ = table.column_names  # decodes the header line
+        table.column_names  # noqa: B018 - decodes the header line
         return table
+
+
+@contextmanager
+def _readable(path: str | PathLike[str], what: str) -> Iterator[None]:
+    """Replace a reader's message, which may quote a row of the log; the file system's own errors pass."""
+    try:
+        yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        # Their messages quote the offending row or byte.
-        raise ValueError(f"{path} is not a readable CSV file: UTF-8, a header and rows of equal length") from None
+        raise ValueError(f"{path} is not {what}") from None
 
 
 def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
-    """Sort the rows into (trajectory, step) arrays, or say which rule the table breaks."""
+    """The rows as (trajectory, step) arrays; refuses a table that breaks a rule."""
     for name in columns.names():
         if table.column_names.count(name) != 1:
             raise ValueError(missing_column(name, table.column_names))
@@ -73,9 +78,12 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     trajectories, horizon = int(trajectory.max()) + 1, int(step.max()) + 1
     if step.min() < 0:
         raise ValueError(f"column {columns.step!r} must not lie below first_step = {first_step}")
-    # Counting every (trajectory, step) needs the product of both, which must not be larger than the table.
+    # Checked before the steps are counted: a step of 10⁹ would ask for that much memory.
     if trajectories * horizon > table.num_rows:
-        raise ValueError(_steps_rule(columns, first_step))
+        raise ValueError(
+            f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
+            "to the horizon without gaps (first_step says where yours start)"
+        )
     visits = np.bincount(trajectory * horizon + step, minlength=trajectories * horizon)
     if (visits > 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
@@ -101,44 +109,18 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     return arrays
 
 
-def to_arrow(
-    states: FloatArray,
-    actions: FloatArray,
-    next_states: FloatArray,
-    *,
-    unit: NDArray[np.int64] | None,
-) -> pa.Table:
-    """The inverse of `to_arrays`, with plain column names."""
-    trajectories, horizon, _ = states.shape
-    columns: dict[str, Any] = {
-        "trajectory": np.repeat(np.arange(trajectories), horizon),
-        "step": np.tile(np.arange(horizon), trajectories),
-    }
-    if unit is not None:
-        columns["unit"] = np.repeat(unit, horizon)
-    for name, array in (("state", states), ("action", actions), ("next_state", next_states)):
-        for i in range(array.shape[2]):
-            columns[f"{name}_{i}"] = array[:, :, i].ravel()
-    return pa.table(columns)
-
-
-def _steps_rule(columns: Columns, first_step: int) -> str:
-    return (
-        f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
-        "to the horizon without gaps (first_step says where yours start)"
-    )
-
-
 def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Ids of any type as 0, 1, ... in the order of the ids themselves; equal ids must never get two numbers.
+    """Ids of any type as 0, 1, ... in the order of the ids; equal ids get equal numbers.
 
-    Never in the order of rows: a database hands them out in an order that other units' rows decide, and which of a
-    unit's trajectories are kept must not depend on anybody else.
+    Never in the order of rows. In a database other units' rows may decide that order, but which of a unit's
+    trajectories are kept must not depend on other units.
     """
     column = table[name]
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)  # a dictionary may hold a value twice
-    if isinstance(column.type, pa.BaseExtensionType):  # a UUID, say
+        # A dictionary may hold a value twice.
+        column = column.cast(column.type.value_type)
+    if isinstance(column.type, pa.BaseExtensionType):
+        # For example a UUID.
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     try:
         if pa.types.is_floating(column.type):
@@ -158,7 +140,7 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 def _has_blanks(column: pa.ChunkedArray) -> bool:
-    """Ids that say nothing (NaN, empty text) are missing: one unit of everybody without a name would protect nobody."""
+    """Whether an id is NaN or empty text, which counts as missing: unnamed people must not form one unit."""
     if pa.types.is_floating(column.type):
         return bool(pc.any(pc.is_nan(column)).as_py())
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -168,10 +150,10 @@ def _has_blanks(column: pa.ChunkedArray) -> bool:
 
 def _numbers(table: pa.Table, name: str) -> FloatArray:
     column = table[name]
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_decimal(column.type)):
+    if not any(is_kind(column.type) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}")
     try:
-        # Unchecked: Arrow's complaint about a large integer would quote it.
+        # Not `safe`, because Arrow's message about a large integer would quote it.
         return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
     except pa.ArrowException:
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}") from None
@@ -182,7 +164,3 @@ def _whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any() or np.abs(numbers).max() > 2**53:
         raise ValueError(f"column {name!r} must hold whole numbers")
     return numbers.astype(np.int64)
-
-
-def _is_decimal(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(kind))

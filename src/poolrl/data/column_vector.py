@@ -1,7 +1,7 @@
-"""Rows of a table as NumPy would see them: a formula on numbers becomes one expression per column.
+"""Columns of a table that behave like NumPy arrays: a formula on numbers becomes one expression per column.
 
-A problem says in NumPy what a row tells. The same code, given a `ColumnVector`, builds expressions that any engine
-evaluates, in the same order of floating-point operations, so that no second transcription can drift from the first.
+A problem states its formulas in NumPy. The same code, given a `ColumnVector`, builds expressions for any engine, with
+the same order of floating-point operations. So there is no second version of a formula that could differ.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 
-# Public constants often make an operation idle; what it would leave alone is left alone, bit for bit.
+# Public constants often make an operation idle (x − 0, x ≤ ∞ for a finite x). Idle operations are left out.
 def _minus(left: Any, right: Any) -> Any:
     return left if not isinstance(right, ir.Value) and right == 0 else left - right
 
 
 def _at_most(left: Any, right: Any) -> Any:
-    return True if not isinstance(right, ir.Value) and right == np.inf else left <= right  # of a finite number
+    return True if not isinstance(right, ir.Value) and right == np.inf else left <= right
 
 
 def _both(left: Any, right: Any) -> Any:
@@ -33,7 +33,7 @@ def _both(left: Any, right: Any) -> Any:
     return left & right
 
 
-# What engines compute to the last bit like NumPy (IEEE 754); sines and powers they do not.
+# Engines compute these exactly as NumPy does (IEEE 754). That is not so for sines and powers.
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: operator.add,
     np.subtract: _minus,
@@ -65,13 +65,14 @@ class ColumnVector(NDArrayOperatorsMixin):
     """A vector (k,), or a number (), whose entries are columns of a table or constants."""
 
     def __init__(self, entries: Sequence[Any] | NDArray[Any], known: dict[Any, Any] | None = None) -> None:
-        # Expressions made before from the same parts: formulas repeat themselves, step after step.
+        # Expressions made before from the same parts. Formulas repeat themselves at every step.
         self.known = {} if known is None else known
         if isinstance(entries, np.ndarray):
             self.entries = entries
         else:
             self.entries = np.empty(len(entries), dtype=object)
-            for i, entry in enumerate(entries):  # one by one: NumPy would look for arrays inside a column
+            # One by one, because NumPy would look for arrays inside a column.
+            for i, entry in enumerate(entries):
                 self.entries[i] = entry
 
     def __repr__(self) -> str:
@@ -79,7 +80,7 @@ class ColumnVector(NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one row: a batch of rows has no axis here."""
+        """The shape of one row: a batch of rows has no axis here."""
         return self.entries.shape
 
     def __len__(self) -> int:
@@ -89,7 +90,7 @@ class ColumnVector(NDArrayOperatorsMixin):
         return self._wrapped(self.entries[place], self.known)
 
     def astype(self, kind: Any) -> Self:
-        """A cast; what is cast must fit, for engines differ in what they do otherwise."""
+        """A cast. Values must fit the new type, because engines differ in what they do otherwise."""
         plain = np.dtype(kind)
         return self._mapped(_CASTS[plain], self, constant=plain.type)
 
@@ -125,7 +126,7 @@ class ColumnVector(NDArrayOperatorsMixin):
 
     @classmethod
     def _mapped(cls, rule: Callable[..., Any], *inputs: Any, constant: Callable[..., Any] | None = None) -> Self:
-        """Apply a rule entry by entry, with NumPy's broadcasting; constants among themselves stay constants."""
+        """Apply a rule entry by entry, with NumPy's broadcasting. A result of constants stays a constant."""
         known = next(part.known for part in inputs if isinstance(part, ColumnVector))
 
         def one(*entries: Any) -> Any:
@@ -134,7 +135,8 @@ class ColumnVector(NDArrayOperatorsMixin):
                 return constant(*plain)
             name = (rule, *((type(e), id(e) if isinstance(e, ir.Value) else e) for e in plain))
             if name not in known:
-                known[name] = (rule(*plain), plain)  # with its parts, so that no id is used again
+                # The parts are kept too, so that their ids are not used again.
+                known[name] = (rule(*plain), plain)
             return known[name][0]
 
         parts = [part.entries if isinstance(part, ColumnVector) else np.asarray(part) for part in inputs]
@@ -142,7 +144,7 @@ class ColumnVector(NDArrayOperatorsMixin):
 
     def _reduced(self, rule: Callable[[Any, Any], Any], axis: int, keepdims: bool) -> Self:
         if axis not in (-1, len(self.shape) - 1):
-            raise TypeError("columns are counted along the last axis alone")
+            raise TypeError("columns can be reduced along the last axis only")
         found = self[0]
         for i in range(1, len(self)):
             found = self._mapped(rule, found, self[i])

@@ -1,6 +1,6 @@
-"""Exact counts of a log, the last sensitive form before the door.
+"""Exact counts of a log: what the door adds noise to.
 
-Both kinds are tables over cells that public facts alone define, so that empty cells are there too.
+Both kinds are tables whose cells follow from public facts alone, so empty cells are counted too.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from poolrl.problems.problem import OutcomeProblem
 class OutcomeCounts:
     """Dyadic trees of censored outcomes, one per step, coordinate and kind (seen, cut off).
 
-    `levels[l]` has shape (H, k, kinds, 2ˡ): how many slots fall into each of 2ˡ equal ranges. `unobserved`
-    (H, k) counts the slots that tell nothing: rows beyond λ, and places that a unit does not fill.
+    `levels[l]` has shape (H, k, kinds, 2ˡ): how many slots fall into each of 2ˡ equal ranges. `unobserved` (H, k)
+    counts the other slots: rows beyond λ, rows that cannot be used, and slots that a unit does not fill.
     """
 
     levels: tuple[IntArray, ...]
     unobserved: IntArray
-    slots: int
 
 
 @dataclass(frozen=True)
 class VisitCounts:
-    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) row by row, as the whole table rarely fits in memory."""
+    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) by rows, because the table rarely fits in memory."""
 
     pairs: IntArray
     tallies: tuple[Tally, ...]  # H
@@ -52,7 +51,7 @@ class VisitCounts:
 def outcome_cells(
     problem: OutcomeProblem, step: int, state: Numbers, action: Numbers, next_state: Numbers, *, bins: int
 ) -> tuple[Numbers, Numbers]:
-    """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it tells anything."""
+    """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it is observed."""
     seen, cut = problem.observe(step, state, action, next_state)
     unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
     leaf = np.clip(np.floor(problem.boundary.orient(unit) * bins), 0, bins - 1).astype(np.int64)
@@ -61,14 +60,13 @@ def outcome_cells(
 
 
 def count_outcomes(log: Log, problem: OutcomeProblem, *, bins: int) -> OutcomeCounts:
-    """Count what every row says of its outcome: seen in a bin, cut off in a bin, or nothing."""
+    """Count what every row shows of its outcome: seen in a bin, cut off in a bin, or unobserved."""
     kinds = problem.kinds
     leaves = log.outcome_leaves(problem, bins=bins).reshape(problem.horizon, problem.outcome_dim, kinds, bins)
     levels = [leaves]
     while levels[0].shape[-1] > 1:
         levels.insert(0, levels[0][..., 0::2] + levels[0][..., 1::2])
-    unobserved = log.slots - levels[0].sum(axis=(2, 3))
-    return OutcomeCounts(tuple(levels), unobserved, log.slots)
+    return OutcomeCounts(tuple(levels), log.slots - levels[0].sum(axis=(2, 3)))
 
 
 def count_visits(log: Log, partition: Partition) -> VisitCounts:

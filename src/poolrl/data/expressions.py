@@ -1,4 +1,4 @@
-"""Pieces of the expressions by which a table is counted; each gives the same bits on every engine."""
+"""Parts of the expressions that count a table. Each gives the same bits on every engine."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.data.column_vector import ColumnVector
 from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible, within
+from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import Problem, SeparableProblem
 
 # Names of the harmless columns of a row.
 COLUMNS_OF = ("state", "action", "next_state")
-# What a row (state, action, next state) of a step says, and where it may be used.
+# (step, row, where the row is usable) → expressions.
 Formulas = Callable[[int, Row, Numbers], list[ir.Value]]
-# Beyond it a number is as good as infinite, and squaring it would overflow.
+# Larger numbers count as infinite, because their squares would overflow.
 LARGEST_NUMBER = 1e150
 
 
 def finite(number: Numbers) -> Numbers:
-    """Whether a number is neither NULL, NaN nor infinite; such a rule is NULL or false.
+    """True for a finite number; NULL or false for NULL, NaN and infinity.
 
-    By x − x = 0, because DuckDB believes Parquet's statistics, which pass over NaN: x ≤ 100 is true for a NaN in a
-    column whose largest number is 100, and "not isnan(x)" for every row.
+    By x − x = 0. DuckDB trusts Parquet's statistics, and these ignore NaN. So x ≤ 100 would be true for a NaN in a
+    column whose largest number is 100, and "not isnan(x)" would be true for every row.
     """
     return number - number == 0.0
 
 
-def says_something(column: ir.Column) -> list[ir.BooleanColumn]:
-    """An id that is NULL, NaN or blank is nobody's: one unit of everybody without a name would protect nobody."""
+def has_id(column: ir.Column) -> list[ir.BooleanColumn]:
+    """Rules that hold unless an id is NULL, NaN or blank: people without an id must not form one unit."""
     kind = column.type()
     if kind.is_floating():
         return [finite(column)]
@@ -44,15 +45,15 @@ def says_something(column: ir.Column) -> list[ir.BooleanColumn]:
 
 
 def binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
-    """How many of the lowest bits are one; not every engine has a name for it."""
+    """How many of the lowest bits are one. Not every engine has a function for it."""
     return reduce(add, [(number >> place) & 1 for place in range(bits)])
 
 
 def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool) -> dict[str, ir.Column]:
-    """The numbers of a row as doubles with which every formula can be computed, and whether they are meant.
+    """The numbers of a row as doubles that every formula can take, and columns `fine_0`, ... that say where they hold.
 
-    Where one is missing or outside, all of its coordinate (all of the row, if coordinates belong together) stand at
-    their lower bounds, so that nothing overflows and every cast fits; the columns `fine_0`, ... say where.
+    Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds (all of
+    the row, if coordinates belong together). So nothing overflows, and every cast fits.
     """
     known: dict[Any, Any] = {}
     rows: list[Numbers] = [ColumnVector([column.cast("float64") for column in part], known) for part in parts]
@@ -61,7 +62,7 @@ def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bo
     inside: Numbers = True
     for numbers, (low, high) in zip(rows, bounds(problem), strict=True):
         held = (numbers >= -LARGEST_NUMBER) & (numbers <= LARGEST_NUMBER) if clip else within(numbers, low, high)
-        gap = numbers - numbers  # 0, unless the number is none
+        gap = numbers - numbers  # 0 for a finite number
         if together:
             held, gap = held.all(axis=-1, keepdims=True), sum(gap[i : i + 1] for i in range(len(gap)))
         inside = held if inside is True else inside & held
@@ -75,12 +76,11 @@ def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bo
 
 
 def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip: bool) -> list[ir.Value]:
-    """The expressions of `formulas(step, row, usable)` on `harmless` rows, told apart by step only where they differ.
+    """The expressions of `formulas(step, row, usable)` on `harmless` rows; cases by step only where steps differ.
 
-    `usable` is (k,) coordinate by coordinate, or (1,). A column that the rows do not have is of another coordinate
-    and stands at its lower bound.
+    `usable` is (k,) coordinate by coordinate, or (1,). Columns of other coordinates may be missing from the rows. Their
+    lower bounds are used instead.
     """
-
     known: dict[Any, Any] = {}
 
     def vector(name: str, otherwise: Sequence[float]) -> ColumnVector:
@@ -98,16 +98,17 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
         for step in range(problem.horizon):
             row = moved_inside(problem, step, values) if clip else values
             by_step.append(formulas(step, row, fine & possible(problem, step, row)))
-    except (TypeError, AttributeError) as error:  # about the formulas: no row has been looked at
+    except (TypeError, AttributeError) as error:
+        # The error is about the formulas: no row has been read yet.
         raise ValueError(
-            f"{type(problem).__name__} says what a row tells in a way that no engine can be given ({error}); use "
-            "NumPy's arithmetic, comparisons, where, clip, minimum and maximum, or give the log as Trajectories"
+            f"the formulas of {type(problem).__name__} cannot run inside an engine ({error}); use NumPy's arithmetic, "
+            "comparisons, where, clip, minimum and maximum, or give the log as Trajectories"
         ) from None
-    return [_told_apart(rows.step, choices) for choices in zip(*by_step, strict=True)]
+    return [_by_step(rows.step, choices) for choices in zip(*by_step, strict=True)]
 
 
-def _told_apart(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
-    """choices[h] at step h; one expression where all are the same."""
+def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
+    """choices[h] at step h; one expression if all are the same."""
     distinct: list[tuple[ir.Value, list[int]]] = []
     for number, choice in enumerate(choices):
         for known, steps in distinct:
@@ -121,17 +122,11 @@ def _told_apart(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
     return ibis.cases(*((step.isin(steps), choice) for choice, steps in distinct))
 
 
-def at_nearest(
-    rows: ir.Table,
-    cell: str,
-    directions: Sequence[FloatArray | None],
-    point: Sequence[str],
-    nearest: Callable[[Numbers, Numbers], Numbers],
-) -> ir.Table:
-    """Replace a cell's number by that of the node inside it whose direction is nearest to the point.
+def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None], point: Sequence[str]) -> ir.Table:
+    """Replace a cell's number by that of its node whose direction is nearest to the point.
 
-    `directions` (cells, J, D) of each step, or of all steps alike, are joined as a small table; where there are none
-    the cell is the node.
+    `directions` (cells, J, D), one per step or one for all steps, are joined as a small table. Without directions the
+    cell is the node.
     """
     if directions[0] is None or directions[0].shape[1] == 1:
         return rows
@@ -143,18 +138,17 @@ def at_nearest(
         f"{cell}_step": np.repeat(np.arange(steps), cells),
     }
     lookup |= dict(zip(names, known.reshape(steps * cells, -1).T, strict=True))
-    table = ibis.memtable(lookup, schema=_schema(lookup))
+    kinds = {name: "int64" if values.dtype.kind == "i" else "float64" for name, values in lookup.items()}
+    table = ibis.memtable(lookup, schema=ibis.schema(kinds))
     on = [rows[cell] == table[f"{cell}_cell"]]
     if steps > 1:
         on.append(rows.step.cast("int64") == table[f"{cell}_step"])
     joined = rows.join(table, on)
     corners = np.empty((count, dimensions), dtype=object)
-    for place, name in zip(np.ndindex(corners.shape), names, strict=True):
-        corners[place] = joined[name]
-    (chosen,) = nearest(ColumnVector(corners), ColumnVector([joined[name] for name in point])).columns()
+    for at, name in zip(np.ndindex(corners.shape), names, strict=True):
+        corners[at] = joined[name]
+    both: list[Numbers] = [ColumnVector(corners), ColumnVector([joined[name] for name in point])]
+    nearest: Numbers = Partition.nearest(*both)
+    (chosen,) = nearest.columns()
     kept = [name for name in rows.columns if name != cell]
     return joined.select(*kept, **{cell: joined[cell] * count + chosen})
-
-
-def _schema(lookup: dict[str, Any]) -> ibis.Schema:
-    return ibis.schema({name: "int64" if values.dtype.kind == "i" else "float64" for name, values in lookup.items()})

@@ -1,6 +1,7 @@
-"""What a log is recognised by under another name: a digest of each product's rows, computed where the log lies.
+"""Digests of each product's rows, computed where the log is. A ledger recognises the same rows by them.
 
-As sensitive as the log, for whoever guesses a product's log can confirm it: digests leave this house under a key only.
+A digest is as sensitive as the log: a person who guesses a product's log can confirm the guess. So the ledger stores
+keyed hashes of digests only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from poolrl.data.expressions import finite
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 
-# Multiples of a row's four numbers of which only the fraction is kept. Any will do that are no simple fractions.
+# Factors of a row's four numbers; only the fraction of the sum is kept. Any factors but simple fractions would do.
 _MULTIPLES = (
     (1.6180339887498949, 1.4142135623730951, 1.7320508075688772, 1.2599210498948732),
     (2.6457513110645907, 1.8392867552141612, 1.3247179572447460, 1.4655712318767680),
@@ -25,9 +26,9 @@ _LARGEST = 2.0**50
 
 
 def digests(log: Table) -> list[bytes]:
-    """SHA-256 of all rows of each product, whatever the order of rows and products and the kind of file.
+    """SHA-256 of all rows of each product. The order of rows and products and the kind of file do not matter.
 
-    Rows are added up, each as two scattered whole numbers, so that an engine needs one pass and no sorting.
+    Each row becomes two scattered whole numbers, and these are added up. So an engine needs one pass and no sorting.
     """
     columns, rows, sums = log.columns, log.rows, {}
     step = _number(rows[columns.step]) - log.first_step
@@ -51,10 +52,11 @@ def _number(column: ir.Column) -> ir.FloatingColumn:
 
 
 def _scattered(numbers: Sequence[ir.FloatingColumn], multiples: Sequence[float]) -> ir.IntegerColumn:
-    """⌊2³¹ frac(2³¹ frac(Σ c x)²)⌋, added from left to right, for the same bits on every engine."""
+    """⌊2³¹ frac(2³¹ frac(Σ c x)²)⌋, added from left to right, so that every engine finds the same bits."""
     total = numbers[0] * multiples[0]
     for number, multiple in zip(numbers[1:], multiples[1:], strict=True):
         total = total + number * multiple
     part = total - total.floor().cast("float64")
-    mixed = part * part * _PLACES  # squared, or sums would hardly see how numbers are spread over rows
+    # Squared, because a sum of plain fractions hardly depends on how numbers are spread over rows.
+    mixed = part * part * _PLACES
     return ((mixed - mixed.floor().cast("float64")) * _PLACES).floor()

@@ -1,4 +1,4 @@
-"""What a log is: the one protocol that the door asks of it, and the one list of its columns."""
+"""What a log is: the protocol that the door uses, and the list of a table's columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tally = tuple[IntArray, IntArray]
 
 
 class Log(Protocol):
-    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`): what the door asks of it."""
+    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it."""
 
     @property
     def has_units(self) -> bool:
@@ -28,11 +28,11 @@ class Log(Protocol):
 
     @property
     def units(self) -> int:
-        """How many units it holds: public, because neighbours replace one."""
+        """How many units it holds. This is public, because neighbours replace one unit."""
 
     @property
     def slots(self) -> int:
-        """Places that it can fill, units × max_per_unit."""
+        """units × max_per_unit: the places for trajectories."""
 
     @property
     def is_full(self) -> bool:
@@ -42,7 +42,7 @@ class Log(Protocol):
         """Refuse a log that does not fit the problem's public facts."""
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
+        """How many rows fall into each cell of `outcome_cells`, (H, k, kinds · bins)."""
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
@@ -66,7 +66,7 @@ class Columns:
 
 
 def missing_column(name: str, names: Sequence[str]) -> str:
-    """The complaint about a column; the table's own names are not listed, for they may be its first row."""
+    """The message about a missing column. It lists no names of the table, because they may be its first row."""
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     hint = f"did you mean {near[0]!r}?" if near else "is there a header line, with commas between names?"
     return f"the table must have one column {name!r} ({hint})"

@@ -1,7 +1,7 @@
-"""What a row of a log can say at all, and how an impossible row is moved to the nearest possible one.
+"""Which rows are possible, and how an impossible row is moved to the nearest possible one.
 
-The rules stand here once. Arrays are refused by them, tables are counted by them, and `poolrl check` explains them.
-States (..., w), actions (..., d) and next states (..., w) are arrays, or vectors of a table's columns.
+Arrays are refused by these rules, tables are counted by them, and `poolrl check` explains them. States (..., w),
+actions (..., d) and next states (..., w) are arrays, or vectors of a table's columns.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PARTS = ("states", "actions", "next_states")
 
 @dataclass(frozen=True)
 class RowRule:
-    """One rule: the part of the row it is about, the rule in words, what a row does that breaks it, where it holds."""
+    """One rule about a part of the row, and where it holds."""
 
     part: str  # one of PARTS
-    rule: str
-    broken: str
+    rule: str  # in words
+    broken: str  # how to describe a row that breaks it
     held: Numbers  # (..., coordinates of that part)
 
 
@@ -71,13 +71,13 @@ def fit_rules(problem: Problem, step: int, row: Row) -> list[RowRule]:
         )
         rules.append(RowRule("next_states", rule, f"with {implied}", within(seen, *inside)))
         if not problem.censored:
-            never = "must be such that observe() reports no cut: the problem says that outcomes are never cut off"
+            never = "must be such that observe() reports no cut: the problem declares that outcomes are never cut off"
             rules.append(RowRule("next_states", never, "cut off", ~cut))
     return rules
 
 
 def possible(problem: Problem, step: int, row: Row) -> Numbers:
-    """Whether values within their bounds fit each other: (..., k) coordinate by coordinate, else (..., 1)."""
+    """Where values within their bounds fit each other: (..., k) coordinate by coordinate, else (..., 1)."""
     masks = [rule.held for rule in fit_rules(problem, step, row)]
     if not isinstance(problem, SeparableProblem):
         masks = [mask.all(axis=-1, keepdims=True) for mask in masks]
@@ -88,7 +88,7 @@ def possible(problem: Problem, step: int, row: Row) -> Numbers:
 
 
 def moved_inside(problem: Problem, step: int, row: Row) -> Row:
-    """The row with every value moved into its bounds, the action into what its state allows."""
+    """The row with every value moved into its bounds, and the action into what its state allows."""
     state, action, next_state = (
         np.clip(part, low, high) for part, (low, high) in zip(row, bounds(problem), strict=True)
     )
@@ -102,6 +102,6 @@ def moved_inside(problem: Problem, step: int, row: Row) -> Row:
 
 
 def within(values: Numbers, low: FloatArray, high: FloatArray) -> Numbers:
-    """Whether values lie between public bounds; a rounding error outside is inside."""
+    """Whether values lie between public bounds. A rounding error beyond a bound is allowed."""
     slack = ROUNDING * (high - low)
     return (values >= low - slack) & (values <= high + slack)

@@ -1,12 +1,12 @@
-"""A log that stays where it lies: counted inside DuckDB, Spark or another engine, by one expression for each count.
+"""A log that stays where it is: DuckDB, Spark or another engine counts it, by one expression for each count.
 
-Only counts come back, so the log may be larger than memory. No row makes a count fail, because a failure would tell of
-it. What cannot be used tells nothing, by rules that look at its own unit alone:
+Only counts come back, so the log may be larger than memory. No row makes a count fail, because a failure would reveal
+that row. What cannot be used is unobserved. The rules look at one unit at a time:
 
-  - a row without an id, or with a step that is none of 0 .. H−1, is nobody's;
-  - a trajectory that names a step twice tells nothing;
-  - of a unit's trajectories the first max_per_unit in the order of their ids are kept;
-  - a row tells nothing where a value is missing, NaN, infinite or outside the public bounds.
+  - a row without an id, or whose step is not one of 0 .. H−1, is left out;
+  - a trajectory that has a step twice is unobserved;
+  - the first max_per_unit trajectories of a unit, in the order of their ids, are kept;
+  - a row is unobserved where a value is missing, NaN, infinite or outside the public bounds.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import numpy as np
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.counts import outcome_cells
-from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, says_something
+from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, has_id
 from poolrl.data.log import Columns, Tally, missing_column
 from poolrl.data.row_rules import Numbers, Row
 from poolrl.data.sources.engine import NoRowsError, answer
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-# Steps are remembered as the bits of one 64-bit number, so many at a time.
+# Steps are collected as bits of a 64-bit number, so many in each number.
 STEPS_PER_NUMBER = 30
-# The cell of a row that tells nothing: filtering such rows out first would make engines compute every cell twice.
+# The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
 NOWHERE = -1
 
 
@@ -43,7 +43,7 @@ class Table:
         Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"], ...)
 
     The keywords are those of `Trajectories.from_table`. With `clip`, values outside the public bounds are moved to the
-    nearest possible ones instead of telling nothing.
+    nearest possible ones. Without it such rows are unobserved.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Table:
 
     @property
     def max_per_unit(self) -> int:
-        """c. Read-only: what is counted and the noise both go by it."""
+        """c. Read-only, because both the counts and the noise depend on it."""
         return self._max_per_unit
 
     @cached_property
     def units(self) -> int:
-        """How many units the log holds: public, because neighbours replace one."""
+        """How many units the log holds. This is public, because neighbours replace one unit."""
         found = self.rows.filter(self._named()).aggregate(units=self._ids()[self._keys[0]].nunique())
         number = int(answer(found)["units"][0].as_py())
         if number == 0:
@@ -100,16 +100,16 @@ class Table:
 
     @property
     def slots(self) -> int:
-        """Places that the log can fill, units × max_per_unit."""
+        """units × max_per_unit."""
         return self.units * self.max_per_unit
 
     @property
     def is_full(self) -> bool:
-        """Never: a row may be missing or impossible, and nobody outside is told."""
+        """Never: a row may be missing or impossible, and the release must not reveal whether one is."""
         return False
 
     def check(self, problem: Problem) -> None:
-        """Refuse columns that do not fit the problem; what stands in them is not looked at."""
+        """Refuse columns that do not fit the problem. Their content is not looked at."""
         wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": problem.state_dim}
         for name, number in wanted.items():
             given = len(getattr(self.columns, name))
@@ -117,14 +117,13 @@ class Table:
                 raise ValueError(f"{name} must name {number} columns, got {given}")
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
-        cells = bins * problem.kinds
-        leaves = np.zeros((problem.horizon, problem.outcome_dim, cells), dtype=np.int64)
-        step, coordinate, cell, rows = _integers(
-            self.outcome_expression(problem, bins=bins), "step", "coordinate", "cell", "rows"
-        )
-        told = cell != NOWHERE
-        leaves[step[told], coordinate[told], cell[told]] = rows[told]  # an engine hands groups out in any order
+        """How many rows fall into each cell of `outcome_cells`, (H, k, kinds · bins)."""
+        leaves = np.zeros((problem.horizon, problem.outcome_dim, bins * problem.kinds), dtype=np.int64)
+        counts = self.outcome_expression(problem, bins=bins)
+        step, coordinate, cell, rows = _integers(counts, "step", "coordinate", "cell", "rows")
+        counted = cell != NOWHERE
+        # By place, because an engine returns groups in any order.
+        leaves[step[counted], coordinate[counted], cell[counted]] = rows[counted]
         return leaves
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
@@ -139,14 +138,14 @@ class Table:
         """The counts of `outcome_leaves` that are not zero: columns step, coordinate, cell, rows."""
 
         def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
-            cell, tells = outcome_cells(problem, step, *row, bins=bins)
-            told: Numbers = np.where(tells & usable, cell, NOWHERE)
-            return told.columns()
+            cell, observed = outcome_cells(problem, step, *row, bins=bins)
+            counted: Numbers = np.where(observed & usable, cell, NOWHERE)
+            return counted.columns()
 
         separable = isinstance(problem, SeparableProblem)
         numbers, dropped = self._numbers(problem), self.dropped(problem.horizon)
         counts = []
-        # A scan for each coordinate reads its own columns only, and is faster than one that multiplies the rows.
+        # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
             rows = self._kept(problem, numbers, dropped, coordinate if separable else None)
             cell = cells_by_step(problem, rows, formulas, clip=self.clip)[coordinate]
@@ -173,12 +172,12 @@ class Table:
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
         names, dimensions = list(points), problem.state_dim + problem.action_dim
         pairs = [nodes.directions for nodes in partition.pairs]
-        found = at_nearest(found, "node", pairs, names[:dimensions], partition.nearest)
-        found = at_nearest(found, "target", [partition.states.directions], names[dimensions:], partition.nearest)
+        found = at_nearest(found, "node", pairs, names[:dimensions])
+        found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
         return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
     def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
-        """Keys, step and further columns of the rows whose ids say something and whose step is one of 0 .. H−1.
+        """Keys, step and further columns of the rows that have ids and a step in 0 .. H−1.
 
         `columns` are expressions on the table as it was given.
         """
@@ -187,7 +186,7 @@ class Table:
         if not step.type().is_integer():
             number = step.cast("float64")
             steps = finite(number) & steps & (number == number.floor())
-        # Every row has a step that can be cast, also those that the filter takes away: engines may do that later.
+        # Rows that the filter removes get a step that can be cast too, because engines may filter later.
         place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
         return self.rows.filter([*self._named(), steps]).select(**self._ids(), step=place, **columns)
 
@@ -197,10 +196,11 @@ class Table:
         for first in range(0, horizon, STEPS_PER_NUMBER):
             here = None if horizon <= STEPS_PER_NUMBER else rows.step.between(first, first + STEPS_PER_NUMBER - 1)
             bit = ibis.literal(1, "int64") << (rows.step % STEPS_PER_NUMBER)
-            sums[f"from_{first}"] = bit.cast("float64").sum(where=here)  # doubles, for they do not overflow
+            # As doubles, which do not overflow. With at most `horizon` rows the sums are exact.
+            sums[f"from_{first}"] = bit.cast("float64").sum(where=here)
         lives = rows.group_by(self._keys).aggregate(**sums, count=rows.count())
-        # A sum of n different powers of two has n ones; a power that comes twice leaves fewer.
-        few = lives["count"] <= horizon  # so that the sums are exact
+        # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
+        few = lives["count"] <= horizon
         numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
         ones = reduce(add, [binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
         surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
@@ -208,11 +208,11 @@ class Table:
 
     @staticmethod
     def _rank(lives: ir.Table) -> ir.IntegerColumn:
-        """The place of a trajectory among its unit's by id: never by the order of rows, which other units decide."""
+        """The place of a trajectory in its unit, by id. The order of rows may depend on other units."""
         return ibis.row_number().over(group_by=lives.unit, order_by=lives.trajectory)
 
     def dropped(self, horizon: int) -> ir.Table:
-        """The keys of trajectories that tell nothing, under a name, so that engines find them once."""
+        """The keys of trajectories that are not used, under a name, so that engines find them once."""
         lives = self.lives(horizon)
         return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("poolrl_dropped")
 
@@ -224,7 +224,7 @@ class Table:
     def _kept(
         self, problem: Problem, numbers: dict[str, ir.Column], dropped: ir.Table, only: int | None = None
     ) -> ir.Table:
-        """Step and harmless numbers of the rows that count, or of one coordinate of them."""
+        """Step and harmless numbers of the rows that are used; `only` one coordinate of them, if given."""
         if only is not None:
             numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
         return self.rows_of_steps(problem.horizon, **numbers).anti_join(dropped, self._keys)
@@ -234,11 +234,11 @@ class Table:
         return {key: self.rows[name] for key, name in names.items() if name is not None}
 
     def _named(self) -> list[ir.BooleanColumn]:
-        return [rule for column in self._ids().values() for rule in says_something(column)]
+        return [rule for column in self._ids().values() for rule in has_id(column)]
 
     @property
     def _keys(self) -> list[str]:
-        """What names a trajectory: equal names in two units are two trajectories."""
+        """What identifies a trajectory: equal ids in two units are two trajectories."""
         return ["unit", "trajectory"] if self.has_units else ["trajectory"]
 
     def _check_columns(self) -> None:

@@ -1,4 +1,4 @@
-"""Trajectories: the sensitive log, checked at the door.
+"""Trajectories: the sensitive log as arrays in memory, checked when it is made.
 
 Rows are (state, action, next state) for every step of every trajectory, in the user's units. Rewards are not
 kept: they are a known function of the row. No message here quotes a value, a position or a count of the log.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Path = str | PathLike[str]
-# Of a log that is to fit into memory.
+# Bytes of all arrays of a saved log: no log that fits into memory has more.
 LARGEST_LOG_FILE = 2**40
 _SAVED = {*PARTS, "max_per_unit", "unit"}
 
@@ -33,9 +33,9 @@ _SAVED = {*PARTS, "max_per_unit", "unit"}
 class Trajectories:
     """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
 
-    `unit` names who is protected, one label per trajectory: by default each trajectory is its own unit. Of a
-    unit's trajectories the first `max_per_unit` in the order given are kept and the rest dropped, so that order must
-    not depend on other units (tables are put in the order of ids); noise grows in proportion to `max_per_unit`.
+    `unit` names who is protected, one label per trajectory. By default each trajectory is its own unit. The first
+    `max_per_unit` trajectories of a unit are kept and the rest are dropped, so their order must not depend on other
+    units (tables are put in the order of ids). Noise grows in proportion to `max_per_unit`.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Trajectories:
         max_per_unit: int = 1,
     ) -> None:
         whole(max_per_unit=max_per_unit)
-        states = finite_array("states", states, dimensions=3)
-        actions = finite_array("actions", actions, dimensions=3)
-        next_states = finite_array("next_states", next_states, dimensions=3)
+        states = finite_array("states", states)
+        actions = finite_array("actions", actions)
+        next_states = finite_array("next_states", next_states)
         if states.size == 0 or actions.size == 0:
             raise ValueError("states and actions must not be empty")
         if next_states.shape != states.shape:
@@ -80,20 +80,17 @@ class Trajectories:
 
     @property
     def units(self) -> int:
-        """How many units the log holds: public, because neighbours replace one."""
+        """How many units the log holds. This is public, because neighbours replace one unit."""
         return self._units
 
     @property
     def max_per_unit(self) -> int:
-        """c. Read-only: the surplus was dropped by it, and the noise is scaled by it."""
+        """c. Read-only, because trajectories were dropped by it and the noise is scaled by it."""
         return self._max_per_unit
 
     @property
     def slots(self) -> int:
-        """Places that the log can fill, units × max_per_unit: public when neighbours replace one unit.
-
-        The number of trajectories itself is not, because the new unit may own fewer or more.
-        """
+        """units × max_per_unit. Public, unlike the number of trajectories: a new unit may own fewer or more."""
         return self.units * self.max_per_unit
 
     def check(self, problem: Problem) -> None:
@@ -109,7 +106,7 @@ class Trajectories:
                     )
 
     def clipped(self, problem: Problem) -> Self:
-        """The same log with every value moved into the problem's public bounds, row by row."""
+        """The same log with every value moved into the problem's public bounds, each row by itself."""
         self._check_shape(problem)
         parts = {name: np.empty_like(getattr(self, name)) for name in PARTS}
         for step in range(self.horizon):
@@ -119,17 +116,17 @@ class Trajectories:
 
     @property
     def is_full(self) -> bool:
-        """Every trajectory has every step, and `check` refuses impossible rows; a unit may own fewer than c."""
+        """True for c = 1: every trajectory has every step, and `check` refuses impossible rows."""
         return self.max_per_unit == 1
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows tell each cell of `outcome_cells`, (H, k, kinds · bins)."""
+        """How many rows fall into each cell of `outcome_cells`, (H, k, kinds · bins)."""
         cells = bins * problem.kinds
         leaves = np.empty((self.horizon, problem.outcome_dim * cells), dtype=np.int64)
         for step in range(self.horizon):
-            cell, tells = outcome_cells(problem, step, *self._rows(step), bins=bins)
+            cell, observed = outcome_cells(problem, step, *self._rows(step), bins=bins)
             cell += np.arange(problem.outcome_dim) * cells
-            leaves[step] = np.bincount(cell[tells], minlength=leaves.shape[1])
+            leaves[step] = np.bincount(cell[observed], minlength=leaves.shape[1])
         return leaves.reshape(self.horizon, problem.outcome_dim, cells)
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
@@ -157,8 +154,8 @@ class Trajectories:
     ) -> Self:
         """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
 
-        The keyword arguments name its columns; `first_step` is the number of the first step. Trajectories stand in
-        the order of their ids, whatever the order of rows.
+        The keyword arguments name its columns. `first_step` is the number of the first step. Trajectories are put in
+        the order of their ids.
         """
         from poolrl.data import arrow
 
@@ -182,10 +179,17 @@ class Trajectories:
 
     def to_arrow(self) -> pa.Table:
         """The log as a long table with columns trajectory, step, state_i, action_i, next_state_i (and unit)."""
-        from poolrl.data import arrow
+        import pyarrow as pa
 
-        unit = self.owner if self.has_units else None
-        return arrow.to_arrow(self.states, self.actions, self.next_states, unit=unit)
+        columns: dict[str, Any] = {
+            "trajectory": np.repeat(np.arange(len(self)), self.horizon),
+            "step": np.tile(np.arange(self.horizon), len(self)),
+        }
+        if self.has_units:
+            columns["unit"] = np.repeat(self.owner, self.horizon)
+        for name, array in (("state", self.states), ("action", self.actions), ("next_state", self.next_states)):
+            columns |= {f"{name}_{i}": array[:, :, i].ravel() for i in range(array.shape[2])}
+        return pa.table(columns)
 
     def save(self, path: Path) -> None:
         """Write an npz file (still sensitive)."""
@@ -207,7 +211,7 @@ class Trajectories:
             parts: dict[str, Any] = dict(read_arrays(path, most_bytes=LARGEST_LOG_FILE))
             parts["max_per_unit"] = int(parts["max_per_unit"])
         except (LookupError, ValueError, TypeError, OverflowError):
-            # Whatever a damaged file makes its readers say, they may quote bytes of the log.
+            # A reader's message about a damaged file may quote bytes of the log.
             raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
         if not _SAVED - {"unit"} <= parts.keys() <= _SAVED:
             raise ValueError(f"{path} is not a log written by Trajectories.save")
@@ -225,7 +229,7 @@ class Trajectories:
 
 
 def _owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
-    """Number the units 0, 1, ... whatever their labels are; equal labels (7 and 7.0) are one unit."""
+    """The units numbered 0, 1, ..., for labels of any type; equal labels (7 and 7.0) are one unit."""
     try:
         labels = np.asarray(unit)
     except ValueError:

@@ -1,1 +1,1 @@
-"""PUBLIC SHAPES: where values live. No log is read here, and no number learned."""
+"""PUBLIC SHAPES: where values lie. No log is read here, and no number is learned."""

@@ -15,7 +15,7 @@ from poolrl.problems.problem import SeparableProblem
 class Separable:
     """Values as a sum over coordinates, each piecewise linear between `points` (the default where declared).
 
-    Left out, `points` is 257 where the action alone decides what happens next, else 65 for each of state and action.
+    By default `points` is 257 where the action alone decides what happens next, else 65 for each of state and action.
     """
 
     points: int | None = None
@@ -34,8 +34,8 @@ class Axes:
     """For each coordinate P state points over its range and P action points up to λ_h.
 
     Q has shape (k, P) where the action alone decides what happens next, else (k, P · P) with the state first. Beyond
-    the last point Q is flat: a learner knows nothing there. With `beyond` the points go on past λ_h for a planner who
-    knows; actions stay below λ_h all the same.
+    the last point Q is flat, because nothing is observed there. With `beyond` the points go on past λ_h, for a planner
+    who knows the outcomes there. Actions stay below λ_h in both cases.
     """
 
     problem: SeparableProblem
@@ -106,8 +106,8 @@ class Axes:
         state = self.state_axis()
         if not self.problem.action_sets_state:
             return np.ascontiguousarray(self.greedy(step, q, state)[1].T)
-        # Q is a curve over the action alone, and V its maximum over the allowed interval: what `greedy` finds among
-        # the axis' points clipped into it, without trying every point in every state.
+        # Q is a curve over the action alone, and V is its maximum over the allowed interval. `greedy` would find the
+        # same, but would try every point in every state.
         axis, (low, high) = self.action_axis(step), self.problem.allowed(step, state)
         curve = self.read(step, q, state, axis)
         best = np.where(axis[0] <= low, self.read(step, q, state, low), -np.inf)
@@ -120,7 +120,7 @@ class Axes:
 
 
 def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatArray:
-    """max(values[first : end]) for many ranges at once, −∞ for empty ones: each is two overlapping powers of two."""
+    """max(values[first : end]) for many ranges, −∞ for empty ones. A range is two overlapping powers of two."""
     tables = [values]
     while 2 * (half := 2 ** (len(tables) - 1)) <= len(values):
         tables.append(np.maximum(tables[-1][:-half], tables[-1][half:]))
@@ -134,7 +134,7 @@ def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatAr
 
 
 def position_on(values: FloatArray, axis: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Where values (..., k) stand on evenly spaced axes (P, k): the point below, and the way to the next."""
+    """Where values (..., k) stand on evenly spaced axes (P, k): the point below, and the share to the next."""
     position = (values - axis[0]) / (axis[-1] - axis[0]) * (len(axis) - 1)
     position = np.clip(position, 0.0, len(axis) - 1.0)
     lower = np.minimum(np.floor(position), len(axis) - 2).astype(np.int64)

@@ -1,10 +1,10 @@
-"""Inner loops, compiled: what NumPy would do in many passes over large arrays is done here in one, row by row.
+"""Compiled inner loops: one pass, row by row, where NumPy would need many passes over large arrays.
 
-Every function writes rows independently of each other and lets go of the interpreter's lock, so `in_blocks` may give
-blocks of rows to threads; results do not depend on how many there are.
+Rows are independent and the functions release the interpreter's lock. So `in_blocks` may give blocks of rows to
+threads, and results do not depend on the number of threads.
 
-Numba takes half a second to import, so this module is imported where it is needed and not before: who only asks a
-policy for decisions need not wait.
+Numba takes half a second to import. This module is therefore imported where it is needed: a person who only asks a
+policy for decisions does not wait for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,13 +21,20 @@ from numba import njit
 from poolrl.checks import FloatArray, IntArray
 from poolrl.problems.problem import ROUNDING
 
-# Threads in a pool rather than Numba's own, which do not survive a fork. The variable is Numba's; joblib sets it.
+# A pool of our own, because Numba's threads do not survive a fork. The variable is Numba's; joblib sets it.
 THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
-# What every search is given: candidate actions (c, d) as shares of the allowed box, the actions' lower bounds and
-# spans, whether coordinates are mirrored, and λ.
-Public = tuple[FloatArray, FloatArray, FloatArray, bool, FloatArray]
-# Rows below which a second thread costs more than it saves.
+# With fewer rows than this, a second thread costs more than it saves.
 FEWEST_ROWS = 32
+
+
+class SearchSpace(NamedTuple):
+    """What every search for the best action is given, all of it public."""
+
+    candidates: FloatArray  # (c, d) as shares of the allowed box
+    low: FloatArray  # (d,) bounds of the actions
+    span: FloatArray  # (d,)
+    mirrored: bool  # feedback on the higher side
+    reach: FloatArray  # (w + d,) λ_h
 
 
 @cache
@@ -34,11 +42,12 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="poolrl")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has the pool but none of its threads
+# A forked child has the pool but none of its threads.
+os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def in_blocks(work: Callable[[slice], None], rows: int) -> None:
-    """Call `work` on slices that together are all rows, on as many threads as there are cores."""
+    """Call `work` on slices that together cover all rows, on as many threads as there are cores."""
     if THREADS == 1 or rows < 2 * FEWEST_ROWS:
         work(slice(0, rows))
         return
@@ -46,7 +55,8 @@ def in_blocks(work: Callable[[slice], None], rows: int) -> None:
     list(_threads().map(work, [slice(start, min(start + size, rows)) for start in range(0, rows, size)]))
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})  # multiply and add at once, as matrix products do
+# "contract" multiplies and adds in one operation, as matrix products do.
+@njit(nogil=True, cache=True, fastmath={"contract"})
 def _coefficient(unit: FloatArray, inverse: FloatArray, ring: int, j: int) -> float:
     total = 0.0
     for i in range(unit.shape[0]):
@@ -56,47 +66,40 @@ def _coefficient(unit: FloatArray, inverse: FloatArray, ring: int, j: int) -> fl
 
 @njit(nogil=True, cache=True)
 def _place(
-    row: int,
-    c: int,
-    state: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    public: Public,
-    unit: FloatArray,
+    row: int, c: int, state: FloatArray, low: FloatArray, high: FloatArray, space: SearchSpace, unit: FloatArray
 ) -> None:
-    """The pair of a state and a candidate in oriented unit coordinates, at `reach` if it lies beyond, into `unit`."""
-    candidates, origin, span, mirrored, reach = public
+    """The pair of a state and a candidate in oriented unit coordinates, into `unit`; at `reach` if it is beyond."""
     states, inside = state.shape[1], True
     for i in range(len(unit)):
         if i < states:
             unit[i] = state[row, i]
         else:
             a = i - states
-            action = low[row, a] + candidates[c, a] * (high[row, a] - low[row, a])
-            unit[i] = (action - origin[a]) / span[a]
-            if mirrored:
+            action = low[row, a] + space.candidates[c, a] * (high[row, a] - low[row, a])
+            unit[i] = (action - space.low[a]) / space.span[a]
+            if space.mirrored:
                 unit[i] = 1.0 - unit[i]
-        inside = inside and unit[i] <= reach[i] + ROUNDING
+        inside = inside and unit[i] <= space.reach[i] + ROUNDING
     if not inside:
-        unit[:] = reach
+        unit[:] = space.reach
 
 
 @njit(nogil=True, cache=True)
 def best_in_rings(
-    state: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    public: Public,
     inverse: FloatArray,
     radius: float,
     q: FloatArray,
+    space: SearchSpace,
+    state: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
     chosen: IntArray,
     values: FloatArray,
 ) -> None:
-    """The best of the candidate actions in each state and its value; the first of equals.
+    """The best candidate action in each state and its value; the first of equals.
 
-    States (m, w) are in oriented unit coordinates, the allowed box `low` .. `high` (m, d) is in the user's. How a ring
-    is read, `Rings.weights` says; no ring gives more than the best of its points, so most need not be read at all.
+    States (m, w) are in oriented unit coordinates, the allowed box `low` .. `high` (m, d) is in the user's units. Rings
+    are read as `Rings.weights` does. No ring gives more than its best point, so most rings need not be read.
     """
     rings, size = inverse.shape[0], inverse.shape[1]
     unit, raw, most = np.empty(size), np.empty(size), np.empty(rings)
@@ -104,8 +107,8 @@ def best_in_rings(
         most[ring] = q[ring * size : (ring + 1) * size].max()
     for row in range(state.shape[0]):
         best, where = -np.inf, 0
-        for c in range(len(public[0])):
-            _place(row, c, state, low, high, public, unit)
+        for c in range(len(space.candidates)):
+            _place(row, c, state, low, high, space, unit)
             square = unit[0] * unit[0]
             for i in range(1, size):
                 square = square + unit[i] * unit[i]
@@ -126,25 +129,24 @@ def best_in_rings(
 
 @njit(nogil=True, cache=True)
 def best_in_cells(
+    bins: int,
+    q: FloatArray,
+    space: SearchSpace,
     state: FloatArray,
     low: FloatArray,
     high: FloatArray,
-    public: Public,
-    bins: int,
-    q: FloatArray,
     chosen: IntArray,
     values: FloatArray,
 ) -> None:
     """The same where Q is constant on the cells of a lattice."""
-    reach = public[4]
-    unit = np.empty(len(reach))
+    unit = np.empty(len(space.reach))
     for row in range(state.shape[0]):
         best, where = -np.inf, 0
-        for c in range(len(public[0])):
-            _place(row, c, state, low, high, public, unit)
+        for c in range(len(space.candidates)):
+            _place(row, c, state, low, high, space, unit)
             cell = 0
             for i in range(len(unit)):
-                cell = cell * bins + min(max(int(np.floor(unit[i] * bins / reach[i])), 0), bins - 1)
+                cell = cell * bins + min(max(int(np.floor(unit[i] * bins / space.reach[i])), 0), bins - 1)
             if q[cell] > best:
                 best, where = q[cell], c
         chosen[row], values[row] = where, best
@@ -152,7 +154,7 @@ def best_in_cells(
 
 @njit(nogil=True, cache=True)
 def independent_points(candidates: FloatArray, chosen: IntArray) -> None:
-    """Of each ring's candidates (M, many, D) the D that pivoted Gram-Schmidt takes, by number, into `chosen` (M, D)."""
+    """The D of each ring's candidates (M, many, D) that pivoted Gram-Schmidt takes, by number, into `chosen` (M, D)."""
     rings, many, size = candidates.shape
     for ring in range(rings):
         rest = candidates[ring].copy()

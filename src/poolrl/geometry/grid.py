@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -76,17 +77,11 @@ class Lattice:
             return None
         from poolrl.geometry.compiled import best_in_cells
 
-        return lambda state, low, high, public, chosen, values: best_in_cells(
-            state, low, high, public, self.bins, q, chosen, values
-        )
+        return partial(best_in_cells, self.bins, q)
 
     def arrays(self) -> dict[str, FloatArray]:
         """Extent, resolution and kind."""
-        return {
-            "reach": self.reach,
-            "bins": np.array(float(self.bins)),
-            "linear": np.array(float(self.linear)),
-        }
+        return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
 
     def _number(self, cell: IntArray) -> IntArray:
         number = cell[..., 0]

@@ -1,7 +1,7 @@
 """A partition of the observable space into nodes: where Q and V are known, and how to read them elsewhere.
 
-Zones and grids differ in where their nodes lie and in how a point is read from them; the rest is here. All
-geometry is public and lives in oriented unit coordinates, where the observable region is [0, λ_h].
+Zones and grids differ in where their nodes lie and in how a point is read from them. The rest is here. All geometry is
+public and uses oriented unit coordinates, where the observable region is [0, λ_h].
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray
 from poolrl.problems.problem import Problem
 
-# Rows of one evaluation of Q at a time: bounds memory, not results.
+# Rows at which Q is read at a time. This bounds memory and changes no result.
 BLOCK = 200_000
-# Numbers beyond which a table held whole is no longer sensible (8 bytes each).
+# The most numbers (8 bytes each) in a table that is held in memory.
 LARGEST_TABLE = 200_000_000
-
-
-# Of states and the allowed box low .. high, given `compiled.Public`, into (chosen candidates, their values).
+# (space, states, low, high, chosen, values): writes the best candidate of each state and its value.
 Search = Callable[..., None]
 
 
@@ -39,16 +37,16 @@ class Nodes(Protocol):
 
     @property
     def directions(self) -> FloatArray | None:
-        """Vectors (cells, J, dimensions) that tell the J nodes of a cell apart; None where a cell is one node."""
+        """Vectors (cells, J, dimensions) that distinguish the J nodes of a cell; None where a cell is one node."""
 
     def cell(self, unit: FloatArray) -> IntArray:
-        """The cell of each point, (m,), by arithmetic that runs on arrays and on columns of a table alike."""
+        """The cell of each point, (m,), by arithmetic that works on arrays and on columns of a table."""
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
         """Nodes (m, j) and convex weights (m, j) from which a function is read at each point."""
 
     def search(self, q: FloatArray) -> Search | None:
-        """A compiled search for the best candidate action; None where Q is read at each of them instead."""
+        """A compiled search for the best candidate action; None where Q is read at each candidate instead."""
 
     def arrays(self) -> dict[str, FloatArray]:
         """What rebuilds the nodes from a file."""
@@ -56,14 +54,14 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True)
 class Partition:
-    """Nodes of (state, action) pairs for each step, up to λ_h, and of states everywhere: s′ knows no boundary."""
+    """Nodes of (state, action) pairs for each step, up to λ_h, and of states everywhere: s′ has no boundary."""
 
     problem: Problem
     pairs: tuple[Nodes, ...]  # H
     states: Nodes
 
     def __post_init__(self) -> None:
-        # Kernels are streamed; Q and the visit counts of all steps are held.
+        # Q and the visit counts of all steps are held in memory; kernels are not.
         cells = max(len(self.pairs) * self.pair_count, self.state_count)
         if cells > LARGEST_TABLE:
             raise ValueError(
@@ -111,7 +109,7 @@ class Partition:
     def nearest(directions: FloatArray, unit: FloatArray) -> IntArray:
         """Which of J directions (..., J, dimensions) makes the smallest angle with each point; the first of equals.
 
-        Products are added from left to right, for the same bits everywhere.
+        Products are added from left to right, so that every engine finds the same bits.
         """
         cosines = []
         for j in range(directions.shape[-2]):
@@ -139,7 +137,7 @@ class Partition:
         low, high = self.problem.allowed(step, state)
         candidates, search = self.candidates, self.pairs[step].search(q)
         if search is not None:
-            best, values = self._searched(step, q, state, (low, high), search)
+            best, values = self._searched(step, q, state, low, high, search)
             return low + candidates[best] * (high - low), values
         actions, values = np.empty_like(low), np.empty(len(state))
         block = max(1, BLOCK // len(candidates))
@@ -155,28 +153,20 @@ class Partition:
         return actions, values
 
     def _searched(
-        self, step: int, q: FloatArray, state: FloatArray, box: tuple[FloatArray, FloatArray], search: Search
+        self, step: int, q: FloatArray, state: FloatArray, low: FloatArray, high: FloatArray, search: Search
     ) -> tuple[IntArray, FloatArray]:
         """Which candidate is best in each state (m,), and its value (m,)."""
         chosen, values = np.zeros(len(state), dtype=np.int64), np.zeros(len(state))
-        if not q.any():  # nothing is known, and the first candidate is as good as any
+        if not q.any():
+            # Nothing is known, so the first candidate is as good as any.
             return chosen, values
-        from poolrl.geometry.compiled import in_blocks
+        from poolrl.geometry.compiled import SearchSpace, in_blocks
 
-        problem = self.problem
-        unit, (low, high) = np.ascontiguousarray(problem.unit_state(state)), map(np.ascontiguousarray, box)
-        public = (
-            self.candidates,
-            problem.action_low,
-            problem.action_high - problem.action_low,
-            problem.boundary.side == "higher",
-            problem.boundary.reach[step],
-        )
-
-        def some(rows: slice) -> None:
-            search(unit[rows], low[rows], high[rows], public, chosen[rows], values[rows])
-
-        in_blocks(some, len(state))
+        problem, boundary = self.problem, self.problem.boundary
+        span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
+        space = SearchSpace(self.candidates, problem.action_low, span, mirrored, boundary.reach[step])
+        inputs = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
+        in_blocks(lambda rows: search(space, *(part[rows] for part in inputs), chosen[rows], values[rows]), len(state))
         return chosen, values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
@@ -190,7 +180,8 @@ class Partition:
         if dimensions == 1:
             # Twice as many as nodes along the axis, so that some action falls inside every grid cell and ring.
             return np.linspace(0.0, 1.0, int(np.clip(2 * self.state_count + 1, 201, 2001)))[:, None]
-        from scipy.stats import qmc  # half a second to import, and inventory never asks for it
+        # SciPy takes half a second to import, and inventory does not need it.
+        from scipy.stats import qmc
 
         ends = np.array([np.zeros(dimensions), np.ones(dimensions)])
         return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(8)])

@@ -9,7 +9,7 @@ Departures from the paper, each with its reason in docs/departures.md:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.geometry.partition import Partition, Search
 from poolrl.problems.problem import Problem
 
-# Points drawn for a ring, of which pivoted Gram-Schmidt keeps the best conditioned.
+# Points drawn for a ring. Pivoted Gram-Schmidt keeps the best conditioned of them.
 DRAWS = 64
 
 
@@ -50,10 +50,11 @@ class Zones:
         feasible = _is_feasible(problem, step, points)
         for zone, ring in enumerate(points):
             held = ring[feasible[zone]]
-            # A node that nobody can visit does no harm; a ring without its w + d nodes could not be read.
+            # A node that cannot be visited does no harm, but a ring without its w + d nodes could not be read.
             chosen[zone] = np.resize(held if len(held) >= 2 * len(reach) else ring, ring.shape)
         rings = Rings.among(chosen, float(np.linalg.norm(reach)))
-        flat = rings.dependent  # where feasible points do not span the space: an action that its state determines, say
+        # Feasible points may not span the space, for example where a state leaves one action only.
+        flat = rings.dependent
         if flat.any():
             chosen[flat] = _at_norm(drawn, norms, reach)[flat]
             rings = Rings.among(chosen, rings.radius)
@@ -85,14 +86,14 @@ class Rings:
 
     @property
     def dependent(self) -> BoolArray:
-        """Rings (M,) whose points depend on each other: their volume is nothing beside their lengths."""
+        """Rings (M,) whose points are linearly dependent: their volume is tiny beside their lengths."""
         volume = np.linalg.slogdet(self.corners)[1]
         lengths = np.log(np.maximum(np.linalg.norm(self.corners, axis=-1), 1e-300)).sum(axis=-1)
         return np.asarray(volume - lengths < np.log(1e-12))
 
     @cached_property
     def directions(self) -> FloatArray:
-        """Where the points of each ring lie, as vectors of length one."""
+        """The directions of each ring's points, as vectors of length one."""
         return np.asarray(self.corners / np.linalg.norm(self.corners, axis=-1, keepdims=True), dtype=np.float64)
 
     @classmethod
@@ -115,7 +116,7 @@ class Rings:
         return self.corners.reshape(-1, self.corners.shape[-1])
 
     def cell(self, unit: FloatArray) -> IntArray:
-        """The ring of each point, by its norm: added from left to right, so that every engine finds the same bits."""
+        """The ring of each point, by its norm, added from left to right so that every engine finds the same bits."""
         square = unit[..., 0] * unit[..., 0]
         for i in range(1, unit.shape[-1]):
             square = square + unit[..., i] * unit[..., i]
@@ -123,10 +124,11 @@ class Rings:
         return np.clip(np.floor(np.sqrt(square) * rings / self.radius), 0, rings - 1).astype(np.int64)
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Non-negative coefficients on the ring's points, made to sum to one; equal where none is positive."""
+        """Non-negative coefficients on the ring's points that sum to one; equal where none is positive."""
         zone, size = self.cell(unit), self.corners.shape[1]
         raw = np.maximum(self._coefficients(zone, unit), 0.0)
-        total = (raw @ np.ones(size))[:, None]  # NumPy is slow at sums along a short axis
+        # A product, because NumPy's sum along a short axis is slow.
+        total = (raw @ np.ones(size))[:, None]
         convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
         return zone[:, None] * size + np.arange(size), convex
 
@@ -134,13 +136,11 @@ class Rings:
         """The best candidate of each state, found without storing what is read."""
         from poolrl.geometry.compiled import best_in_rings
 
-        return lambda state, low, high, public, chosen, values: best_in_rings(
-            state, low, high, public, self._inverse, self.radius, q, chosen, values
-        )
+        return partial(best_in_rings, self._inverse, self.radius, q)
 
     def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
         """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""
-        # Ring by ring: gathering an inverse for every point would move D² numbers per point.
+        # Ring by ring, because an inverse gathered for every point would move D² numbers per point.
         order = np.argsort(zone, kind="stable")
         present, starts = np.unique(zone[order], return_index=True)
         found = np.empty_like(unit)
@@ -154,7 +154,7 @@ class Rings:
 
 
 def _made_feasible(problem: Problem, step: int, unit: FloatArray) -> FloatArray:
-    """Points with their actions moved into the feasible box of their states."""
+    """Points whose actions are moved into the feasible box of their states."""
     state, action = problem.natural_pair(unit)
     return np.clip(problem.unit_pair(state, np.clip(action, *problem.feasible(step, state))), 0.0, 1.0)
 
@@ -164,7 +164,7 @@ def _is_feasible(problem: Problem, step: int, unit: FloatArray) -> BoolArray:
 
 
 def _at_norm(points: FloatArray, norm: FloatArray, reach: FloatArray) -> FloatArray:
-    """Move points of the box to a norm without leaving it: towards the origin, or towards the far corner."""
+    """Move points of the box to a norm inside the box: towards the origin, or towards the far corner."""
     length = np.linalg.norm(points, axis=-1)
     shrunk = points * (norm / np.maximum(length, 1e-300))[..., None]
     # |p + t (reach − p)|² = norm² is a quadratic in t with one root in [0, 1].

@@ -59,7 +59,7 @@ def replay_log(problem: Inventory, log: Trajectories, *, points: int) -> Policy:
 
 
 def _checked(problem: Inventory, demand: ArrayLike) -> FloatArray:
-    paths = finite_array("demand", demand, dimensions=3)
+    paths = finite_array("demand", demand)
     if paths.shape[1:] != (problem.horizon, problem.products) or not len(paths):
         raise ValueError(f"demand must have shape (episodes, {problem.horizon}, {problem.products}), got {paths.shape}")
     return paths

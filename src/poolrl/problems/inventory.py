@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -23,7 +22,7 @@ class Inventory(SeparableProblem):
     """
 
     action_sets_state = True
-    # `simulation.logs` sets it: this room is public and may not import one that holds logs.
+    # `simulation.logs` sets it, because this room is public and must not import a room that holds logs.
     simulate_log: ClassVar[Callable[..., Any]]
 
     def __init__(
@@ -50,7 +49,8 @@ class Inventory(SeparableProblem):
         self.share = public_array("boundary", boundary, (horizon, products))
         self.action_low = self.outcome_low = self.initial_state = np.zeros(products)
         self.action_high = self.outcome_high = self.state_high = self.demand_max
-        self.state_low = self._lowest_stock()
+        # Unmet demand that can be seen waits as negative stock.
+        self.state_low = np.zeros(products) if self.censored else -self.demand_max
         level = self.share * self.demand_max
         state_share = (level - self.state_low) / (self.state_high - self.state_low)
         self.boundary = Boundary(np.concatenate([state_share, self.share], axis=1))
@@ -61,18 +61,17 @@ class Inventory(SeparableProblem):
         return low, np.maximum(low, self.action_high)
 
     def cutoff_reach(self, step: int) -> FloatArray:
-        """Sales cannot exceed the order-up-to level, and that is seen up to λ."""
+        """Sales cannot exceed the order-up-to level, which is observed up to λ."""
         return self.share[step]
 
     def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """h (y − D)⁺ + b (D − y)⁺, summed over products."""
         left = np.maximum(action - outcome, 0.0)
         missing = np.maximum(outcome - action, 0.0)
-        total: FloatArray = (self.holding[step] * left + self.shortage[step] * missing).sum(axis=-1)
-        return total
+        return (self.holding[step] * left + self.shortage[step] * missing).sum(axis=-1)
 
     def without_boundary(self) -> Self:
-        """The same shop with λ = 1: orders are free, and everything is seen."""
+        """The same shop with λ = 1: no limit on orders, and every row is observed."""
         facts = self.facts() | {"boundary": 1.0}
         return type(self)(**{name: value for name, value in facts.items() if name != "kind"})
 
@@ -88,12 +87,9 @@ class Inventory(SeparableProblem):
             "boundary": self.share.tolist(),
         }
 
-    @abstractmethod
-    def _lowest_stock(self) -> FloatArray: ...
-
 
 class LostSales(Inventory):
-    """Unmet demand is lost and unseen: the log shows sales min(y, D), cut off where the shelf ran empty."""
+    """Unmet demand is lost and not seen: the log shows sales min(y, D), cut off if the shelf ran empty."""
 
     def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """x′ = (y − D)⁺."""
@@ -103,7 +99,7 @@ class LostSales(Inventory):
         self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
         """Sales y − x′, cut off iff nothing was left."""
-        # A shelf that the user's arithmetic left with 1e-17 of a loaf is empty.
+        # A shelf with 1e-17 of a loaf, left by rounding, is empty.
         return action - next_state, next_state <= ROUNDING * self.demand_max
 
     def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
@@ -111,11 +107,8 @@ class LostSales(Inventory):
         return -(self.holding[step] * next_state - self.shortage[step] * (action - next_state))
 
     def reward_range(self, step: int) -> tuple[float, float]:
-        """All stock left over, or all of it sold."""
+        """From all stock left to all stock sold."""
         return -float(self.holding[step] @ self.demand_max), float(self.shortage[step] @ self.demand_max)
-
-    def _lowest_stock(self) -> FloatArray:
-        return np.zeros(self.products)
 
 
 class Backlog(Inventory):
@@ -141,6 +134,3 @@ class Backlog(Inventory):
     def reward_range(self, step: int) -> tuple[float, float]:
         """At worst everything is left, or everything is missing."""
         return -float(np.maximum(self.holding[step], self.shortage[step]) @ self.demand_max), 0.0
-
-    def _lowest_stock(self) -> FloatArray:
-        return -self.demand_max

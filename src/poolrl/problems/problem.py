@@ -1,12 +1,12 @@
 """What is public about a sequential decision: spaces, boundary, rewards and, if declared, its outcomes.
 
-Three kinds of problem, each telling the learner more:
+Three kinds of problem. Each declares more than the one before:
 
-    Problem            s, a → s′ by an unknown kernel                         learn with Visits
-    OutcomeProblem     s′ = f_h(s, a, ξ), ξ independent of (s, a)             learn with Outcomes
-    SeparableProblem   ... and coordinate i of s, a, ξ, s′ meets only itself   plan with Separable
+    Problem            s, a → s′ by an unknown kernel                                  learn with Visits
+    OutcomeProblem     s′ = f_h(s, a, ξ), ξ independent of (s, a)                      learn with Outcomes
+    SeparableProblem   ... and coordinate i of s′ depends on coordinate i of s, a, ξ   plan with Separable
 
-A user's own problem subclasses one of them. All methods take batches in the user's units: states (m, w),
+Your own problem subclasses one of them. All methods take batches in the user's units: states (m, w),
 actions (m, d), outcomes (m, k); leading axes broadcast.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray
 
 Side = Literal["lower", "higher"]
-# Rounding in somebody's arithmetic (y − x′, or a level of exactly λ) is not a violation of a bound.
+# A rounding error in the user's arithmetic (y − x′, or a level of exactly λ) does not break a bound.
 ROUNDING = 1e-9
 
 
@@ -50,7 +50,7 @@ class Boundary:
         return self.share if self.side == "lower" else 1.0 - self.share
 
     def orient(self, unit: FloatArray) -> FloatArray:
-        """Mirror the higher side onto the lower one, so that everything downstream knows one side only."""
+        """Mirror the higher side onto the lower one, so that all later code has one side only."""
         return unit if self.side == "lower" else 1.0 - unit
 
     @property
@@ -129,10 +129,11 @@ class Problem(ABC):
     def within(self, step: int, unit: FloatArray) -> BoolArray:
         """Which coordinates of unit pairs lie within the boundary, (..., w + d); λ itself counts as inside."""
         reach = self.boundary.reach[step]
-        return unit <= np.where(reach < 1, reach + ROUNDING, np.inf)  # everything is inside where there is no boundary
+        # Where there is no boundary, everything is inside.
+        return unit <= np.where(reach < 1, reach + ROUNDING, np.inf)
 
     def allowed(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Feasible actions that stay within λ; where none does, the feasible one nearest to λ."""
+        """Feasible actions that stay within λ. If there is none, the feasible action nearest to λ."""
         low, high = self.feasible(step, state)
         share = self.boundary.share[step, self.state_dim :]
         limit = self.action_low + share * (self.action_high - self.action_low)
@@ -156,7 +157,7 @@ class OutcomeProblem(Problem):
     def observe(
         self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """What a row of the log says of the outcome: its value and whether it was cut off there, (..., k).
+        """What a row of the log shows of the outcome: its value, and whether it was cut off there, (..., k).
 
         On the lower side a cut-off value z means ξ ≥ z, on the higher side ξ ≤ z.
         """
@@ -166,7 +167,7 @@ class OutcomeProblem(Problem):
         return -self.reward(step, state, action, self.next_state(step, state, action, outcome))
 
     def cutoff_reach(self, step: int) -> FloatArray:
-        """How far up an outcome can be seen at all, (k,) in oriented unit coordinates; shapes the prior alone."""
+        """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
         return np.ones(self.outcome_dim)
 
     @property
@@ -176,11 +177,11 @@ class OutcomeProblem(Problem):
 
     @property
     def kinds(self) -> int:
-        """What a row may say of an outcome: that it was seen, and where outcomes are censored, that it was cut off."""
+        """How many things a row can show of an outcome: 2 (seen, cut off), or 1 where nothing is ever cut off."""
         return 2 if self.censored else 1
 
     def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
-        """Which outcome coordinates a row may report, (..., k): none as soon as one coordinate leaves λ."""
+        """Which outcome coordinates a row may report, (..., k): none if any coordinate of the pair is beyond λ."""
         inside = self.within(step, self.unit_pair(state, action)).all(axis=-1, keepdims=True)
         return np.broadcast_to(inside, (*inside.shape[:-1], self.outcome_dim))
 
@@ -191,7 +192,7 @@ class OutcomeProblem(Problem):
 
 
 class SeparableProblem(OutcomeProblem):
-    """An outcome problem that falls apart into one problem per coordinate (w = d = k)."""
+    """An outcome problem that is a sum of one problem per coordinate (w = d = k)."""
 
     action_sets_state: bool = False  # reward and next state depend on the action alone (order-up-to)
 
@@ -201,10 +202,9 @@ class SeparableProblem(OutcomeProblem):
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The sum of the coordinates' rewards."""
-        total: FloatArray = self.coordinate_reward(step, state, action, next_state).sum(axis=-1)
-        return total
+        return self.coordinate_reward(step, state, action, next_state).sum(axis=-1)
 
     def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
-        """Coordinate by coordinate: a product beyond its λ does not hide the others."""
+        """Coordinate by coordinate: a product beyond its λ does not make the others unobserved."""
         inside = self.within(step, self.unit_pair(state, action))
         return inside[..., : self.state_dim] & inside[..., self.state_dim :]

@@ -19,8 +19,8 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.shop.desk import Desk
 
-# Questions that are answered together, and bytes that are read from a pipe at a time.
-ROWS_AT_ONCE, CHUNK = 100_000, 2**16
+# Questions that are answered together.
+ROWS_AT_ONCE = 100_000
 PIPE = Path("-")
 NumberedLine = tuple[int, str]
 Question = tuple[int, dict[str, Any]]  # with the number of the line it stands on
@@ -47,7 +47,7 @@ def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> 
             raise ValueError(f"{source} has answers already: columns order_up_to_{desk.names.products[0]}, ...")
         writer.writerow([*names, *added])
         try:
-            for batch in _in_batches(_csv_rows(source, rows, names)):
+            for batch in _in_batches(_csv_rows(source, rows, names), ROWS_AT_ONCE):
                 steps, stocks = _questions(desk, source, batch, lambda row: [row[name] for name in desk.names.products])
                 answered = desk.levels(steps, stocks, whole=whole)
                 for (_, row), levels, have in zip(batch, answered, stocks, strict=True):
@@ -60,11 +60,11 @@ def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> 
 def decide_lines(policy: Path, source: Path, out: Path | None, *, whole: bool) -> None:
     """Answer JSON lines {"step": ..., "stock": [...] or {product: ...}}; other keys are passed through.
 
-    Lines that come through a pipe are answered as they come: a service may be waiting for each.
+    Through a pipe each line is answered before the next is read: a service may be waiting for it.
     """
     desk = Desk.open(policy)
     with _reading(source) as file, _writing(out, source) as answers:
-        for lines in _lines_as_they_come(file) if source == PIPE else _in_batches(enumerate(file, start=1)):
+        for lines in _in_batches(enumerate(file, start=1), 1 if source == PIPE else ROWS_AT_ONCE):
             batch = list(_json_lines(source, lines))
             if not batch:
                 continue
@@ -73,17 +73,6 @@ def decide_lines(policy: Path, source: Path, out: Path | None, *, whole: bool) -
             for (_, row), levels, have in zip(batch, answered, stocks, strict=True):
                 answers.write(answer_as_json(desk, row, levels, have) + "\n")
             answers.flush()
-
-
-def _lines_as_they_come(file: io.TextIOWrapper) -> Iterator[list[NumberedLine]]:
-    """All complete lines that have arrived, each time some have."""
-    number, rest = 0, b""
-    stream = file.buffer
-    assert isinstance(stream, io.BufferedReader)
-    while chunk := stream.read1(CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield [(number := number + 1, line.decode()) for line in lines]
-    yield [(number + 1, rest.decode())]
 
 
 def _questions(
@@ -126,8 +115,8 @@ def _json_lines(source: Path, lines: Iterable[NumberedLine]) -> Iterator[Questio
         yield number, question
 
 
-def _in_batches(rows: Iterator[Numbered]) -> Iterator[list[Numbered]]:
-    while batch := list(islice(rows, ROWS_AT_ONCE)):
+def _in_batches(rows: Iterator[Numbered], size: int) -> Iterator[list[Numbered]]:
+    while batch := list(islice(rows, size)):
         yield batch
 
 
@@ -139,10 +128,9 @@ def answer_as_json(desk: Desk, question: dict[str, Any], levels: FloatArray, sto
 
 
 @contextmanager
-def _reading(source: Path) -> Iterator[io.TextIOWrapper]:
+def _reading(source: Path) -> Iterator[IO[str]]:
     try:
         if source == PIPE:
-            assert isinstance(sys.stdin, io.TextIOWrapper)
             yield sys.stdin
         else:
             with open(source, encoding="utf-8-sig", newline="") as file:
@@ -163,7 +151,7 @@ def _writing(out: Path | None, source: Path) -> Iterator[IO[str]]:
         raise ValueError("--out must not be the file that is read")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}")
-    # A name that nobody can have taken. Half a character, which JSON can name and UTF-8 cannot write, stays as named.
+    # A name that cannot be taken. JSON can name half a character, which UTF-8 cannot write: it stays escaped.
     with tempfile.NamedTemporaryFile(
         "w",
         encoding="utf-8",

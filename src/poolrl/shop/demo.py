@@ -15,7 +15,7 @@ from poolrl.data.trajectories import Trajectories
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.shop.example import PRODUCTS, draw_demand, simulated_log, simulated_shop
-from poolrl.shop.privacy_curve import privacy_curve
+from poolrl.shop.privacy_curve import BudgetRuns, privacy_curve
 from poolrl.simulation.evaluation import data_free, rollout_cost, saa
 
 DEMO_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -30,15 +30,6 @@ class DemoLog:
 
     table: Path
     empty: float  # share of product-days on which the shelf was empty
-
-
-@dataclass(frozen=True)
-class BudgetRuns:
-    """One budget: mean cost over its runs, and the relative gaps to the benchmark."""
-
-    rho: float
-    cost: float
-    gaps: tuple[float, ...]
 
 
 @dataclass(frozen=True)

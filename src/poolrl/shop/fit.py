@@ -35,7 +35,7 @@ NOTHING_SPENT = "Nothing was spent"
 
 @dataclass(frozen=True)
 class Released:
-    """A release in memory: what the folder holds, for whoever draws or prints it next."""
+    """A release in memory: what the folder holds, to be drawn and printed."""
 
     folder: Path
     policy: Policy
@@ -151,7 +151,7 @@ def _one_row_may_have_caused(error: BaseException, *, queried: bool) -> bool:
     """Whether one row may be the reason why a log could not be read, once its rows were in reach.
 
     An engine may fail at a row, and one row decides whether the rows belong to another account. With a query, one row
-    also decides whether any row is left, and how long the query takes, so that somebody interrupts it.
+    also decides whether any row is left, and how long the query takes, so that a person interrupts it.
     """
     if isinstance(error, RowError | OverspendError):
         return True

@@ -57,7 +57,7 @@ class Prediction:
 class AssumedLog:
     """What is assumed of a log: its units, how many trajectories one may own, and whether shelves ran empty in it.
 
-    `owned` is how many a unit does own; the places it leaves empty bring noise and tell nothing.
+    `owned` is how many a unit does own; the places it leaves empty bring noise and no observation.
     """
 
     units: int

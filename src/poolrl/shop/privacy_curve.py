@@ -1,10 +1,10 @@
-"""Pictures, drawn without a display."""
+"""The picture of what privacy costs: the gap to the benchmark against the budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,19 +14,16 @@ from poolrl.colours import ACCENT, INK, QUIET
 from poolrl.privacy.zcdp import epsilon_shown
 
 
-class BudgetPoint(Protocol):
-    """A budget and the relative gaps of its runs."""
+@dataclass(frozen=True)
+class BudgetRuns:
+    """One budget: mean cost over its runs, and the relative gaps to the benchmark."""
 
-    @property
-    def rho(self) -> float:
-        """The budget."""
-
-    @property
-    def gaps(self) -> Sequence[float]:
-        """One gap per run."""
+    rho: float
+    cost: float
+    gaps: tuple[float, ...]
 
 
-def privacy_curve(path: Path, points: Sequence[BudgetPoint], *, non_private: float, data_free: float) -> None:
+def privacy_curve(path: Path, points: Sequence[BudgetRuns], *, non_private: float, data_free: float) -> None:
     """The gap to the benchmark against ρ, with ε on the upper axis and the two ends of the scale as lines."""
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.subplots()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poolrl.data.sources.sql import quoted_name, quoted_text
+from poolrl.data.sources.engine import quoted_name, quoted_text
 
 # One row per shop, date and product → one row per shop and day, a week being a trajectory. Order-up-to is opening +
 # delivery, and what is left is what was not sold. On a day that ran out, only "at least the sales" is known: if less

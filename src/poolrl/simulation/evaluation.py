@@ -133,7 +133,7 @@ def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
 
 
 def _paths(problem: OutcomeProblem, outcomes: ArrayLike) -> FloatArray:
-    paths = finite_array("outcomes", outcomes, dimensions=3)
+    paths = finite_array("outcomes", outcomes)
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim) or len(paths) == 0:
         wanted = f"(paths, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")

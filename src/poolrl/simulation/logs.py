@@ -23,7 +23,7 @@ def simulate_log(
     `behaviour(step, states, rng)` returns actions for states (episodes, w); by default they are uniform over what is
     feasible and within λ. For inventory this is also the method `problem.simulate_log`.
     """
-    paths = finite_array("outcomes", outcomes, dimensions=3)
+    paths = finite_array("outcomes", outcomes)
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim):
         wanted = f"(episodes, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")

@@ -1,8 +1,8 @@
-"""A query on a log in DuckDB: one SELECT, tried where there are no rows, then run where they are.
+"""A query on a log in DuckDB: one SELECT, first tried on empty tables, then run on the rows.
 
-That a query fails at rows may tell of one of them, and so it has its price (`app/fit.py`). What is wrong with the query
-itself must cost nothing, and is found where nothing can be told: on empty tables of the same columns, with no file in
-reach. To let DuckDB explain the query would not do, for functions that read files read them for that.
+A query that fails at rows may reveal one of them, so such a failure costs rho (`shop/fit.py`). A fault of the query
+itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with no access to
+files. EXPLAIN would not do, because functions that read files would read them for it.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ from typing import Any
 import duckdb
 import ibis
 
-from poolrl.data.sources.engine import RowError, interruptible, refused
-from poolrl.data.sources.sql import quoted_name, quoted_text
+from poolrl.data.sources.engine import RowError, interruptible, quoted_name, quoted_text, refused
 
 ANSWER = "poolrl_answer"
-INTERRUPTED = "Query interrupted"  # how DuckDB says that a signal came while it worked
+# DuckDB's message when an interrupt signal comes while it works.
+INTERRUPTED = "Query interrupted"
 
 
 @contextmanager
 def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection, closed at the end; a signal that comes while DuckDB works is one."""
+    """A connection, closed at the end. An interrupt signal while DuckDB works becomes KeyboardInterrupt."""
     try:
         database = duckdb.connect(file, config=settings)
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
     try:
-        database.execute("SET enable_progress_bar = false")  # the command line has its own
+        # The command line shows its own progress.
+        database.execute("SET enable_progress_bar = false")
         yield database
     except RuntimeError as error:
         if str(error) == INTERRUPTED:
             raise KeyboardInterrupt from None
         raise
     finally:
-        # A thread that was interrupted may still hold the connection, which then refuses to be closed.
+        # An interrupted thread may still hold the connection, which then cannot be closed.
         with suppress(duckdb.Error):
             database.close()
 
 
 def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a query that cannot give these columns, on a copy of the tables that has no rows; shuts it first."""
+    """Refuse a query that cannot give these columns. `empty` has the tables without rows, and is shut off first."""
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
-        raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None  # it has seen the query alone
+        # DuckDB has read the query only, so its message is safe.
+        raise ValueError(f"the query is not SQL that DuckDB reads: {error}") from None
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
     shut(empty)
@@ -61,7 +63,7 @@ def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnecti
 
 
 def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
-    """The table `log`, with the same columns."""
+    """Make an empty table `log` with the same columns."""
     try:
         kinds = [f"{quoted_name(name)} {kind}" for name, kind, *_ in database.execute("DESCRIBE log").fetchall()]
         empty.execute(f"CREATE TABLE poolrl_rows ({', '.join(kinds)})")
@@ -71,11 +73,12 @@ def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.Duc
 
 
 def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
-    """A file's tables, views and functions, in a file of the same name, which is the name of the database too.
+    """A file's tables, views and functions, without rows, in a file of the same name.
 
-    To be done before the file is opened for its rows: what is closed here would end a lock on it there.
+    Call it before the file is opened for its rows: closing this copy would release a lock on the file.
     """
-    copy = folder / file.resolve().name  # of a link DuckDB takes the name of what it leads to
+    # The file's name is the name of the database. For a link DuckDB uses the name of its target.
+    copy = folder / file.resolve().name
     with connected(":memory:", settings) as database:
         try:
             database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
@@ -87,15 +90,16 @@ def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Pat
 
 
 def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
-    """From here on no file is in reach, and no setting can be changed; Ibis's door to what there is."""
+    """Forbid access to files and changes of settings from now on; the connection as an Ibis backend."""
     database.execute("SET enable_external_access = false")
-    backend = ibis.duckdb.from_connection(database)  # which has settings of its own
+    # Ibis changes settings itself, so they are locked after it.
+    backend = ibis.duckdb.from_connection(database)
     database.execute("SET lock_configuration = true")
     return backend
 
 
 def run_query(query: str, database: duckdb.DuckDBPyConnection) -> None:
-    """Keep the answer, so that every question about the log sees the same rows, whatever the query draws."""
+    """Store the answer, so that every count sees the same rows even if the query draws at random."""
     try:
         _keep_answer(query, database)
     except duckdb.Error as error:
@@ -108,14 +112,14 @@ def _keep_answer(query: str, database: duckdb.DuckDBPyConnection) -> None:
 
 
 def require_columns(names: Collection[str], found: Collection[str]) -> None:
-    """The names that a query gives are not told, for they may come from anywhere."""
+    """Refuse an answer without these columns. The names that it has are not repeated: they may come from the log."""
     for name in names:
         if name not in found:
             raise ValueError(f"the query must give a column {name!r}")
 
 
 def _missing_name(message: str, query: str) -> str:
-    """The column or table that a query asks for in vain: a word of the query, so it tells nothing of the log."""
+    """The missing column or table that a query names: a word of the query, so it reveals nothing of the log."""
     found = re.search(r'Referenced column "([^"]+)"|Table with name (\S+) does not exist', message)
     name = next(filter(None, found.groups()), "") if found else ""
     if not name or name not in query:

@@ -1,4 +1,4 @@
-"""Asking an engine: one door for every answer, which repeats nothing that an engine says of the log."""
+"""Asking an engine: every answer comes this way, and no message of an engine about the log is repeated."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 
 
 class RowError(ValueError):
-    """An engine failed at the rows of a log, which may be the doing of one of them."""
+    """An engine failed at the rows of a log. One single row may be the cause."""
 
 
 class NoRowsError(ValueError):
-    """There are none. How many units a log has is public, but not what a query of the user's left of them."""
+    """A log without rows. The number of units is public, but not how many of them a user's query has kept."""
 
 
 def answer(question: ir.Table) -> pa.Table:
-    """Run an expression where its table lies. Ctrl-C stops DuckDB and PostgreSQL, not only the waiting."""
+    """Run an expression where its table is. Ctrl-C stops the work of DuckDB and PostgreSQL, not only the waiting."""
     backend = question.get_backend()
     name = _NAMES.get(backend.name, backend.name)
     try:
         return interruptible(question.to_pyarrow, _stopping(backend))
-    except IbisError as error:  # about the expression, not about the log
+    except IbisError as error:
+        # Its message is about the expression, not about the log.
         raise ValueError(f"{name} cannot count this: {error}") from None
     except Exception as error:
         if isinstance(_first(error), KeyboardInterrupt):
@@ -38,7 +39,7 @@ def answer(question: ir.Table) -> pa.Table:
 
 
 def _stopping(backend: Any) -> Callable[[], None] | None:
-    """What makes an engine give up what it does, if that stops nobody else's work (as it would in a Spark session)."""
+    """What stops an engine's work. None for a Spark session, where it would stop other people's work too."""
     match backend.name:
         case "duckdb":
             return backend.con.interrupt
@@ -48,21 +49,23 @@ def _stopping(backend: Any) -> Callable[[], None] | None:
 
 
 def interruptible(work: Callable[[], Answer], stop: Callable[[], None] | None) -> Answer:
-    """Engines do not look at signals while they work, so they work in a thread that another may interrupt."""
+    """Let an engine work in a thread that can be interrupted, because engines ignore signals while they work."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(work)
         try:
             return waiting.result()
         except KeyboardInterrupt:
+            # Again and again, because one call would be lost on a query that is about to begin.
             while stop is not None and not waiting.done():
-                with suppress(Exception):  # a server may not answer for once
-                    stop()  # once would be lost on a query that is about to begin
+                # A server may not answer.
+                with suppress(Exception):
+                    stop()
                 wait([waiting], timeout=0.05)
             raise
 
 
 def refused(engine: str, error: BaseException, detail: str = "") -> str:
-    """A complaint without the engine's own words: the class of the first error of a chain, and SQL's state for it."""
+    """A message without the engine's own words: the class of the first error in a chain, and its SQLSTATE."""
     kind, state = type(_first(error)).__name__, getattr(_first(error), "sqlstate", None)
     return (
         f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}){detail}. Its "
@@ -73,3 +76,13 @@ def refused(engine: str, error: BaseException, detail: str = "") -> str:
 def _first(error: BaseException) -> BaseException:
     """The error that a chain began with."""
     return error if error.__context__ is None else _first(error.__context__)
+
+
+def quoted_name(name: str) -> str:
+    """A name, quoted for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(value: str) -> str:
+    """A text, quoted for SQL."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,10 +1,10 @@
-"""Where a log lies: files, a DuckDB file or a PostgreSQL server, each opened as a table that stays there.
+"""Where a log is: files, a DuckDB file or a PostgreSQL server, each opened as a table that stays there.
 
     sales.csv   log.parquet   folder/   logs/*.parquet      files; a query sees them as the table `log`
     shop.duckdb                                             needs a query
     postgresql://user@host/shop                             needs a query, and the extra poolrl[postgres]
 
-What a database says about a failed query may quote the log, so it is not repeated: its kind is.
+A database's message about a failed query may quote the log. So only the kind of error is repeated.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from poolrl.data.sources.duckdb import (
     shut,
     try_query,
 )
-from poolrl.data.sources.engine import refused
+from poolrl.data.sources.engine import quoted_name, quoted_text, refused
 from poolrl.data.sources.postgres import open_postgres
-from poolrl.data.sources.sql import quoted_name, quoted_text
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 POSTGRES = ("postgresql://", "postgres://")
-# No extension is fetched from anywhere, and a query sees no variable of this program.
+# No extension is downloaded, and a query sees no variable of this program. Beyond 1 GB DuckDB works on disk.
 DUCKDB_SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
-    "memory_limit": "1GB",  # beyond it DuckDB works on disk
+    "memory_limit": "1GB",
 }
 
 
@@ -58,14 +57,15 @@ def open_table(
 ) -> Iterator[ir.Table]:
     """Open a log with the named columns; paths are relative to `folder`.
 
-    `before_rows` is called if a query is about to see rows while the log is opened: in DuckDB, which keeps its answer.
+    `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
+    the query's answer.
     """
     if source.startswith(POSTGRES):
         with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
             yield table
         return
     where = folder / Path(source).expanduser()
-    # What does not fit into memory is written where only this user can read it, and deleted.
+    # DuckDB writes what does not fit into memory to a folder that only this user can read. It is deleted at the end.
     with tempfile.TemporaryDirectory(prefix="poolrl.") as spill:
         settings: dict[str, Any] = DUCKDB_SETTINGS | {"temp_directory": spill}
         if where.suffix in DUCKDB_ENDINGS:
@@ -88,7 +88,7 @@ def open_table(
                         copy_log_without_rows(database, empty)
                         try_query(query, columns.names(), empty)
                     before_rows()
-                # What is text in the files, or in the names of folders, becomes a number row by row, or nothing.
+                # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
                 yield _table(database, query, columns, numbers_are_text=is_csv or where.is_dir())
 
 
@@ -120,7 +120,7 @@ def _files(where: Path) -> tuple[list[str], bool]:
 
 
 def _parquet(where: Path, files: Sequence[str]) -> str:
-    # Folder names like year=2025 are columns, where a folder was named; of text, for one name must not decide how
+    # In a folder, names of subfolders like year=2025 are columns. They are text, because one name must not decide how
     # another is read.
     hive = "true, hive_types_autocast=false" if where.is_dir() else "false"
     return f"SELECT * FROM read_parquet({_texts(files)}, union_by_name=true, hive_partitioning={hive})"
@@ -131,10 +131,10 @@ _FIELD = r',("(?:[^"]|"")*"|[^,]*)'
 
 
 def _csv(files: Sequence[str]) -> str:
-    """Rows of CSV files, every column as text, every line judged by itself.
+    """Rows of CSV files, every column as text, every line read by itself.
 
-    A reader that looks at the file as a whole lets one line decide how others are read: a quote that is not closed eats
-    all that follow, and a guessed type rounds what does not fit.
+    A usual reader lets one line decide how others are read: an open quote swallows all later lines, and a guessed type
+    changes values that do not fit it. One unit would then change the rows of others.
     """
     by_header: dict[tuple[str, ...], list[str]] = {}
     for file in files:
@@ -174,7 +174,7 @@ def _header(file: str) -> tuple[str, ...]:
 
 
 def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
-    """Give the files the name `log`; no other is in reach."""
+    """Give the files the name `log`, and forbid access to other files."""
     try:
         database.execute(f"SET allowed_paths = {_texts(files)}")
         database.execute(f"CREATE VIEW log AS {reader}")
@@ -187,7 +187,7 @@ def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[
 def _table(
     database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, numbers_are_text: bool
 ) -> ir.Table:
-    """The log, or the answer to one SELECT on it; numbers that come as text are read row by row."""
+    """The log, or the answer to one SELECT on it. Numbers given as text are read row by row."""
     backend = shut(database)
     if query is not None:
         run_query(query, database)

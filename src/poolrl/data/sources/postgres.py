@@ -1,4 +1,4 @@
-"""A log on a PostgreSQL server: what a query there gives, read only, and counted there."""
+"""A log on a PostgreSQL server: the answer to a query, which is read and counted there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import ibis.expr.types as ir
 
 from poolrl.data.log import Columns
 from poolrl.data.sources.duckdb import require_columns
-from poolrl.data.sources.engine import interruptible, refused
-from poolrl.data.sources.sql import quoted_name
+from poolrl.data.sources.engine import interruptible, quoted_name, refused
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.pq.abc import PGresult
 
-# PostgreSQL's numbers for its types.
+# PostgreSQL's own numbers (OIDs) for its types.
 _INTEGERS, _FLOATS, _NUMERIC, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 1082, (1114, 1184)
 
 
@@ -35,7 +34,7 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
     except psycopg.Error as error:
         raise ValueError(refused("PostgreSQL", error)) from None
     try:
-        # A log is read, whatever the query says, and every question about it sees the same rows.
+        # Whatever the query does, it cannot write, and every count sees the same rows.
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         kinds = _described(connection, f"SELECT * FROM {rows}")
@@ -46,32 +45,37 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         schema = {n: "float64" if n not in ids else _type(kinds[n]) for n in names}
         backend = ibis.postgres.from_connection(connection)
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
-        _described(connection, str(backend.compile(table)))  # Ibis may say it in other words
+        # Ibis may have rewritten the query, so the server checks it again.
+        _described(connection, str(backend.compile(table)))
         yield table
     finally:
-        with suppress(psycopg.Error):  # nothing was changed, so nothing is lost with a session that is gone
+        # The session changed nothing, so nothing is lost if it is already gone.
+        with suppress(psycopg.Error):
             connection.close()
 
 
 def _described(connection: Connection, query: str) -> dict[str, int]:
-    """The columns of a query, and the types of each: what the server knows before it plans, let alone runs, it.
+    """The columns of a query and their types, by a prepared statement, which is not planned or run.
 
-    As one prepared statement. A server that plans a query may run functions of it already, and meet rows.
+    A server that plans a query may already run functions of it on rows.
     """
     from psycopg import Error
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
     def describe() -> PGresult:
-        connection.execute("SELECT 1")  # begins a transaction, so that both go to one session of a server behind a pool
+        # It begins a transaction, so that a connection pool sends both statements to one session.
+        connection.execute("SELECT 1")
         found = connection.pgconn.prepare(b"", query.encode())
         if found.status == ExecStatus.COMMAND_OK:
             found = connection.pgconn.describe_prepared(b"")
-        connection.rollback()  # rows are to be seen as they are after somebody's lock was waited for, not before
+        # Counts must see the rows as they are after a wait for a lock, not before. So the transaction ends here.
+        connection.rollback()
         return found
 
     try:
-        found = interruptible(describe, connection.cancel_safe)  # the server may wait for somebody's lock on a table
+        # The server may have to wait for a lock on a table.
+        found = interruptible(describe, connection.cancel_safe)
         if found.status != ExecStatus.COMMAND_OK:
             raise error_from_result(found)
     except Error as error:
@@ -80,11 +84,12 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
 
 
 def _id_column(name: str, kind: int) -> str:
-    """Whole numbers and times as they are; anything else as text in the order of its bytes, as engines have it."""
+    """Whole numbers and times unchanged; other ids as text in the order of its bytes, as in other engines."""
     column = quoted_name(name)
     if kind in (*_INTEGERS, _DATE, *_TIMES):
         return column
-    value = f"trim_scale({column})" if kind == _NUMERIC else column  # 7 and 7.00 are one id
+    # 7 and 7.00 are one id.
+    value = f"trim_scale({column})" if kind == _NUMERIC else column
     if kind in (*_FLOATS, _NUMERIC):
         value = f"nullif({value}, 'NaN')"
     return f'CAST({value} AS text) COLLATE "C" AS {column}'
@@ -95,7 +100,7 @@ def _type(kind: int) -> str:
 
 
 def _double_column(name: str) -> str:
-    # A numeric may be larger or smaller than any double, and PostgreSQL's arithmetic fails where others round to 0.
+    # A numeric may be too large or too small for a double. PostgreSQL's cast then fails where others round to 0.
     column = quoted_name(name)
     return (
         f"CASE WHEN {column} BETWEEN -1e-200 AND 1e-200 THEN 0 WHEN {column} BETWEEN -1e300 AND 1e300 "
