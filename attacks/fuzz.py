@@ -4,7 +4,7 @@
     python -m attacks.fuzz policy --cases 5000
     python -m attacks.fuzz --seed 7            other cases
 
-Coverage-guided by Atheris (libFuzzer). A finding is a case that ends in anything but a documented refusal, tells a
+Coverage-guided by Atheris (libFuzzer). A finding is a case that ends in anything but a documented refusal, reveals a
 value of the log, writes outside its folder, takes longer than half a minute, or more than 4 GB; its bytes are kept in
 the folder fuzz/, and belong into tests/corpus once the defect is mended.
 """
@@ -68,8 +68,8 @@ def _one(name: str, cases: int, seed: int) -> tuple[int, bool]:
     failed = answer.returncode != 0 or done < cases
     print("a finding:" if failed else "nothing", flush=True)
     if failed:
-        told = said[said.find("=== Uncaught Python exception") :] if "=== Uncaught" in said else said
-        print("\n".join(f"    {line}" for line in told.splitlines()[-30:]))
+        shown = said[said.find("=== Uncaught Python exception") :] if "=== Uncaught" in said else said
+        print("\n".join(f"    {line}" for line in shown.splitlines()[-30:]))
     return done, failed
 
 

@@ -96,7 +96,7 @@ class Shop:
     def again(self, out: Path) -> str:
         """The same fit undisturbed: it succeeds, or it says why not, and then does after what it says was done."""
         ended = self.fit(out).end()
-        if "left are" in ended.said:
+        if "does not allow rho" in ended.said:
             self.rounds += 1
             budget = float(Fraction(str(RHO)) * ROUND * self.rounds)
             raising = [
@@ -154,7 +154,8 @@ class Shop:
     def summary(self) -> str:
         """What there is in the end."""
         kinds = ", ".join(f"{sum(e.kind == kind for e in self.seen)} {kind}" for kind in ("reserve", "void", "commit"))
-        return f"{len(list(self.folder.glob('out-*')))} releases, all complete; ledger: {len(self.seen)} entries ({kinds})"
+        releases = len(list(self.folder.glob("out-*")))
+        return f"{releases} releases, all complete; ledger: {len(self.seen)} entries ({kinds})"
 
 
 def hashes(release: Path) -> dict[str, str]:

@@ -58,7 +58,7 @@ def attempt(target: Target, content: bytes) -> str | None:
             said = str(error)
         for words in (said or "", printed.getvalue()):
             if any(secret in words for secret in SECRETS):
-                raise FindingError("a value of the log is told")
+                raise FindingError("a value of the log is revealed")
         if said is not None and not said.strip():
             raise FindingError("a refusal without words")
         if [path.name for path in Path(outer).iterdir()] != ["place"]:

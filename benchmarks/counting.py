@@ -3,8 +3,9 @@
     python -m benchmarks.counting            # up to 1e7 rows
     python -m benchmarks.counting --rows 1e8 # needs 2 GB of disk for the largest log
 
-Logs are made on the fly: 4 products, 10 steps, numbers that are multiples of 0.05. Every contender runs in a process of
-its own, reads the same Parquet file, drops what `data/tables.py` says tells nothing, and must find the same counts.
+Logs are made on the fly: 4 products, 10 steps, numbers that are multiples of 0.05. Every contender runs in its own
+process and reads the same Parquet file. It drops the rows that `data/table.py` leaves unobserved, and must find the
+same counts.
 """
 
 from __future__ import annotations
@@ -147,8 +148,8 @@ def numpy(path: str) -> Any:
 
 def _scattered(step: Any, product: Any, cell: Any, rows: Any) -> Any:
     leaves = np.zeros((STEPS, PRODUCTS, 2 * BINS), dtype=np.int64)
-    told = cell >= 0
-    leaves[step[told], product[told], cell[told]] = rows[told]
+    seen = cell >= 0
+    leaves[step[seen], product[seen], cell[seen]] = rows[seen]
     return leaves
 
 

@@ -36,7 +36,7 @@ def work(report: Report, _: argparse.Namespace) -> None:
     rows = [["NumPy normal, insecure and inexact", "any", f"{size:,}", f"{normal / 1e6:.1f}", f"{1:.2f}", ""]]
     for scale in (2, 20, 1000):
         variance = Fraction(scale) ** 2
-        inversion(variance)  # made once for a variance, and kept; its time is told below
+        inversion(variance)  # made once for a variance, and kept; its time is reported below
         speeds = {}
         for name, (source, draws) in SAMPLERS.items():
             counts = np.zeros(draws, dtype=np.int64)

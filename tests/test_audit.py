@@ -23,7 +23,7 @@ from poolrl.audit.evidence import (
     roc,
     stated_score,
 )
-from poolrl.audit.neighbours import ATTACKED, CASES, COUNTED, Case, Exact, Shop, told
+from poolrl.audit.neighbours import ATTACKED, CASES, COUNTED, Case, Exact, Shop, revealed
 from poolrl.audit.noise import _windows, noise_faults
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise.seeded import discrete_gaussian
@@ -130,8 +130,8 @@ def test_noise_is_looked_at_number_by_number() -> None:
         (np.zeros(20_000), "a number has less noise than is stated"),
         (discrete((20_000,), 8.1, rng), "a number has less noise than is stated"),  # a tenth of its variance
         (both[:, 7] + 1, "the noise of a number is not centred"),
-        (2 * (both[:, 7] // 2), "the noise of a number has another distribution than is stated"),
-        (np.clip(both[:, 7], -8, 8), "the noise of a number has another distribution than is stated"),
+        (2 * (both[:, 7] // 2), "the noise of a number does not have the stated distribution"),
+        (np.clip(both[:, 7], -8, 8), "the noise of a number does not have the stated distribution"),
         (both[:, 0], "two numbers share noise"),
         (np.where(rng.random(20_000) < 0.8, both[:, 1], -both[:, 1]), "two numbers share noise"),
         (sign * both[:, 1], "two numbers share the size of their noise"),
@@ -224,7 +224,7 @@ def test_thresholds_and_curves() -> None:
 def test_the_logs_use_up_what_was_paid_for(case: Case, shop: Shop) -> None:
     """The worst case indeed: the squared change is Δ₂², of every table, in integers."""
     prepared = case.prepared(1.0, shop)
-    rows = [told(prepared, prepared.release(log, Exact())) for log in case.logs(shop)]
+    rows = [revealed(prepared, prepared.release(log, Exact())) for log in case.logs(shop)]
     paid_for = sum(m.sensitivity_squared for m in rows[0].public["guarantee"].mechanisms)
     if case.name == "default, c = 3" and not shop.problem.censored:
         paid_for *= Fraction(4, 5)  # of five levels the root cannot move, as long as nobody owns less
@@ -269,7 +269,7 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> N
         (["--noise", "none"], "noise must be one of secure, opendp, seeded"),
         (["--rho", "inf"], "rho must be finite"),
         (["--rho", "-1"], "rho must be positive"),
-        (["--rho", "1e-6", "--releases", "100"], "rho must be larger for an audit"),
+        (["--rho", "1e-8", "--releases", "100"], "rho must be larger for an audit"),
         (["--rho", "1e4", "--releases", "100"], "rho must be smaller for an audit"),
         (["--releases", "10"], "releases must be a whole number of at least 100"),
         (["--times", "0"], "times must be a whole number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,8 @@ import yaml
 
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
 from poolrl.certificate.certificate import (
-    AssumedPublic,
     Certificate,
     InAll,
-    LedgerEntry,
-    Publication,
     ReleaseFacts,
     arithmetic_faults,
     certify,
@@ -29,6 +27,7 @@ from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless, pe
 from poolrl.certificate.registry import registry_record
 from poolrl.privacy import zcdp
 from poolrl.privacy.zcdp import rounded_up
+from tests.helpers.certificates import release_facts
 
 SCHEMA = Path(__file__).parents[2] / "shared" / "data" / "registry" / "deployments-schema.yaml"
 
@@ -89,20 +88,7 @@ def test_other_keys_and_other_kinds_are_refused(one_release: Path, edit: str) ->
 def test_only_private_releases_are_certified() -> None:
     problem = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
     log = problem.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
-    public = AssumedPublic(
-        problem=problem.facts(),
-        products=["bread"],
-        steps=["1", "2"],
-        columns=[],
-        unit_column=None,
-        clip=False,
-        query=None,
-        protects="",
-        publication=Publication(),
-        units=20,
-    )
-    paid = LedgerEntry(data_set="shop", account="", entry=2, seal="", budget="1", spent="1", left="0")
-    release = ReleaseFacts("", "", "", public, {}, paid)
+    release = release_facts(problem, spent=Fraction(1), units=20)
     assert certify(Pool(1.0).fit(problem, log).guarantee, release).private
     for guarantee in (
         Pool(1.0).fit(problem, log, noise=SeededNoise(1)).guarantee,

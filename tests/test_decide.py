@@ -6,16 +6,15 @@ import csv
 import io
 import json
 import subprocess
-import sys
-from collections.abc import Callable
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from poolrl import Policy
-
-Run = Callable[..., str]
+from tests.helpers.processes import POOLRL
+from tests.helpers.shops import Run
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_whole_units_and_pipes(policy: Path, tmp_path: Path, run: Run) -> None:
     assert whole["order_up_to"]["bread"] == round(exact["order_up_to"]["bread"])
     assert whole["order_up_to"]["milk"] == 59.7  # more than enough is there, and nothing goes back
     question = '{"step": "Sat", "stock": [1, 2]}\n'
-    command = [sys.executable, "-m", "poolrl.cli.main", "decide", policy]
+    command = [*POOLRL, "decide", policy]
     answer = subprocess.run([*command, "--lines", "-"], input=question, capture_output=True, text=True, check=True)
     assert json.loads(answer.stdout)["stock"] == [1, 2]
     question = "step,bread,milk\nSat,1,2\n"
@@ -84,6 +83,52 @@ def test_json_lines(policy: Path, run: Run, tmp_path: Path) -> None:
     asked = Policy.load(policy)
     assert list(answers[0]["order_up_to"].values()) == pytest.approx(asked.act(2, [1, 2]), abs=1e-6)
     assert list(answers[1]["order_up_to"].values()) == pytest.approx(asked.act(0, [60.5, 3]), abs=1e-6)
+
+
+def test_lines_are_answered_as_they_come(policy: Path) -> None:
+    """A service writes one question, waits for its answer, and writes the next: the pipe stays open."""
+    asked = Policy.load(policy)
+    with subprocess.Popen(
+        [*POOLRL, "decide", policy, "--lines", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        late = threading.Timer(60, process.kill)  # or a command that does not answer would be waited for
+        late.start()
+        try:
+            for number in range(3):
+                question = json.dumps({"step": number, "stock": [number, 2], "id": f"nº {number}"}, ensure_ascii=False)
+                for part in (question[:9], question[9:] + "\n"):  # a line may come in pieces
+                    process.stdin.write(part.encode())
+                    process.stdin.flush()
+                answer = json.loads(process.stdout.readline())
+                assert answer["id"] == f"nº {number}"
+                assert list(answer["order_up_to"].values()) == pytest.approx(asked.act(number, [number, 2]), abs=1e-6)
+            process.stdin.write(b'\n{"step": 0, "stock": [1, 2], "id": 4}\n{"step": 0, "stock": [1, 2], "id": 5}')
+            process.stdin.close()
+            assert [json.loads(line)["id"] for line in process.stdout] == [4, 5]  # the last one has no line feed
+        finally:
+            late.cancel()
+        assert process.wait() == 0
+
+
+def test_a_bad_line_does_not_take_back_earlier_answers(policy: Path) -> None:
+    lines = '{"step": 0, "stock": [1, 2]}\n', '\n{"step": 0, "stock": [1]}\n'
+    command = [*POOLRL, "decide", policy, "--lines", "-"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(lines[0])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["stock"] == [1, 2]
+        _, complaint = process.communicate(lines[1], timeout=60)
+    assert complaint == "poolrl: -, line 3: stock must give a number for each of bread, milk\n"
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def refuse(words: str) -> None:
     [
         (lambda place: {}["key"], "KeyError is no documented refusal"),
         (lambda place: b"\xff".decode(), "UnicodeDecodeError is no documented refusal"),
-        (lambda place: refuse(f"row of {SECRET_NAME} 3"), "a value of the log is told"),
-        (lambda place: print(SECRET_NAME), "a value of the log is told"),
+        (lambda place: refuse(f"row of {SECRET_NAME} 3"), "a value of the log is revealed"),
+        (lambda place: print(SECRET_NAME), "a value of the log is revealed"),
         (lambda place: refuse(" "), "a refusal without words"),
         (lambda place: (place.parent / "x").write_text(""), "a file was written outside"),
     ],

@@ -72,7 +72,7 @@ def test_ten_tenths_are_one_and_not_a_hair_more(ledger: Ledger) -> None:
     for _ in range(10):
         ledger.reserve("shop", 0.1)
     assert left(ledger) == 0
-    with pytest.raises(OverspendError, match="left are 0 of 1"):
+    with pytest.raises(OverspendError, match="only 0 of 1 is left"):
         ledger.reserve("shop", 1e-300)
 
 
@@ -110,7 +110,7 @@ def test_the_same_rows_under_another_name_are_recognised(ledger: Ledger) -> None
     ledger.read(entry, [b"rows"])
     ledger.open_account("shop, renamed", 1.0)
     second = ledger.reserve("shop, renamed", 0.5)
-    with pytest.raises(OverspendError, match="as 'shop': a new name is no new budget"):
+    with pytest.raises(OverspendError, match="as 'shop': a new name gives no new budget"):
         ledger.read(second, [b"rows"])
     ledger.void(second)
     assert left(ledger, "shop, renamed") == 1  # nothing was released, so nothing is lost

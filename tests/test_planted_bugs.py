@@ -21,7 +21,7 @@ from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.secure import SecureNoise
 
 DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS = CASES
-TOLD_APART = "the logs can be told apart better than the claim allows"
+TOLD_APART = "the logs can be distinguished better than the claim allows"
 TOO_LITTLE = "a number has less noise than is stated"
 Plant = pytest.MonkeyPatch
 slow = pytest.mark.slow
@@ -150,7 +150,7 @@ def test_noise_of_the_right_variance_and_another_shape(
         return counts + plant(drawn, float(variance) ** 0.5).astype(np.int64)
 
     monkeypatch.setattr(noise._SecureSampler, "add", add)
-    assert "another distribution than is stated" in faults(attack_case(case, releases=4000))
+    assert "does not have the stated distribution" in faults(attack_case(case, releases=4000))
 
 
 def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
@@ -210,12 +210,12 @@ def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> No
     monkeypatch.setattr("poolrl.data.trajectories._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
     found = faults(attack_case(case, releases=1000))
     assert TOLD_APART in found
-    assert "a table in an engine is counted otherwise" in found
+    assert "a table in an engine gives other counts" in found
 
 
 def test_max_per_unit_left_out_by_an_engine(monkeypatch: Plant) -> None:
     monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(lambda lives: lives["count"] * 0))
-    assert "a table in an engine is counted otherwise" in faults(attack_case(DEFAULT_UNITS, releases=200))
+    assert "a table in an engine gives other counts" in faults(attack_case(DEFAULT_UNITS, releases=200))
 
 
 def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:

@@ -62,10 +62,10 @@ def test_what_no_row_decides_costs_nothing(tmp_path: Path, facts: Facts, query: 
 def test_what_a_row_may_have_decided_is_paid_for(
     tmp_path: Path, facts: Facts, query: str, message: str, run: Run
 ) -> None:
-    """Otherwise it would be a question about one row, answered for nothing, as often as one likes."""
+    """Otherwise it would be a question about one row, answered at no cost, as often as one likes."""
     said = message_of_failed_fit(tmp_path, facts, query, run)
     assert message in said
-    assert "One row may have decided that, so its rho = 0.5 stays spent" in said
+    assert "One row may have caused that, so its rho = 0.5 stays spent" in said
     assert spent(tmp_path) == Fraction(1, 2)
     with pytest.raises(SystemExit):  # for the data holder's eyes, and free
         run("check", "--config", tmp_path / "poolrl.toml")
@@ -86,7 +86,7 @@ def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run)
     run("fit", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
     facts["privacy"]["data_set"] = "renamed"
     said = message_of_failed_fit(tmp_path, facts, "SELECT * FROM log", run)
-    assert "a new name is no new budget. One row may have decided that" in said
+    assert "a new name gives no new budget. One row may have caused that" in said
     assert spent(tmp_path, "renamed") == Fraction(1, 2)
 
 
@@ -124,14 +124,14 @@ def test_stopping_a_query_is_paid_for(
 
 
 def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """A text that is none, in one row of a file that any writer may have made: no query has to ask."""
+    """Text that is not UTF-8, in one row of a file that any writer may have made: no query has to ask."""
     table = pq.read_table(tmp_path / "log.parquet")
     ids = [str(i).encode() for i in table["trajectory"].to_pylist()]
     ids[5] = b"\xff\xfe"
     texts = pa.Array.from_buffers(pa.string(), len(ids), pa.array(ids, pa.binary()).buffers())
     pq.write_table(table.set_column(0, "trajectory", texts), tmp_path / "log.parquet")
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    with pytest.raises(ValueError, match=r"InvalidInputException.*One row may have decided that.*stays spent"):
+    with pytest.raises(ValueError, match=r"InvalidInputException.*One row may have caused that.*stays spent"):
         run("fit", "--config", tmp_path / "poolrl.toml")
     assert spent(tmp_path) == Fraction(1, 2)
 

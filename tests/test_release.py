@@ -182,7 +182,7 @@ def test_nobody_is_believed_to_be_secure(problem: LostSales, log: Trajectories) 
 def test_an_impossible_mechanism_is_refused(problem: LostSales, log: Trajectories, entry: str, value: object) -> None:
     facts = Pool(1.0).fit(problem, log).guarantee.to_dict()
     facts["mechanisms"][0][entry] = value
-    with pytest.raises(ValueError, match=r"a mechanism has|not a number written|a fraction of nothing"):
+    with pytest.raises(ValueError, match=r"a mechanism has|not a number written"):
         Guarantee.from_dict(facts)
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, Grid, LostSales, Pool, Trajectories, Visits
-from poolrl.audit.neighbours import told
+from poolrl.audit.neighbours import revealed
 from poolrl.checks import IntArray
 from poolrl.pool import Prepared
 from poolrl.privacy.noise.secure import SecureNoise
@@ -90,8 +90,8 @@ def test_with_the_noise_frozen_the_fit_is_a_function(
 def test_with_the_noise_frozen_only_the_tables_change(fitted: tuple[Prepared, Trajectories, Trajectories]) -> None:
     prepared, log, neighbour = fitted
     recorder = Recorder()
-    first = told(prepared, prepared.release(log, recorder))
-    second = told(prepared, prepared.release(neighbour, Replay(recorder.noise, onto_counts=True)))
+    first = revealed(prepared, prepared.release(log, recorder))
+    second = revealed(prepared, prepared.release(neighbour, Replay(recorder.noise, onto_counts=True)))
     assert first.public == second.public
     # What differs is the one trajectory's: it leaves as many cells as it enters, by one each.
     moved = second.numbers - first.numbers

@@ -42,7 +42,7 @@ def test_the_recipe_for_a_sales_export_by_hand(tmp_path: Path) -> None:
     assert (table["bread_left"], table["milk_left"]) == ([0, 3], [3, 0])
 
 
-def test_without_its_last_filter_a_week_that_lacks_rows_is_there_and_tells_nothing_of_them(tmp_path: Path) -> None:
+def test_without_its_last_filter_a_week_that_lacks_rows_is_there_and_leaves_them_unobserved(tmp_path: Path) -> None:
     """Whether a week is complete then changes no number that is public."""
     (tmp_path / "sales.csv").write_text(SALES)
     recipe = from_sales(["bread", "milk"], days=2)
@@ -56,7 +56,7 @@ def test_without_its_last_filter_a_week_that_lacks_rows_is_there_and_tells_nothi
     assert (table["bread_opening"][short], table["milk_opening"][short], table["milk_left"][short]) == (1, None, None)
 
 
-def test_a_day_that_ran_out_tells_at_least_the_sales(tmp_path: Path) -> None:
+def test_a_day_that_ran_out_shows_at_least_the_sales(tmp_path: Path) -> None:
     """Five loaves spoilt, three sold, none left: at least three were wanted, and nothing says that it was eight."""
     (tmp_path / "sales.csv").write_text(
         "shop,date,product,opening,delivery,sales,stock_out\n"

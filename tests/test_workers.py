@@ -27,6 +27,7 @@ from poolrl.paper.workers import AT_ONCE, finished_runs, together
 from tests.helpers.processes import environment, processes_of, program, wait_until
 from tests.helpers.sweeps import SMALL, bits, do, small_plan, stored
 
+pytestmark = pytest.mark.xdist_group("workers")  # which are started once
 TASKS = [(replace(SMALL, rho=rho), seed) for seed in range(4) for rho in (0.5, 1.0, 2.0)]
 
 

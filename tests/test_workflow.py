@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from poolrl.privacy.zcdp import epsilon
 from poolrl.shop.check import look_at
 from poolrl.shop.config_file import load_config
 from poolrl.shop.toml import write_toml
@@ -36,7 +37,9 @@ def test_check_is_for_the_data_holder(tmp_path: Path, config: Path, run: Run, co
     assert answer.code == 1
     found = json.loads(answer.out)
     (bound,) = [
-        f for f in found["findings"] if f["what"] == "column action_1" and "outside 0 .. 60 (tell nothing)" in f["seen"]
+        f
+        for f in found["findings"]
+        if f["what"] == "column action_1" and "outside 0 .. 60 (are unobserved)" in f["seen"]
     ]
     assert bound["seen"].startswith("2 rows")
     assert "31337" not in answer.out + answer.err
@@ -63,7 +66,7 @@ def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts, run
     pq.write_table(pa.concat_tables([table, table.slice(4, 1)]), tmp_path / "short.parquet")  # a day stands twice
     findings = look_at(load_config(tmp_path / "poolrl.toml"))
     assert [f.seen for f in findings if f.stands == "bad"] == [
-        "1 of 300 trajectories name a step twice and tell nothing"
+        "1 of 300 trajectories name a step twice and are unobserved"
     ]
     facts["problem"] |= {"horizon": 4, "steps": []}
     facts["log"]["source"] = "log.parquet"
@@ -129,7 +132,31 @@ def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run, monk
     assert found["sizes"]
     assert found["budgets"][0]["gap"] > 0.1  # it is noise-dominated
     said = " ".join(run(*plan).split())
-    assert "Do not spend it like this: with 5 units at rho = 0.5 noise would drown about" in said
+    assert "Do not spend it like this: with 5 units at rho = 0.5 noise would take about" in said
+    assert "no meaningful protection" not in said
+
+
+def test_plan_says_when_nothing_would_be_protected(config: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poolrl.shop.plan.COMPARED_BUDGETS", (0.01,))
+    monkeypatch.setattr("poolrl.shop.plan.SIZES", (1_000,))
+    plan = ("plan", "--config", config, "--demand", "normal", "--within", "0.9", "--rho")
+    for rho, protects in (("4.7", True), ("4.9", False), ("2000", False)):
+        assert (epsilon(float(rho), 1e-6) <= 20) == protects
+        said = " ".join(run(*plan, rho).split())
+        assert ("This rho gives no meaningful protection. Epsilon is" in said) == (not protects)
+        assert ("above 20 an attacker may learn practically everything about one unit" in said) == (not protects)
+
+
+def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: Run) -> None:
+    """The command and the label do; a release that protects somebody gets neither sentence."""
+    for rho, protects in ((0.5, True), (2000.0, False)):
+        facts["privacy"] |= {"rho": rho, "budget": rho, "data_set": f"shop of {rho:g}", "ledger": f"{rho:g}.sqlite"}
+        said = " ".join(run("fit", "--config", write_config(tmp_path, facts), "--out", tmp_path / f"{rho:g}").split())
+        assert ("This release gives no meaningful protection. Epsilon is" in said) == (not protects)
+        label = " ".join((tmp_path / f"{rho:g}" / "label.txt").read_text().split())
+        assert ("This is no meaningful protection. Epsilon is" in label) == (not protects)
+        assert ("We call that" in label) == protects
+        run("verify", tmp_path / f"{rho:g}/policy.npz", tmp_path / f"{rho:g}/certificate.json")
 
 
 @pytest.mark.parametrize("verb", ["check", "plan", "fit"])

@@ -28,6 +28,7 @@ CommandLine = Callable[..., Answer]  # the fixture `command_line`
 def answer_of(arguments: list[str], capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> Answer:
     """Run a command to its end. It changes signal handlers, which are restored."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the caller of the tests may ignore it
     capsys.readouterr()
     patch.setattr(sys, "argv", ["poolrl", *arguments])
     code = 0

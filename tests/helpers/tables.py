@@ -46,8 +46,8 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
         partition = values.partition(problem)
         by_array, by_engine = count_visits(log, partition), count_visits(table, partition)
         np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
-        for mine, theirs in zip(by_engine.tallies, by_array.tallies, strict=True):
-            np.testing.assert_array_equal(np.stack(mine), np.stack(theirs))
+        for mine, theirs in zip(by_engine.moves, by_array.moves, strict=True):
+            assert (mine != theirs).nnz == 0
 
 
 def a_mess(rng: np.random.Generator, rows: int = 1_500) -> pa.Table:

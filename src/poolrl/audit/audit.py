@@ -1,7 +1,7 @@
-"""The audit of a fit: two neighbouring logs at the worst case, many releases of each, and who can tell them apart.
+"""The audit of a fit: two neighbouring logs in the worst case, many releases of each, and attacks that compare them.
 
-Releases go through the code that a fit goes through, with its noise. Bounds hold with the stated confidence, each by
-itself, if releases are independent of each other; that they come close to the claim shows that the attack is strong.
+Releases use the code and the noise of a fit. Each bound holds by itself with the stated confidence, if releases are
+independent of each other. A bound close to the claim shows that the attack is strong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hashlib import sha256
 import numpy as np
 
 from poolrl.audit.evidence import Errors, LearnedScore, Rows, best_threshold, discreteness, roc, stated_score
-from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, policy_file, told
+from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, policy_file, revealed
 from poolrl.audit.noise import noise_faults
 from poolrl.checks import FloatArray, positive, whole
 from poolrl.data.log import Log
@@ -25,7 +25,7 @@ from poolrl.privacy.noise.secure import TABLED, OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource
 
-# By what a run says of itself; a seeded dry run gets another seed for every release, or there would be nothing to see.
+# A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {
     "secure": lambda _: SecureNoise(),
     "opendp": lambda _: OpenDPNoise(),
@@ -33,15 +33,17 @@ NOISE: dict[str, Callable[[int], NoiseSource]] = {
 }
 DELTA = 1e-6
 CONFIDENCE = 0.95
-# A finding must not be bad luck: only what is proved with this confidence is flagged.
+# A flag must not be bad luck, so it needs a proof with this confidence.
 FLAGGING = 0.999
-# How the chance to be wrong is shared: most of it to the attack that is best if nothing is wrong.
+# How the two attacks share the chance to be wrong. The first is the best one if the noise is as stated.
 SHARES = 0.9, 0.1
-# An audit that proves less than this share of the claimed ρ would not have seen much either.
+# An audit that proves less than this share of the claimed ρ is too weak.
 POWER = 0.5
-TRAINING = 0.2  # the share of releases from which the second attack learns, and by which thresholds are chosen
+# The share of releases from which the second attack learns, and by which thresholds are chosen.
+TRAINING = 0.2
 RELEASES_AT_ONCE = 1000
-CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])  # the curve of an attack that never errs
+# The curve of an attack that is never wrong.
+CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -59,24 +61,24 @@ class AuditFinding:
 
     @property
     def verdict(self) -> str:
-        """Whether it is flagged, and if not, whether there was a chance that it would be."""
+        """Whether it is flagged, and if not, whether the audit was strong enough."""
         if self.faults:
             return "FLAGGED"
         return "not refuted" if self.rho_bound >= POWER * self.rho else "too weak"
 
     @property
     def rho_bound(self) -> float:
-        """The least ρ that a Gaussian release with such an attack on it can have."""
+        """The least ρ of a Gaussian release on which such an attack is possible."""
         return self.mu_bound**2 / 2
 
     @property
     def epsilon(self) -> float:
-        """Claimed, at DELTA."""
+        """The claimed ε at DELTA."""
         return zcdp.epsilon(self.rho, DELTA)
 
     @property
     def gaussian_epsilon(self) -> float:
-        """What ρ comes to if it is one Gaussian: less than what is claimed of any ρ-zCDP release."""
+        """ε at DELTA if the release is one Gaussian. It is less than the claim, which holds for any ρ-zCDP release."""
         return zcdp.gaussian_epsilon(self.rho, DELTA)
 
     @property
@@ -94,17 +96,16 @@ def attack_case(
     workers: int = 1,
     progress: Callable[[int], None] = lambda more: None,
 ) -> AuditFinding:
-    """Attack a case; `progress` hears how many more releases have come in."""
+    """Attack a case; `progress` is called with the number of further releases."""
     refuse_impossible(case, rho=rho, releases=releases, noise=noise)
     prepared = case.prepared(rho)
-    exact = [told(prepared, prepared.release(log, Exact())) for log in case.logs()]
+    exact = [revealed(prepared, prepared.release(log, Exact())) for log in case.logs()]
     faults = _structure(prepared, case, noise)
     if exact[0].public["guarantee"].rho != rho:
         faults.append("the guarantee states another rho")
     if exact[0].public != exact[1].public:
-        return AuditFinding(
-            case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (*faults, "neighbours differ without noise")
-        )
+        faults.append("neighbours differ without noise")
+        return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, tuple(faults))
     first, second = _releases(case, rho, noise, releases // 2, workers, exact[0].numbers.size, progress)
     variance = exact[0].variance
     counts = [each.numbers.astype(np.int32) for each in exact]
@@ -117,22 +118,14 @@ def attack_case(
     threshold = best_threshold(stated[0][:cut], stated[1][:cut], delta=DELTA, confidence=CONFIDENCE)
     general = Errors.of(stated[0][cut:], stated[1][cut:], threshold)
     if exceeds(rho, tests, general, allowance=discreteness(exact[1].numbers - exact[0].numbers, variance)):
-        faults.append("the logs can be told apart better than the claim allows")
+        faults.append("the logs can be distinguished better than the claim allows")
     stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
-    return AuditFinding(
-        case,
-        noise,
-        len(first) + len(second),
-        rho,
-        _mu(tests, CONFIDENCE),
-        general.epsilon(DELTA, CONFIDENCE),
-        roc(stronger[0], stronger[1]),
-        tuple(faults),
-    )
+    proved, curve = (_mu(tests, CONFIDENCE), general.epsilon(DELTA, CONFIDENCE)), roc(stronger[0], stronger[1])
+    return AuditFinding(case, noise, len(first) + len(second), rho, *proved, curve, tuple(faults))
 
 
 def refuse_impossible(case: Case, *, rho: float, releases: int, noise: str) -> None:
-    """Refuse what cannot be audited, or at a budget at which nothing could be seen."""
+    """Refuse what cannot be audited, and a budget at which an audit could find nothing."""
     positive(rho=rho)
     whole(releases=releases, at_least=100)
     if noise not in NOISE:
@@ -142,27 +135,27 @@ def refuse_impossible(case: Case, *, rho: float, releases: int, noise: str) -> N
     prepared = case.prepared(rho)
     variance = prepared.release(case.logs()[0], Exact()).variance
     if variance > TABLED[1]:
-        raise ValueError(f"rho must be larger for an audit: at {rho:g} noise drowns whatever an attack could see")
+        raise ValueError(f"rho must be larger for an audit: at {rho:g} the releases are noise-dominated")
     if variance < TABLED[0]:
-        raise ValueError(f"rho must be smaller for an audit: at {rho:g} there is hardly any noise to see")
+        raise ValueError(f"rho must be smaller for an audit: at {rho:g} there is hardly any noise")
 
 
 def exceeds(rho: float, tests: list[Errors], general: Errors, *, allowance: float) -> bool:
-    """Whether the two tests of μ, or the one of ε, prove more than ρ allows; μ may be larger by the allowance."""
+    """Whether the two tests of μ, or the test of ε, prove more than ρ allows. μ may be larger by `allowance`."""
     each = 1 - (1 - FLAGGING) / 2
     too_much = _mu(tests, each) > math.sqrt(2 * rho) + max(0.0, allowance)
     return too_much or general.epsilon(DELTA, each) > zcdp.epsilon(rho, DELTA)
 
 
 def _mu(tests: list[Errors], confidence: float) -> float:
-    """The larger of the bounds, which hold together with this confidence."""
+    """The larger of the bounds, which together hold with this confidence."""
     return max(test.mu(1 - (1 - confidence) * share) for test, share in zip(tests, SHARES, strict=True))
 
 
 def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
-    """What needs no statistics."""
+    """The faults that can be found without statistics."""
     faults, logs = [], case.logs()
-    # At a budget at which no two releases are equal by chance.
+    # At rho = 1 no two releases are equal by chance.
     if noise != "seeded" and len(set(_digests(case.prepared(1.0), case, noise))) < 4:
         faults.append("two processes, or two releases, draw the same noise")
     files = [policy_file(prepared, log, Frozen()) for log in logs]
@@ -170,11 +163,11 @@ def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
         faults.append("the policy depends on more than the released tables")
     poorer_log, poorer_table = case.poorer()
     three: tuple[list[Log], list[Log]] = ([*logs, poorer_log], [*case.tables(), poorer_table])
-    arrays, tables = ([told(prepared, prepared.release(log, Exact())) for log in each] for each in three)
+    arrays, tables = ([revealed(prepared, prepared.release(log, Exact())) for log in each] for each in three)
     for array, table in zip(arrays[:2], tables, strict=False):
-        # A table is never taken to be complete, so that its unobserved counts may come on top.
+        # A table is never taken to be complete, so it may have unobserved counts in addition.
         if not np.array_equal(array.numbers, table.numbers[: array.numbers.size]):
-            faults.append("a table in an engine is counted otherwise than the same arrays")
+            faults.append("a table in an engine gives other counts than the same arrays")
             break
     if any(other.public != each[0].public for each in (arrays, tables) for other in each[1:]):
         faults.append("neighbours differ without noise")
@@ -184,9 +177,9 @@ def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
 
 
 def _moves_more_than_was_paid_for(case: Case, shop: Shop) -> bool:
-    """The squared difference of neighbours, beside the squared sensitivity that noise is drawn for: whole numbers."""
+    """Whether the squared difference of neighbours exceeds the squared sensitivity, both in whole numbers."""
     prepared = case.prepared(1.0, shop)
-    first, second = (told(prepared, prepared.release(log, Exact())) for log in case.logs(shop))
+    first, second = (revealed(prepared, prepared.release(log, Exact())) for log in case.logs(shop))
     if first.public != second.public:
         return True
     paid_for = sum(each.sensitivity_squared for each in first.public["guarantee"].mechanisms)
@@ -194,11 +187,11 @@ def _moves_more_than_was_paid_for(case: Case, shop: Shop) -> bool:
 
 
 def _digests(prepared: Prepared, case: Case, noise: str) -> list[bytes]:
-    """Two releases in this process, and one in each of two forks of it, which share whatever state those have made."""
+    """Two releases in this process, and one in each of two forks, which inherit the state of these releases."""
     log = case.logs()[0]
 
     def digest() -> bytes:
-        return sha256(told(prepared, prepared.release(log, NOISE[noise](0))).numbers.tobytes()).digest()
+        return sha256(revealed(prepared, prepared.release(log, NOISE[noise](0))).numbers.tobytes()).digest()
 
     found = [digest(), digest()]
     for _ in range(2):
@@ -224,11 +217,8 @@ def _releases(
     """So many releases of each log, (each, numbers)."""
     import joblib
 
-    jobs = [
-        (which, start, min(RELEASES_AT_ONCE, each - start))
-        for start in range(0, each, RELEASES_AT_ONCE)
-        for which in (0, 1)
-    ]
+    starts = range(0, each, RELEASES_AT_ONCE)
+    jobs = [(which, start, min(RELEASES_AT_ONCE, each - start)) for start in starts for which in (0, 1)]
     found = np.empty((each, numbers), dtype=np.int32), np.empty((each, numbers), dtype=np.int32)
     run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
     for which, start, drawn in run(joblib.delayed(_block)(case, rho, noise, *job) for job in jobs):
@@ -239,7 +229,7 @@ def _releases(
 
 def _block(case: Case, rho: float, noise: str, which: int, start: int, count: int) -> tuple[int, int, Rows]:
     prepared, log = case.prepared(rho), case.logs()[which]
-    # Both logs get seeds of their own: a seed that both share would cancel in the difference.
+    # The two logs get different seeds, because the noise of a common seed would cancel in the difference.
     sources = (NOISE[noise](2 * number + which) for number in range(start, start + count))
-    drawn = [told(prepared, prepared.release(log, source)).numbers for source in sources]
+    drawn = [revealed(prepared, prepared.release(log, source)).numbers for source in sources]
     return which, start, np.stack(drawn).astype(np.int32)

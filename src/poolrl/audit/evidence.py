@@ -1,4 +1,4 @@
-"""What an attack proves: lower bounds on the privacy loss, from how often a test between two logs is wrong.
+"""What an attack proves: lower bounds on the privacy loss, from the errors of a test between two logs.
 
 Sources: Clopper and Pearson 1934 (limits of a rate); Kairouz, Oh and Viswanath 2015 (tests and (ε, δ)); Dong, Roth and
 Su 2022 (tests and Gaussian DP); Nasr et al. 2023 (auditing by the latter).
@@ -19,15 +19,15 @@ from poolrl.privacy.noise.seeded import discrete_gaussian
 # Rows of released numbers, (releases, numbers).
 Rows = NDArray[np.int32]
 
-# Directions in which releases hardly vary count as varying by this share of the stated variance.
+# The least variance of releases in any direction, as a share of the stated variance.
 LEAST_VARIANCE = 1e-9
-# Error rates that no audit of millions of releases could tell from zero.
+# An audit of millions of releases cannot distinguish smaller error rates from zero.
 RAREST = 1e-7
 
 
 @dataclass(frozen=True)
 class Errors:
-    """A test's record: of so many releases from each log, how many it took for the other's."""
+    """How many releases of each log a test has seen, and how many it assigned to the wrong log."""
 
     false_positives: int
     negatives: int
@@ -36,7 +36,7 @@ class Errors:
 
     @classmethod
     def of(cls, first: FloatArray, second: FloatArray, threshold: float) -> Errors:
-        """Whoever scores above the threshold is said to come from the second log."""
+        """The errors of the test that assigns scores above the threshold to the second log."""
         return cls(int((first > threshold).sum()), len(first), int((second <= threshold).sum()), len(second))
 
     def limits(self, confidence: float) -> tuple[float, float]:
@@ -62,18 +62,18 @@ class Errors:
 def releases_needed(mu: float, share: float, confidence: float) -> int:
     """About how many releases, of both logs together, prove this share of ρ = μ²/2."""
     error, failure = float(ndtr(-mu / 2)), (1 - confidence) / 2
-    slack = mu * (1 - math.sqrt(share)) / 2  # of each of the two quantiles
+    slack = mu * (1 - math.sqrt(share)) / 2  # for each of the two quantiles
     density = math.exp(-(mu**2) / 8) / math.sqrt(2 * math.pi)
     return math.ceil(2 * error * (1 - error) * (-float(ndtri(failure)) / (density * slack)) ** 2)
 
 
 def rate_limit(errors: int, trials: int, failure: float) -> float:
-    """The upper limit of a rate that fails with at most this probability (Clopper-Pearson)."""
+    """An upper limit of a rate, wrong with at most this probability (Clopper-Pearson)."""
     return 1.0 if errors >= trials else float(betainccinv(errors + 1, trials - errors, failure))
 
 
 def stated_score(released: Rows, first: IntArray, second: IntArray, variance: float) -> FloatArray:
-    """The log-likelihood ratio of each row if the noise is as stated, which is linear:
+    """The log-likelihood ratio of each row, which is linear if the noise is as stated:
 
     log p₂(t) − log p₁(t) = ⟨t − (c₁ + c₂)/2, c₂ − c₁⟩ / σ²
     """
@@ -82,9 +82,9 @@ def stated_score(released: Rows, first: IntArray, second: IntArray, variance: fl
 
 @dataclass(frozen=True)
 class LearnedScore:
-    """The same with the noise as it is: means and covariance come from releases that are not judged by it.
+    """The same with the real noise: means and covariance come from other releases than those that it scores.
 
-    Noise that is missing in a cell, or shared between two, makes no difference to `stated_score` but all to this one.
+    Noise that is missing in a cell, or shared between two cells, does not change `stated_score`. But it changes this.
     """
 
     weights: FloatArray
@@ -101,15 +101,15 @@ class LearnedScore:
         return cls(weights, float((means[0] + means[1]) @ weights / 2))
 
     def __call__(self, released: Rows) -> FloatArray:
-        """The score of each row; above zero speaks for the second log."""
+        """The score of each row; a score above zero is evidence for the second log."""
         return np.asarray(released @ self.weights - self.middle)
 
 
 def discreteness(moved: IntArray, variance: float) -> float:
-    """By how much the best test on discrete noise beats that on a Gaussian, as a μ: next to nothing unless σ is small.
+    """How much better the best test on discrete noise is than that on a Gaussian, as a μ. It matters for small σ only.
 
-    The stated score is a sum of discrete Gaussians, each times how far its count moved; its distribution is their
-    convolution, in which a threshold leaves errors α and β.
+    The stated score is a sum of discrete Gaussians, each multiplied by how far its count moved. Its distribution is
+    their convolution, and a threshold has errors α and β in it.
     """
     _, weights = discrete_gaussian(math.sqrt(variance))
     steps, times = np.unique(np.abs(moved[moved != 0]), return_counts=True)
@@ -123,19 +123,19 @@ def discreteness(moved: IntArray, variance: float) -> float:
     below, shift = np.cumsum(pmf), int((moved.astype(np.int64) ** 2).sum())
     # Under the second log the sum is higher by Σ moved².
     alpha, beta = 1 - below[shift:], below[: len(below) - shift]
-    told = (alpha > RAREST) & (beta > RAREST)
-    return float((-ndtri(alpha[told]) - ndtri(beta[told])).max(initial=0.0) - math.sqrt(shift / variance))
+    kept = (alpha > RAREST) & (beta > RAREST)
+    return float((-ndtri(alpha[kept]) - ndtri(beta[kept])).max(initial=0.0) - math.sqrt(shift / variance))
 
 
 def best_threshold(first: FloatArray, second: FloatArray, *, delta: float, confidence: float) -> float:
-    """The threshold at which these releases, not to be judged by it, prove the largest ε."""
+    """The threshold at which these releases prove the largest ε. Other releases must be judged by it."""
     tried = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, 401)))
     proved = [Errors.of(first, second, each).epsilon(delta, confidence) for each in tried]
     return float(tried[int(np.argmax(proved))])
 
 
-def roc(first: FloatArray, second: FloatArray, points: int = 400) -> tuple[FloatArray, FloatArray]:
-    """False and true positive rates over all thresholds."""
-    thresholds = np.quantile(np.concatenate([first, second]), np.linspace(1, 0, points))
+def roc(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """False and true positive rates at 400 thresholds."""
+    thresholds = np.quantile(np.concatenate([first, second]), np.linspace(1, 0, 400))
     rates = [np.searchsorted(np.sort(scores), thresholds, side="right") / len(scores) for scores in (first, second)]
     return 1 - rates[0], 1 - rates[1]

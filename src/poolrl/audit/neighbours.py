@@ -1,4 +1,4 @@
-"""Two neighbouring logs at the worst case, and all that a release tells of one of them."""
+"""Two neighbouring logs in the worst case, and everything that a release reveals of one of them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from poolrl.privacy.noise.source import NoiseSource
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
 
 FEW_ZONES = 3
-# Two units that stay. What they did is not what the third does before or after, so the cells it leaves are empty.
+# Two other units that do not change. The third unit never does what they did, so the cells that it leaves are empty.
 OTHERS, THEIRS = 2, (5.0, 3.0)
 FACTS: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 8.0}
 
 
 @dataclass(frozen=True)
 class Shop:
-    """What one unit does before and after, every product alike: order-up-to level and stock left, at every step.
+    """What one unit does before and after, for every product and step: (order-up-to level, stock left).
 
-    At every step, coordinate and level of a tree it leaves one node for another, and so it does in both tables of
-    visits: what was paid for is used up to the last bit.
+    It leaves one node for another at every step, coordinate and level of a tree, and in both tables of visits. So it
+    moves exactly as much as was paid for.
     """
 
     problem: Inventory
@@ -36,7 +36,7 @@ class Shop:
     after: tuple[float, float]
 
 
-# One unit sold nothing of a full shelf, or ran out of a small one.
+# The unit sold nothing of a full shelf, or sold out a small one.
 ATTACKED = Shop(LostSales(**FACTS), before=(8.0, 8.0), after=(2.0, 0.0))
 # Here what a unit moves is compared with what is paid for, in whole numbers. In a backlog it sold nothing, or all.
 COUNTED = {
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The name in reports."""
         return f"{self.learner}, c = {self.per_unit}"
 
     def prepared(self, rho: float, shop: Shop = ATTACKED) -> Prepared:
@@ -63,17 +63,16 @@ class Case:
         return AUDITED[self.learner](rho).prepare(shop.problem)
 
     def logs(self, shop: Shop = ATTACKED) -> tuple[Trajectories, Trajectories]:
-        """Two neighbours. The unit in which they differ owns twice as much as may count."""
-        return self._log(*shop.before, products=shop.problem.products), self._log(
-            *shop.after, products=shop.problem.products
-        )
+        """Two neighbours. The unit in which they differ owns twice as many trajectories as are kept."""
+        products = shop.problem.products
+        return self._log(*shop.before, products=products), self._log(*shop.after, products=products)
 
     def tables(self) -> tuple[Table, Table]:
         """The same logs as tables, to be counted by an engine."""
         return self._table(*ATTACKED.before), self._table(*ATTACKED.after)
 
     def poorer(self) -> tuple[Trajectories, Table]:
-        """A third neighbour, which nothing public may tell: its unit owns one trajectory, in the table a part of it."""
+        """A third neighbour, with the same public facts: its unit owns one trajectory, in the table a part of it."""
         return self._log(*ATTACKED.after, owns=1), self._table(*ATTACKED.after, owns=1, lacks=1)
 
     def _arrays(self, level: float, left: float, owns: int | None = None, products: int = 1) -> dict[str, FloatArray]:
@@ -99,16 +98,9 @@ class Case:
         columns = {name: arrays[name].ravel() for name in ("states", "actions", "next_states")}
         columns["unit"] = np.repeat(arrays["unit"], steps)
         columns["id"], columns["step"] = np.repeat(np.arange(rows), steps), np.tile(np.arange(steps), rows)
-        return Table(
-            pa.table(columns).slice(lacks),
-            trajectory="id",
-            step="step",
-            states=["states"],
-            actions=["actions"],
-            next_states=["next_states"],
-            unit="unit",
-            max_per_unit=self.per_unit,
-        )
+        names: dict[str, Any] = {"trajectory": "id", "step": "step", "unit": "unit"}
+        names |= {part: [part] for part in ("states", "actions", "next_states")}
+        return Table(pa.table(columns).slice(lacks), **names, max_per_unit=self.per_unit)
 
 
 AUDITED = {"default": Pool, "published": lambda rho: Pool.published(rho, zones=FEW_ZONES)}
@@ -116,16 +108,16 @@ CASES = tuple(Case(learner, per_unit) for learner in AUDITED for per_unit in (1,
 
 
 @dataclass(frozen=True)
-class Told:
-    """All that a release tells: its noisy numbers in one row, and what has no noise, the same for all neighbours."""
+class Revealed:
+    """Everything that a release reveals: noisy numbers in one row, and public facts, equal for all neighbours."""
 
     numbers: IntArray
     variance: float
     public: dict[str, Any]
 
 
-def told(prepared: Prepared, released: Any) -> Told:
-    """Everything at once, for a row of transitions is handed out once."""
+def revealed(prepared: Prepared, released: Any) -> Revealed:
+    """Everything at once, because a row of transitions is released once."""
     if isinstance(prepared, OnVisits):
         nodes = np.arange(prepared.where.pair_count)
         tables = [released.pairs, *(released.transitions(step, nodes) for step in range(prepared.problem.horizon))]
@@ -134,12 +126,11 @@ def told(prepared: Prepared, released: Any) -> Told:
     numbers = np.concatenate([table.ravel() for table in tables])
     shapes = [table.shape for table in tables]
     public = {"guarantee": released.guarantee, "total": getattr(released, "total", None), "shapes": shapes}
-    return Told(numbers, released.variance, public)
+    return Revealed(numbers, released.variance, public)
 
 
-@dataclass
 class Exact:
-    """No noise at all: the counts themselves, for the attacker who knows everything but the noise."""
+    """No noise: the exact counts, for an attacker who knows everything but the noise."""
 
     def begin(self) -> Exact:
         """Itself."""
@@ -152,7 +143,7 @@ class Exact:
 
 @dataclass
 class Frozen:
-    """Tables that are the same whatever the counts: what is learned from them must be the same as well."""
+    """Tables that do not depend on the counts. What is learned from them must not depend on the log either."""
 
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
@@ -161,12 +152,12 @@ class Frozen:
         return Frozen()
 
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
-        """Numbers that know nothing of the counts."""
+        """Numbers that do not depend on the counts."""
         return self.rng.integers(0, 40, counts.shape)
 
 
 def policy_file(prepared: Prepared, log: Trajectories, noise: NoiseSource) -> bytes:
-    """What a whole fit writes."""
+    """The policy file that a fit writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.npz"
         prepared.learn(prepared.release(log, noise)).save(path)

@@ -1,9 +1,8 @@
-"""What noise must look like: value by value, number by number, two by two, release by release.
+"""Tests of the noise: of single values, of each number, of pairs of numbers, and of pairs of releases.
 
-An attack sees what one unit moves, and sees it as a sum. Noise of the right variance can be useless all the same (even
-numbers alone, nothing beyond 3σ, the same for two releases): that is found here. Limits are binomial, or follow from
-exponential moments (Chernoff), and so they hold for however few releases and however little noise. A sound release
-fails any of them once in a million times.
+An attack sees only the sum of what one unit moves. Noise of the right variance can still be useless: even numbers only,
+nothing beyond 3σ, the same for two releases. Such noise is found here. Limits are binomial, or follow from exponential
+moments (Chernoff), so they hold for few releases and for little noise. A sound release fails once in a million times.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from poolrl.privacy.noise.seeded import discrete_gaussian
 # How often a sound release may fail, and the share of each of the seven checks.
 LUCK = 1e-6
 EACH = LUCK / 7
-# For comparing windows of neighbouring numbers: how many at most, and an odd number with which to hash them.
+# For windows of neighbouring numbers: the most that are compared, and an odd factor to hash them.
 MOST_WINDOWS, FACTOR = 2**22, 0x9E3779B97F4A7C15
 Law = tuple[IntArray, FloatArray]
 NoiseCheck = Callable[[Rows, Law, float], bool]
 
 
 def noise_faults(first: Rows, second: Rows, variance: float) -> list[str]:
-    """What is wrong with the noise of the two logs' releases, (releases, numbers) each."""
+    """The faults of the noise in the two logs' releases, (releases, numbers) each."""
     law, both = discrete_gaussian(math.sqrt(variance)), np.concatenate([first, second])
-    # In each log, for what is too much in one and too little in the other makes up for it; in both, to see more.
+    # In each log, because faults of the two logs may cancel; and in both together, because more releases show more.
     looks = first, second, both
     found = [fault for fault, check in CHECKS.items() if any(check(each, law, EACH / len(looks)) for each in looks)]
     if _repeated(both, law, EACH):
@@ -43,7 +42,7 @@ def noise_faults(first: Rows, second: Rows, variance: float) -> list[str]:
 
 
 def _misfits(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether a value, or whatever lies so far out, is too frequent or too rare: for a number, or for all together."""
+    """Whether a value, or all values beyond it, are too frequent or too rare: for one number, or for all together."""
     support, weights = law
     reach, (releases, numbers) = int(support[-1]), noise.shape
     places = np.clip(noise, -reach, reach) + reach
@@ -56,13 +55,13 @@ def _misfits(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _unlikely(seen: NDArray[Any], trials: NDArray[Any] | int, chance: FloatArray | float, luck: float) -> bool:
-    """Whether any of these counts is too small or too large for a binomial one."""
+    """Whether any of these counts is too small or too large to be binomial."""
     rarest = np.minimum(binom.cdf(seen, trials, chance), binom.sf(seen - 1, trials, chance))
     return bool((rarest < luck / 2 / max(1, seen.size)).any())
 
 
 def _at_least(of: NDArray[Any]) -> NDArray[Any]:
-    """Out of what there is of each value, what there is of |value| ≥ 1, 2, ..."""
+    """Counts or probabilities of |value| ≥ 1, 2, ... from those of each value."""
     middle = of.shape[-1] // 2
     folded = of[..., middle + 1 :] + of[..., :middle][..., ::-1]
     return folded[..., ::-1].cumsum(axis=-1)[..., ::-1]
@@ -87,7 +86,7 @@ def _too_small(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _go_together(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether the product of two numbers is not zero on average."""
+    """Whether the mean product of two numbers is not zero."""
     releases, numbers = noise.shape
     values, pairs = noise.astype(np.float64), np.triu_indices(numbers, 1)
     limit = _mean_product(law, releases, luck / max(1, len(pairs[0])))
@@ -95,9 +94,9 @@ def _go_together(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _mean_product(law: Law, releases: int, luck: float) -> float:
-    """What the mean of xy exceeds too seldom, where x and y have nothing to do with each other.
+    """A limit that the mean of xy rarely exceeds, if x and y are independent.
 
-    E exp(txy) ≤ E exp(t²x²σ²/2), as y is no wilder than a Gaussian.
+    E exp(txy) ≤ E exp(t²x²σ²/2), because y is sub-Gaussian.
     """
     support, weights = law
     needed, variance = math.log(2 / luck) / releases, _parameter(law)
@@ -109,7 +108,7 @@ def _mean_product(law: Law, releases: int, luck: float) -> float:
 
 
 def _are_alike(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether two numbers are large, or small, at the same time, whatever their signs."""
+    """Whether two numbers tend to be large, or small, at the same time, with any signs."""
     releases, numbers = noise.shape
     beyond = _at_least(law[1])
     cut = int(np.argmin(np.abs(beyond - 0.5)))
@@ -120,18 +119,20 @@ def _are_alike(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _repeated(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether two releases agree in so many neighbouring numbers, wherever they stand, that it can hardly be chance."""
+    """Whether two releases agree in so many neighbouring numbers, at any places, that it can hardly be chance."""
     releases, numbers = noise.shape
     agree = float(law[1] @ law[1])
     ways = max(1, releases * (releases - 1) / 2) * numbers**2
     width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else numbers + 1
-    if width > numbers:  # too little noise to tell
+    if width > numbers:
+        # With so little noise, equal numbers are no evidence.
         return False
     hashes, release, start = _windows(noise, width)
     order = np.argsort(hashes)
     hashes, release, start = hashes[order], release[order], start[order]
     same = (hashes[1:] == hashes[:-1]) & (release[1:] != release[:-1])
-    for i in np.flatnonzero(same):  # a hash may be equal by chance, and so the numbers decide
+    # Hashes may be equal by chance, so the numbers themselves decide.
+    for i in np.flatnonzero(same):
         one, other = (noise[release[at], start[at] : start[at] + width] for at in (i, i + 1))
         if (one == other).all():
             return True
@@ -139,9 +140,9 @@ def _repeated(noise: Rows, law: Law, luck: float) -> bool:
 
 
 def _windows(noise: Rows, width: int) -> tuple[NDArray[np.uint64], IntArray, IntArray]:
-    """Hashes of `width` neighbouring numbers, with the release and the place of each; if there are very many, some.
+    """Hashes of `width` neighbouring numbers, with the release and the place of each; only some, if there are many.
 
-    The hash itself says which, so that of two equal windows both are there or none.
+    The hash itself decides which windows are kept, so two equal windows are both kept or both left out.
     """
     releases, numbers = noise.shape
     values, starts = noise.astype(np.int64).view(np.uint64), numbers - width + 1
@@ -160,9 +161,9 @@ def _windows(noise: Rows, width: int) -> tuple[NDArray[np.uint64], IntArray, Int
 
 
 def _coupled(first: Rows, second: Rows, law: Law, luck: float) -> bool:
-    """Whether two releases of which one followed the other, or is its log's twin, have to do with each other.
+    """Whether two successive releases of one log, or the same release of both logs, depend on each other.
 
-    By a number that is equal too often, or by any number of one and any of the other whose product is not zero.
+    A number is then equal too often, or a product of any two numbers is not zero on average.
     """
     pairs = [(each[start:-1:2], each[start + 1 :: 2]) for each in (first, second) for start in (0, 1)]
     pairs.append((first, second))
@@ -180,13 +181,13 @@ def _coupled(first: Rows, second: Rows, law: Law, luck: float) -> bool:
 
 
 def _parameter(law: Law) -> float:
-    """σ², which is a little more than the variance: p(1)/p(0) = exp(−1/2σ²)."""
+    """σ² by p(1)/p(0) = exp(−1/2σ²). It is slightly larger than the variance."""
     middle = len(law[1]) // 2
     return float(-1 / (2 * math.log(law[1][middle + 1] / law[1][middle])))
 
 
 CHECKS: dict[str, NoiseCheck] = {
-    "the noise of a number has another distribution than is stated": _misfits,
+    "the noise of a number does not have the stated distribution": _misfits,
     "the noise of a number is not centred": _off_centre,
     "a number has less noise than is stated": _too_small,
     "two numbers share noise": _go_together,

@@ -1,4 +1,4 @@
-"""The curves of the attacks, under the best that the claim allows."""
+"""The curves of the attacks, and the best curve that the claim allows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from poolrl.privacy import zcdp
 
 
 def draw_audit(path: Path, found: list[AuditFinding], times: int) -> None:
-    """One panel for each case; of several audits the strongest."""
+    """One panel for each case, with the strongest of several audits."""
     rows = math.ceil(len(found) / 2)
     figure = Figure(figsize=(9.2, 5.0 * rows), layout="constrained")
     for panel, finding in zip(np.ravel(figure.subplots(rows, 2)), found, strict=True):
@@ -32,9 +32,8 @@ def _panel(axes: Axes, finding: AuditFinding, times: int) -> None:
     best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
     colour = WARNING if finding.faults else ACCENT
     false, true = finding.curve
-    # Both logs' rates are as close to the truth as this, all at once, also of the stronger of two attacks and of the
-    # strongest of several audits (Dvoretzky, Kiefer and Wolfowitz 1956), judged by the releases that no attack was
-    # learned from.
+    # All measured rates of both logs are this close to the true rates (Dvoretzky, Kiefer and Wolfowitz 1956). That
+    # includes the choice of the stronger attack and of the strongest audit. No attack learned from these releases.
     off = math.sqrt(math.log(8 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
     low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
     axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
@@ -44,8 +43,8 @@ def _panel(axes: Axes, finding: AuditFinding, times: int) -> None:
     axes.plot(rates, best, "--", color=INK, linewidth=1, label="best attack on a Gaussian of this ρ")
     axes.text(0.03, 0.985, "beyond the claim", va="top", color="#a5402d", fontsize=9)
     axes.text(0.6, 0.57, "guessing", color=QUIET, rotation=45, fontsize=9, ha="center", va="center")
-    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="said of the first log (false positives)")
-    axes.set_ylabel("said of the second log (true positives)")
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false positives (releases of the first log)")
+    axes.set_ylabel("true positives (releases of the second log)")
     axes.legend(loc="lower right", frameon=False, fontsize=9)
     bound = "" if finding.faults else f": ρ ≥ {finding.rho_bound:.3f} of {finding.rho:g} claimed"
     of = "" if times == 1 else f", the strongest of {times}"

@@ -26,6 +26,10 @@ fit_verb = verb(
 )
 # A log of which less was observed is worth a second look at columns, steps and bounds.
 MOSTLY_OBSERVED = 0.5
+EARLIER_FIT = {
+    "finished": "A fit that was killed had paid for this release: it is finished now, at no further cost.",
+    "removed": "Removed the unfinished draft of a fit that was killed; what that fit cost stays spent.",
+}
 
 
 @fit_verb.default
@@ -46,15 +50,15 @@ def fit(
         if folder.exists():
             raise ValueError(f"stopped. {_complete(folder)}") from None
         raise
-    if release.finished_earlier_fit:
-        console.print("A fit that was killed had paid for this release: it is finished now, at no further cost.")
+    if release.earlier_fit is not None:
+        console.print(EARLIER_FIT[release.earlier_fit])
     try:
         forecast = draw_page(release, console)
     except (Exception, KeyboardInterrupt) as error:  # a page shows what is released, so the message may be shown
         why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
         raise ValueError(f"{why}. {_complete(folder)}") from None
     if json:
-        finished = {"finished_earlier_fit": True} if release.finished_earlier_fit else {}
+        finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
         print(dumps({"folder": str(folder), "certificate": release.certificate.model_dump()} | finished, indent=2))
     else:
         _print_release(console, release, forecast)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from poolrl.checks import IntArray
-from poolrl.data.log import Log, Tally
+from poolrl.data.log import Log
 from poolrl.data.row_rules import Numbers
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem
@@ -30,22 +31,14 @@ class OutcomeCounts:
 
 @dataclass(frozen=True)
 class VisitCounts:
-    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) by rows, because the table rarely fits in memory."""
+    """The paper's counts: n(b) as `pairs` (H, N), and n(b, s′) as `moves`, sparse matrices (N, S) of every step."""
 
     pairs: IntArray
-    tallies: tuple[Tally, ...]  # H
-    state_count: int
+    moves: tuple[sparse.csr_array, ...]
 
     def transitions(self, step: int, rows: IntArray) -> IntArray:
-        """n(b, s′) for the nodes b in `rows`, (rows, S)."""
-        cells, times = self.tallies[step]
-        first = np.searchsorted(cells, rows * self.state_count)
-        found = np.searchsorted(cells, (rows + 1) * self.state_count) - first
-        row = np.repeat(np.arange(len(rows)), found)
-        source = np.arange(len(row)) + np.repeat(first - (np.cumsum(found) - found), found)
-        counts = np.zeros((len(rows), self.state_count), dtype=np.int64)
-        counts[row, cells[source] % self.state_count] = times[source]
-        return counts
+        """n(b, s′) for the nodes b in `rows`, (rows, S): some rows only, because the table rarely fits in memory."""
+        return self.moves[step][rows].toarray()
 
 
 def outcome_cells(
@@ -71,7 +64,7 @@ def count_outcomes(log: Log, problem: OutcomeProblem, *, bins: int) -> OutcomeCo
 
 def count_visits(log: Log, partition: Partition) -> VisitCounts:
     """Count how often each node was visited, and where each visit led."""
-    states, nodes = partition.state_count, partition.pair_count
+    shape = partition.pair_count, partition.state_count
     tallies = log.visit_tallies(partition)
-    pairs = np.stack([np.bincount(cells // states, times, minlength=nodes) for cells, times in tallies])
-    return VisitCounts(pairs.astype(np.int64), tuple(tallies), states)
+    moves = [sparse.csr_array((times, np.divmod(cells, shape[1])), shape=shape) for cells, times in tallies]
+    return VisitCounts(np.stack([each.sum(axis=1) for each in moves]), tuple(moves))

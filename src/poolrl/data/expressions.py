@@ -87,12 +87,9 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
         names = [f"{name}_{i}" for i in range(len(otherwise))]
         return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)], known)
 
-    state, action, next_state = (
-        vector(n, low.tolist()) for n, (low, _) in zip(COLUMNS_OF, bounds(problem), strict=True)
-    )
-    values: Row = (state, action, next_state)
-    coordinates = problem.outcome_dim if isinstance(problem, SeparableProblem) else 1
-    fine = vector("fine", [False] * coordinates)
+    lows = [low.tolist() for low, _ in bounds(problem)]
+    values: Row = vector("state", lows[0]), vector("action", lows[1]), vector("next_state", lows[2])
+    fine = vector("fine", [False] * (problem.outcome_dim if isinstance(problem, SeparableProblem) else 1))
     by_step = []
     try:
         for step in range(problem.horizon):

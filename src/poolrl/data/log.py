@@ -11,7 +11,7 @@ from poolrl.checks import IntArray
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem
 
-# Cells in ascending order, and how many rows fall into each; cells without a row are left out.
+# Cells, and how many rows fall into each. Cells without a row are left out.
 Tally = tuple[IntArray, IntArray]
 
 

@@ -48,28 +48,17 @@ def fit_rules(problem: Problem, step: int, row: Row) -> list[RowRule]:
     state, action, _ = row
     low, high = problem.feasible(step, state)
     slack = ROUNDING * (problem.action_high - problem.action_low)
+    below, above = "below the least allowed (the stock on hand)", "above the largest allowed"
     rules = [
-        RowRule(
-            "actions",
-            "must be feasible, but some lie below the least allowed (the stock on hand)",
-            "below the least allowed (the stock on hand)",
-            action >= low - slack,
-        ),
-        RowRule(
-            "actions",
-            "must be feasible, but some lie above the largest allowed",
-            "above the largest allowed",
-            action <= high + slack,
-        ),
+        RowRule("actions", f"must be feasible, but some lie {below}", below, action >= low - slack),
+        RowRule("actions", f"must be feasible, but some lie {above}", above, action <= high + slack),
     ]
     if isinstance(problem, OutcomeProblem):
         seen, cut = problem.observe(step, *row)
+        inside = within(seen, problem.outcome_low, problem.outcome_high)
         implied = "an outcome (sales, demand) outside its public bounds"
-        rule, inside = (
-            f"must follow from the actions: some imply {implied}",
-            (problem.outcome_low, problem.outcome_high),
-        )
-        rules.append(RowRule("next_states", rule, f"with {implied}", within(seen, *inside)))
+        rule = f"must follow from the actions: some imply {implied}"
+        rules.append(RowRule("next_states", rule, f"with {implied}", inside))
         if not problem.censored:
             never = "must be such that observe() reports no cut: the problem declares that outcomes are never cut off"
             rules.append(RowRule("next_states", never, "cut off", ~cut))

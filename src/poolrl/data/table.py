@@ -129,10 +129,8 @@ class Table:
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
         step, node, target, rows = _integers(self.visit_expression(partition), "step", "node", "target", "rows")
-        cell = node * partition.state_count + target
-        order = np.lexsort((cell, step))
-        ends = np.searchsorted(step[order], np.arange(1, partition.problem.horizon))
-        return list(zip(np.split(cell[order], ends), np.split(rows[order], ends), strict=True))
+        cell, steps = node * partition.state_count + target, range(partition.problem.horizon)
+        return [(cell[step == number], rows[step == number]) for number in steps]
 
     def outcome_expression(self, problem: OutcomeProblem, *, bins: int) -> ir.Table:
         """The counts of `outcome_leaves` that are not zero: columns step, coordinate, cell, rows."""

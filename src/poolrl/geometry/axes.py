@@ -120,17 +120,11 @@ class Axes:
 
 
 def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatArray:
-    """max(values[first : end]) for many ranges, −∞ for empty ones. A range is two overlapping powers of two."""
-    tables = [values]
-    while 2 * (half := 2 ** (len(tables) - 1)) <= len(values):
-        tables.append(np.maximum(tables[-1][:-half], tables[-1][half:]))
-    maxima = np.full(first.shape, -np.inf)
-    length = end - first
-    power = np.frexp(np.maximum(length, 1))[1] - 1
-    for exponent, table in enumerate(tables):
-        here = (length > 0) & (power == exponent)
-        maxima[here] = np.maximum(table[first[here]], table[end[here] - 2**exponent])
-    return maxima
+    """max(values[first : end]) for many ranges, −∞ for empty ones."""
+    ranges = np.stack([first, end], axis=-1).ravel()
+    # `reduceat` takes the maximum between neighbouring entries; every second one is a range.
+    maxima = np.maximum.reduceat(np.append(values, -np.inf), ranges)[::2]
+    return np.where(first < end, maxima, -np.inf)
 
 
 def position_on(values: FloatArray, axis: FloatArray) -> tuple[IntArray, FloatArray]:

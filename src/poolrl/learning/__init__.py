@@ -1,1 +1,1 @@
-"""Post-processing: everything here sees public facts and released numbers only."""
+"""POST-PROCESSING: everything here sees public facts and released numbers only."""

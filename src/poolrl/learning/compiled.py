@@ -1,4 +1,4 @@
-"""Inner loops of learning, compiled; rows are independent of each other (see `geometry.compiled`)."""
+"""Compiled inner loops of learning. Rows are independent of each other (see `geometry.compiled`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from poolrl.checks import FloatArray
 def lower_to(counts: FloatArray, high: FloatArray) -> None:
     """Lower each row of non-negative counts evenly, down to zero, until its sum is at most `high`, in place.
 
-    Σ (n_s − t)⁺ = high is solved by Newton's method from t = 0: the function is convex and piecewise linear, so t
-    grows towards the solution and reaches it after as many steps as there are pieces on the way, mostly three or four.
+    Σ (n_s − t)⁺ = high is solved by Newton's method from t = 0. The function is convex and piecewise linear, so t grows
+    towards the solution and reaches it after one step per piece, mostly three or four.
     """
     for row in range(counts.shape[0]):
         t = 0.0

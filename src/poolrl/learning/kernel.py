@@ -19,7 +19,7 @@ from poolrl.problems.problem import OutcomeProblem
 
 @dataclass(frozen=True)
 class Visits:
-    """Learn from privatised visits of nodes, as the paper does; `failure` is the δ in E_ρ and ι."""
+    """Learn from private visit counts of nodes, as the paper does; `failure` is the δ in E_ρ and ι."""
 
     failure: float = 0.05
 
@@ -28,7 +28,7 @@ class Visits:
 
 
 class Backup(Protocol):
-    """Some nodes of one step of the estimated world: what the next step's values mean for them."""
+    """Some nodes of one step of the estimated world."""
 
     @property
     def rows(self) -> IntArray | slice:
@@ -40,30 +40,32 @@ class Backup(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    """Nodes with their expected rewards and kernel in full."""
+    """Nodes with their expected rewards and kernel."""
 
     reward: FloatArray  # (rows,) expected reward at each node
     kernel: FloatArray  # (rows, S) rows sum to one
-    visits: FloatArray | None = None  # (rows,) private visit counts ñ, where there are any
+    visits: FloatArray | None = None  # (rows,) private visit counts ñ, if there are any
     noise_bound: float = 0.0  # E_ρ
-    rows: IntArray | slice = field(default_factory=lambda: slice(None))  # which nodes; by default all
+    rows: IntArray | slice = field(default_factory=lambda: slice(None))  # by default all nodes
 
     def backup(self, value: FloatArray) -> FloatArray:
         """r + P̃ V."""
         return self.reward + self.kernel @ value
 
 
-# A step comes in blocks of rows, because a whole kernel (N, S) rarely fits in memory.
+# A step is given in blocks of rows, because a kernel (N, S) rarely fits in memory.
 Stages = Callable[[int], Iterable[Backup]]
 BLOCK_CELLS = 2_000_000
+# Quasi-random outcomes that every node meets.
+REPLAYS = 256
 
 
 def stages_from_visits(
     released: PrivateVisits, partition: Partition, settings: Visits, *, trusted_only: bool = False
 ) -> Stages:
-    """The paper's private kernel: consistent counts, uniform where they drown in noise.
+    """The paper's private kernel: consistent counts, uniform where they are noise-dominated.
 
-    With `trusted_only` nodes that are sure to fall back are passed over, for a caller who puts them at the bottom.
+    `trusted_only` leaves out nodes that are sure to be noise-dominated, for a caller who gives them the lowest value.
     """
     problem = partition.problem
     bound = noise_bound(variance=released.variance, cells=released.cells, failure=settings.failure)
@@ -73,12 +75,12 @@ def stages_from_visits(
     def expected_reward(step: int, rows: IntArray, kernel: FloatArray) -> FloatArray:
         state, action = problem.natural_pair(partition.pairs[step].points[rows])
         rewards = problem.reward(step, state[:, None], action[:, None], arrival[None, :])
-        # Node and next node may not fit each other (less stock before than after): keep to the public range.
+        # A node and a next node may not fit each other (less stock before than after), so rewards are clipped.
         return np.asarray((kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1))
 
     def stages(step: int) -> Iterator[Stage]:
         pairs = released.pairs[step]
-        # Made consistent, a row sums to at most n′ + E_ρ/2. If that is below E_ρ the row need not even be drawn.
+        # A consistent row sums to at most n′ + E_ρ/2. If that is not above E_ρ, the row need not be drawn.
         hopeful = np.maximum(pairs, 0) > bound / 2
         for rows in _blocks(np.flatnonzero(hopeful), partition):
             joint = consistent_counts(released.transitions(step, rows), pairs[rows], slack=bound / 2)
@@ -104,7 +106,7 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
         min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
 
-    In closed form: too small a sum is raised evenly, too large a one is lowered evenly down to zero.
+    In closed form: a sum that is too small is raised evenly, one that is too large is lowered evenly down to zero.
     """
     from poolrl.geometry.compiled import in_blocks
     from poolrl.learning.compiled import lower_to
@@ -117,12 +119,12 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
     return moved
 
 
-def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *, draws: int = 256) -> Stages:
+def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition) -> Stages:
     """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
     problem = partition.problem
-    assert isinstance(problem, OutcomeProblem)  # whoever has outcomes has declared them
+    assert isinstance(problem, OutcomeProblem)  # only such a problem has an estimate of outcomes
     cumulative = np.cumsum(outcomes.weights, axis=-1)
-    uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(draws) + 0.5 / draws) % 1.0
+    uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(REPLAYS) + 0.5 / REPLAYS) % 1.0
 
     def stages(step: int) -> Iterator[Stage]:
         drawn = np.empty_like(uniform)
@@ -130,14 +132,14 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, *,
             position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
             drawn[:, i] = outcomes.points[i, np.minimum(position, outcomes.points.shape[1] - 1)]
         targets = partition.state_count
-        for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(draws, targets)):
+        for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(REPLAYS, targets)):
             state, action = problem.natural_pair(partition.pairs[step].points[rows])
             nodes = len(rows)
-            arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, draws, w)
+            arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, replays, w)
             reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
             target, weight = partition.states.weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
-            cell = np.repeat(np.arange(nodes), draws)[:, None] * targets + target
-            kernel = np.bincount(cell.ravel(), weight.ravel() / draws, minlength=nodes * targets)
+            cell = np.repeat(np.arange(nodes), REPLAYS)[:, None] * targets + target
+            kernel = np.bincount(cell.ravel(), weight.ravel() / REPLAYS, minlength=nodes * targets)
             yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)
 
     return stages

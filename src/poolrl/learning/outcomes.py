@@ -1,7 +1,7 @@
 """From noisy outcome trees to outcome distributions: consistency, shrinkage, Kaplan-Meier.
 
-Every step is post-processing of released numbers. With σ² = 0 the result is plain Kaplan-Meier on the bins;
-as ρ → 0 it is the public prior, uniform between the outcome's bounds.
+Every step is post-processing of released numbers. With σ² = 0 the result is plain Kaplan-Meier on the bins. As ρ → 0 it
+becomes the public prior, which is uniform between the outcome's bounds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from poolrl.problems.problem import OutcomeProblem
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Learn from privatised outcomes (what the world did), the default where the problem declares them.
+    """Learn from private outcome counts, the default where the problem declares outcomes.
 
-    `bins` leaves of each tree, a power of two, by default as many as the noise allows (`bins_for`). `spread` is
-    how far the split of a range is expected to differ from the public prior's, `step_spread` how far one step's
-    is from that of all steps, both before any data is seen.
+    `bins` leaves of each tree, a power of two, by default as many as the noise allows (`bins_for`). `spread` is how far
+    a split is expected to differ from the public prior's split, before any data. `step_spread` is how far the split of
+    one step is expected to differ from that of all steps.
     """
 
     bins: int | None = None
@@ -40,11 +40,11 @@ class Outcomes:
         positive(spread=self.spread, step_spread=self.step_spread)
 
     def bins_for(self, *, steps: int, coordinates: int, slots: int, per_unit: int, rho: float) -> int:
-        """The number of bins, from public quantities alone.
+        """The number of bins, from public quantities alone: about (1/r)^(5/4) / 2.
 
-        With r = c √(Hk/ρ) / n, the noise of one level as a share of the log, about (1/r)^(5/4) / 2 bins. Bins narrower
-        than r measure noise, and each further level shares the budget; but the more levels there are the less one more
-        takes from the others, and fine bins are what a loose public bound needs.
+        Here r = c √(Hk/ρ) / n is the noise of one level as a share of the log. Bins narrower than r measure noise, and
+        each level takes its share of the budget. But one more level takes little if there are many, and a loose public
+        bound needs fine bins.
         """
         if self.bins is not None:
             return self.bins
@@ -55,6 +55,7 @@ class Outcomes:
 
 
 FEWEST_BINS, MOST_BINS = 16, 1024
+# Plans use at least so many bins, whatever the noise allows.
 PLANNING_BINS = 512
 
 
@@ -62,9 +63,8 @@ PLANNING_BINS = 512
 class OutcomeDistribution:
     """Independent outcomes per step and coordinate: weights (H, k, B) on points (k, B), in the user's units.
 
-    `cutoffs` (H, k, B), where outcomes could be cut off, says how often the log looked how far: the distribution of
-    past order-up-to levels, and `observed` how much of the log told anything. No plan needs them; a forecast of what
-    another log would show does.
+    `cutoffs` (H, k, B), where outcomes could be cut off, is the distribution of past order-up-to levels: how far the
+    log looked. `observed` is the observed share of the log. Plans need neither, but forecasts of another log do.
     """
 
     points: FloatArray
@@ -79,7 +79,7 @@ class OutcomeDistribution:
 
 
 def outcomes_from_arrays(arrays: Mapping[str, FloatArray], horizon: int) -> OutcomeDistribution:
-    """The inverse of `arrays`; an estimate of files before 0.4 does not say how much was observed."""
+    """The inverse of `arrays`. Files before version 0.4 have no `observed`."""
     points, weights, cutoffs = (arrays.get(name) for name in ("points", "weights", "cutoffs"))
     observed = np.asarray(arrays.get("observed", 1.0))
     if points is None or weights is None or points.ndim != 2 or weights.shape != (horizon, *points.shape):
@@ -93,13 +93,13 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], horizon: int) -> Outc
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
-    """Trees → consistent masses → Kaplan-Meier, mirrored back for problems with feedback on the higher side."""
+    """Trees → consistent masses → Kaplan-Meier, mirrored back if feedback is on the higher side."""
     bins = released.levels[-1].shape[-1]
     kinds = released.levels[0].shape[2]
     reaches = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
     expected = prior_masses(kinds=kinds, bins=bins, reaches=reaches)
     masses = consistent_masses(released, expected, Shrinkage(settings.spread, settings.step_spread))
-    # Beyond λ nothing is ever counted: there the prior without a boundary goes on.
+    # Beyond λ nothing is observed, so the estimate continues with the prior that has no boundary.
     prior = prior_masses(kinds=kinds, bins=bins)
     parts = max(1, PLANNING_BINS // bins)
 
@@ -107,7 +107,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
         weights = kaplan_meier(counted, expected)
         return refined(weights[..., ::-1] if problem.boundary.side == "higher" else weights, parts)
 
-    # An outcome cuts off the view of the cut-off level just as that cuts off the view of the outcome.
+    # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
     cutoffs = distribution(masses[..., ::-1, :], prior[::-1]) if kinds == 2 else None
     observed = float(np.clip(masses.sum(axis=(-2, -1)).mean() / released.total, 0.0, 1.0))
     return OutcomeDistribution(bin_middles(problem, bins * parts), distribution(masses, prior), cutoffs, observed)
@@ -116,20 +116,21 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
 def refined(weights: FloatArray, parts: int) -> FloatArray:
     """Share every bin's weight (..., bins) between `parts` finer ones, (..., bins · parts), along a smooth curve.
 
-    The cumulative weights at the bins' edges are joined by monotone cubics, so no bin gains or loses weight, and no
-    part is negative. Weights all alike, as the prior's, stay alike.
+    Monotone cubics join the cumulative weights at the bins' edges. So no bin gains or loses weight, and no part is
+    negative. Equal weights, as in the prior, stay equal.
     """
     if parts == 1:
         return weights
     cumulative = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
     bins = weights.shape[-1]
-    with np.errstate(over="ignore"):  # next to a weight of 1e-308 the curve is flat, as it should be
+    # Next to a weight of 1e-308 a slope may overflow. The curve is then flat, as it should be.
+    with np.errstate(over="ignore"):
         curve = PchipInterpolator(np.arange(bins + 1), cumulative, axis=-1)
     return np.maximum(np.diff(curve(np.linspace(0, bins, bins * parts + 1)), axis=-1), 0.0)
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
-    """The public prior: any outcome between the bounds is as likely as another."""
+    """The public prior: all outcomes between the bounds are equally likely."""
     weights = np.full((problem.horizon, problem.outcome_dim, bins), 1.0 / bins)
     return OutcomeDistribution(bin_middles(problem, bins), weights)
 
@@ -138,8 +139,7 @@ def bin_middles(problem: OutcomeProblem, bins: int) -> FloatArray:
     """The middles of equal bins between the outcome's public bounds, (k, bins)."""
     unit = (np.arange(bins) + 0.5) / bins
     width = problem.outcome_high - problem.outcome_low
-    middles: FloatArray = problem.outcome_low[:, None] + width[:, None] * unit
-    return middles
+    return problem.outcome_low[:, None] + width[:, None] * unit
 
 
 def prior_masses(*, kinds: int, bins: int, reaches: FloatArray | float = 1.0) -> FloatArray:
@@ -159,20 +159,20 @@ def prior_masses(*, kinds: int, bins: int, reaches: FloatArray | float = 1.0) ->
     return np.stack([seen_share, cut_share])
 
 
-# So little prior mass that data always outweighs it, enough to continue where nobody was left at risk.
+# Prior mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
 WHISPER = 1e-6
 
 
 def kaplan_meier(masses: FloatArray, prior: FloatArray) -> FloatArray:
     """Probabilities (..., bins) from masses (..., kinds, bins) of seen and cut-off outcomes.
 
-    Outcome and cut-off level are independent and both spread evenly inside a bin. With hazards a and b, of those
-    at risk the share s = a − ab/2 is seen and c = b − ab/2 cut off in the bin; solved for a,
+    Outcome and cut-off level are independent, and each is spread evenly inside a bin. With hazards a and b, the share
+    s = a − ab/2 of those at risk is seen in the bin, and c = b − ab/2 is cut off. Solved for a,
 
         a = u − √(u² − 2s) = 2s / (u + √(u² − 2s)),   u = 1 + (s − c)/2
 
-    which is s/R as ever where a bin has no cut-off. Close to s / (1 − c/2), the actuarial rule, it is exact in
-    the last bins too, so that the prior's expected counts give the prior back.
+    Without a cut-off this is s, as usual. It is close to the actuarial rule s / (1 − c/2), but exact in the last bins
+    too. So the prior's expected counts give the prior back.
     """
     total = masses.sum(axis=(-2, -1), keepdims=True)
     masses = masses + prior * np.maximum(total, 1.0) * WHISPER
@@ -187,6 +187,6 @@ def kaplan_meier(masses: FloatArray, prior: FloatArray) -> FloatArray:
     survival = np.cumprod(1 - hazard, axis=-1)
     before = np.concatenate([np.ones_like(survival[..., :1]), survival[..., :-1]], axis=-1)
     weights = before * hazard
-    # Whoever outlives the last bin exceeds every level that was ever tried: only "at least that" is known.
+    # Outcomes beyond the last bin exceed every level that was tried. Only "at least that" is known of them.
     weights[..., -1] += survival[..., -1]
     return np.asarray(weights)

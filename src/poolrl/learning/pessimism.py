@@ -1,4 +1,4 @@
-"""Γ_h: how much less to expect of a node that was seldom seen (Bernstein, Qiao and Wang's DP-APVI)."""
+"""Γ_h: the penalty on the value of a rarely visited node (Bernstein, Qiao and Wang's DP-APVI)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray, fraction
 from poolrl.learning.kernel import Stage
 
-C1, C2, C = math.sqrt(2), 16.0, 2.0  # Algorithm 1 asks for C > 1; any such value is clipped to Q = 0
+# Algorithm 1 asks for C > 1. Any such value is clipped to Q = 0.
+C1, C2, C = math.sqrt(2), 16.0, 2.0
 
 
 @dataclass(frozen=True)
 class Bernstein:
     """The paper's penalty with its printed constants; `failure` is the δ in ι.
 
-    `scale` multiplies Γ where there are visits. A node that fell back keeps C H, or it would look better than them.
+    `scale` multiplies Γ where visits are trusted. Other nodes keep the penalty C H, or they would look better.
     """
 
     scale: float = 1.0
@@ -48,7 +49,7 @@ class Bernstein:
 
 
 def fell_back(stage: Stage) -> BoolArray:
-    """Nodes whose visits drown in noise (ñ ≤ E_ρ): their kernel is uniform."""
+    """Nodes whose visits are noise-dominated (ñ ≤ E_ρ): their kernel is uniform."""
     if stage.visits is None:
         return np.zeros(stage.reward.shape, dtype=bool)
     return np.asarray(stage.visits <= stage.noise_bound)

@@ -21,7 +21,7 @@ ValueSettings = Zones | Grid | Separable
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-    """Separable where it can be; else a grid while it stays small, and zones beyond."""
+    """Separable if possible; else a grid in few dimensions, and zones in more."""
     if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):
         return Separable()
     dimensions = problem.state_dim + problem.action_dim
@@ -29,7 +29,7 @@ def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings
 
 
 def geometry(problem: Problem, values: ValueSettings) -> Axes | Partition:
-    """Lay the points of a value representation over a problem, or say why they do not fit."""
+    """The points of a value representation on a problem; refuses a pair that does not fit."""
     shape = (problem.horizon, problem.state_dim + problem.action_dim)
     if problem.boundary.share.shape != shape:
         raise ValueError(f"the problem's boundary must have shape {shape}, got {problem.boundary.share.shape}")
@@ -71,8 +71,5 @@ def plan_on_visits(
 
 
 def _report(solution: Solution) -> dict[str, Any]:
-    return {
-        "nodes": solution.q[0].size,
-        "fell_back_to_uniform": solution.fell_back,
-        "clipped_to_zero": solution.clipped,
-    }
+    shares = {"fell_back_to_uniform": solution.fell_back, "clipped_to_zero": solution.clipped}
+    return {"nodes": solution.q[0].size} | shares

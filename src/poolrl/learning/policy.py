@@ -1,4 +1,4 @@
-"""Policy: what may leave the house. It holds public facts, released numbers worked on, and its guarantee."""
+"""Policy: what may be given to others. It holds public facts, results of post-processing, and its guarantee."""
 
 from __future__ import annotations
 
@@ -20,39 +20,32 @@ from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import Problem
 
 POLICY_FORMAT = "poolrl policy 1"
-# Of all arrays together, some times what the largest partitions need; and of the text among them.
+# Bytes of all arrays of a file, several times what the largest partitions need, and of its text.
 LARGEST_POLICY, MOST_TEXT = 2**29, 2**22
 
 
 @dataclass(frozen=True)
 class Names:
-    """What people call products and steps, and the number that the log gives the first step."""
+    """What people call products and steps, and the number of the first step in the log."""
 
     products: list[str]
     steps: list[str]
     first_step: int = 0
 
 
+@dataclass(repr=False, eq=False)
 class Policy:
     """A decision rule for every step and state, with the guarantee under which it was learned.
 
-    `report` tells how it came about, in released numbers alone; `outcomes` is the demand distribution it was
-    planned on, where there was one: an estimate from released numbers too, and as free to look at.
+    `report` says how it was learned, in released numbers only. `outcomes` is the estimated demand distribution that it
+    was planned on, if there was one. It comes from released numbers too, so looking at it is free.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        rule: Rule,
-        guarantee: Guarantee,
-        report: dict[str, Any],
-        outcomes: OutcomeDistribution | None = None,
-    ) -> None:
-        self.problem = problem
-        self.rule = rule
-        self.guarantee = guarantee
-        self.report = report
-        self.outcomes = outcomes
+    problem: Problem
+    rule: Rule
+    guarantee: Guarantee
+    report: dict[str, Any]
+    outcomes: OutcomeDistribution | None = None
 
     def __repr__(self) -> str:
         return f"Policy({type(self.rule).__name__}, horizon={self.problem.horizon})\n{self.guarantee}"
@@ -75,7 +68,7 @@ class Policy:
 
     @property
     def levels(self) -> FloatArray:
-        """Order-up-to levels (H, products), where the policy is that simple."""
+        """Order-up-to levels (H, products), if the policy has such a table."""
         if not isinstance(self.rule, Levels):
             raise AttributeError(
                 f"a policy with {type(self.rule).__name__} has no order-up-to table; ask act(step, stock)"
@@ -84,11 +77,11 @@ class Policy:
 
     @property
     def names(self) -> Names:
-        """The names that were saved with the policy; without any, products and steps are numbered."""
+        """The names that were saved with the policy; without them, products and steps are numbered."""
         width, horizon = self.problem.state_dim, self.problem.horizon
         said = self.report.get("labels", {})
         if not isinstance(said, dict) or not isinstance(first := said.get("first_step", 0), int):
-            raise ValueError("the policy has no names that fit: labels must be products, steps and first_step")
+            raise ValueError("the labels of the policy must be products, steps and first_step")
         products, steps = (said.get(name, [*range(n)]) for name, n in (("products", width), ("steps", horizon)))
         lists = isinstance(products, list) and isinstance(steps, list)
         if not lists or (len(products), len(steps)) != (width, horizon):
@@ -99,8 +92,7 @@ class Policy:
         """Write one npz file: arrays, and a JSON text with facts, guarantee and a checksum."""
         arrays = self.rule.arrays()
         if self.outcomes is not None:
-            estimate = {f"outcomes.{name}": array for name, array in self.outcomes.arrays().items()}
-            arrays = arrays | estimate
+            arrays = arrays | {f"outcomes.{name}": array for name, array in self.outcomes.arrays().items()}
         facts = {
             "format": POLICY_FORMAT,
             "rule": type(self.rule).__name__,
@@ -114,7 +106,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
-        """Read what `save` wrote; `problem` is needed for problems of your own and must match the file's facts."""
+        """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
         try:
             arrays = read_arrays(path, most_bytes=LARGEST_POLICY)
             text = arrays.pop("facts").tobytes()
@@ -131,7 +123,7 @@ class Policy:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         except (LookupError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{path} is not a whole policy: an entry is missing or of another kind") from error
+            raise ValueError(f"{path} is not a complete policy: an entry is missing or of another kind") from error
 
     @classmethod
     def _from_facts(cls, facts: dict[str, Any], arrays: Arrays, problem: Problem | None) -> Self:
@@ -152,7 +144,7 @@ class Policy:
 
 
 def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:
-    """SHA-256 over everything in the file; it finds accidents, and forgers who do not know better."""
+    """SHA-256 of everything in the file. It finds accidents, but a forger can compute it too."""
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -1,10 +1,10 @@
-"""Decision rules: what a learned Q comes down to when somebody asks for an action."""
+"""Decision rules: how an action follows from a learned Q, and how a rule is stored in a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,6 @@ from poolrl.geometry.zones import Rings
 from poolrl.problems.problem import Problem, SeparableProblem
 
 
-class Rule(Protocol):
-    """Actions for states, and the arrays that rebuild the rule."""
-
-    def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
-        """Actions (m, d) for states (m, w), feasible and within λ wherever both are possible."""
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """What goes into a file."""
-
-
 @dataclass(frozen=True)
 class Levels:
     """Order up to a level, (H, products): y = max(x, S_h)."""
@@ -33,10 +23,11 @@ class Levels:
     levels: FloatArray
 
     def __post_init__(self) -> None:
-        self.levels.flags.writeable = False  # a level changed by hand would go out under the old guarantee
+        # A level changed by hand would keep the old guarantee.
+        self.levels.flags.writeable = False
 
     def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
-        """The level, as far as it is allowed."""
+        """The level, or the nearest allowed action, (m, d) for states (m, w)."""
         low, high = problem.allowed(step, state)
         return np.clip(self.levels[step], low, high)
 
@@ -47,7 +38,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class SeparableQ:
-    """Coordinate by coordinate the best action of a piecewise-linear Q, (H, k, N)."""
+    """The best action of each coordinate under a piecewise-linear Q, (H, k, N)."""
 
     axes: Axes
     q: FloatArray
@@ -58,13 +49,12 @@ class SeparableQ:
 
     def arrays(self) -> dict[str, FloatArray]:
         """Q and its resolution."""
-        shape = np.array([self.axes.points, self.axes.beyond], dtype=np.float64)
-        return {"q": self.q, "axes": shape}
+        return {"q": self.q, "axes": np.array([self.axes.points, self.axes.beyond], dtype=np.float64)}
 
 
 @dataclass(frozen=True)
 class PartitionQ:
-    """The best of the candidate actions under a Q on zones or grid cells, evaluated when asked, (H, N)."""
+    """The best of the candidate actions under a Q on zones or grid cells, (H, N)."""
 
     partition: Partition
     q: FloatArray
@@ -82,8 +72,11 @@ class PartitionQ:
         return found
 
 
+Rule = Levels | SeparableQ | PartitionQ
+
+
 def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
-    """The inverse of a rule's `arrays`; whatever does not fit the problem is refused."""
+    """The inverse of a rule's `arrays`; refuses what does not fit the problem."""
     read = READERS.get(str(kind))
     if read is None:
         raise ValueError(f"the file's rule {kind!r} is not known to this version")

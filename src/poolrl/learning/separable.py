@@ -11,8 +11,9 @@ from poolrl.geometry.axes import Axes, position_on
 from poolrl.learning.kernel import Stages
 from poolrl.learning.outcomes import OutcomeDistribution
 
-# Points of the second look between two points of the axis; odd, so that the axis' own point is among them.
+# Points of the second, finer search around a point of the axis. Odd, so that this point is among them.
 FINER = 33
+# So few numbers at a time that they stay in the processor's cache.
 CACHED_NUMBERS = 2**15
 
 
@@ -38,7 +39,6 @@ class Marginals:
         state, action = self.axes.nodes(step)
         drawn, weights = self.outcomes.points.T, self.outcomes.weights[step]  # (B, k), (k, B)
         sums = np.empty(action.shape)
-        # So few rows at a time that what the problem makes of them stays in the processor's cache.
         block = max(1, CACHED_NUMBERS // drawn.size)
 
         def some(rows: slice) -> None:
@@ -47,15 +47,8 @@ class Marginals:
                 here, chosen = state[part, None], action[part, None]
                 arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
                 reward = problem.coordinate_reward(step, here, chosen, arrived)
-                expected_sums(
-                    np.ascontiguousarray(arrived),
-                    np.ascontiguousarray(reward),
-                    weights,
-                    axis[0],
-                    axis[-1],
-                    value,
-                    sums[part],
-                )
+                both = np.ascontiguousarray(arrived), np.ascontiguousarray(reward)
+                expected_sums(*both, weights, axis[0], axis[-1], value, sums[part])
 
         in_blocks(some, len(action))
         return sums.T
@@ -63,16 +56,14 @@ class Marginals:
 
 def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
     """Expected reward and value of every coordinate."""
-    weights = np.ascontiguousarray(outcomes.weights)
-    given = replace(outcomes, weights=weights)
+    given = replace(outcomes, weights=np.ascontiguousarray(outcomes.weights))
     return lambda step: [Marginals(axes, given, step)]
 
 
 def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray) -> FloatArray:
     """The best action of each step and coordinate, (H, k), where the action alone decides what happens next.
 
-    Q_h is concave between the points around its maximum too, so a second, finer look there finds the level
-    that the axis could only bracket.
+    The axis only brackets the best level. Q_h is concave around its maximum, so a second, finer search finds it.
     """
     problem, horizon = axes.problem, len(q)
     drawn, column = outcomes.points.T, np.arange(problem.state_dim)

@@ -1,9 +1,9 @@
 """From noisy dyadic trees to consistent, non-negative masses: least squares upwards, shrinkage downwards.
 
-Upwards, a node's own count and its children's sum are combined by inverse variance. Downwards, from the public
-total, each parent's mass is split between its children. A split that drowns in noise leans on what is known
-better: one step's on that of all steps, that on the one of all coordinates, that on the public prior's. How far
-is itself learned from the released numbers (empirical Bayes), which costs no privacy.
+Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, from the public
+total, each parent's mass is split between its children. A noise-dominated split is moved towards one that is better
+known: the split of one step towards that of all steps, this towards that of all coordinates, and this towards the
+public prior's. How far is learned from the released numbers too (empirical Bayes), at no cost in ρ.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from scipy.special import expit
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.released import PrivateOutcomes
 
-# The odds, before any data, that there is nothing to learn beyond the public prior.
+# The odds, before any data, that the public prior is right.
 PRIOR_ODDS = 4.0
-# The standard deviations τ that a split may have around its centre, from none at all to any split whatever.
+# The standard deviations τ that a split may have around its centre, from zero to any split.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 
 
 def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: Shrinkage) -> FloatArray:
     """Masses of every leaf, (H, k, kinds, bins), from the trees and the prior's masses (kinds, bins).
 
-    If the released numbers hardly speak against the prior as a whole, the prior stays. Its weight would be its
-    posterior probability, at prior odds of PRIOR_ODDS to one, if the Bayes factors of the splits were independent;
-    they share estimated centres, so it is a rule of caution rather than a probability.
+    If the released numbers hardly contradict the prior, the prior stays. Its weight would be its posterior probability,
+    at prior odds of PRIOR_ODDS to one, if the Bayes factors of the splits were independent. But these share estimated
+    centres, so the weight is a rule of caution and not a probability.
     """
     estimates, variances = upward(released.levels, released.variance)
     total = np.full(released.levels[0].shape[:2], float(released.total))
@@ -36,7 +36,7 @@ def consistent_masses(released: PrivateOutcomes, prior: FloatArray, shrinkage: S
     if released.unobserved is not None:
         observed = top.sum(axis=-1), top_variance * top.shape[-1]
         missing = released.unobserved.astype(np.float64), released.variance
-        # How much of a log is observed is nobody's public knowledge, and says nothing for or against the prior.
+        # The observed share of a log is not public, and is no evidence for or against the prior.
         total, _ = shrinkage.split(total, observed, missing, prior_share=np.array(0.5))
     if top.shape[-1] == 2:
         seen, cut = ((top[..., kind], top_variance) for kind in (0, 1))
@@ -73,7 +73,7 @@ def upward(levels: tuple[IntArray, ...], variance: float) -> tuple[list[FloatArr
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """How far splits may differ before any data is seen: of the pooled one from the prior, of a step from the pool."""
+    """How far splits may differ, before any data: the pooled split from the prior, and a step's from the pooled one."""
 
     spread: float
     step_spread: float
@@ -114,7 +114,7 @@ def borrowed_share(
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + v)
 
-    with τ unknown but common to all: weighted by its likelihood and by e^{−τ / spread}. Without noise it is x/m.
+    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / spread}. Without noise the share is x/m.
     """
     deviation = x - centre * parent
     if variance == 0:

@@ -1,4 +1,4 @@
-"""Accounts: what the entries of a ledger add up to, and the rules that no entry may break."""
+"""Accounts: the sums of a ledger's entries, and the rules that every entry must keep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass
 class Account:
-    """A data set's budget and its spends: reservation number → (ρ, where it stands)."""
+    """A data set's budget and its spends: reservation number → (ρ, stage)."""
 
     fingerprint: str
     data_set: str
@@ -49,22 +49,22 @@ class Account:
 
     @property
     def spent(self) -> Fraction:
-        """Everything reserved and not given back, whether or not it was ever committed."""
+        """Everything that was reserved and not given back, committed or not."""
         return sum((rho for rho, stage in self.spends.values() if stage != "void"), Fraction(0))
 
     @property
     def left(self) -> Fraction:
-        """What may still be spent; nothing if the owner lowered the budget below what is gone."""
+        """What may still be spent; zero if the owner lowered the budget below what is spent."""
         return max(Fraction(0), self.budget - self.spent)
 
     def require(self, reservation: Entry, stage: str) -> None:
-        """Refuse to continue a spend that does not stand where it should."""
+        """Refuse to continue a spend that is not at this stage."""
         found = self.spends.get(reservation.number, (None, "unknown"))[1]
         if found != stage:
             raise ValueError(f"entry {reservation.number} of the ledger is {found}, not {stage}")
 
 
-# Where a spend stands after an entry, and where it must have stood before.
+# Kind of entry → the stage of its spend before and after it.
 STAGES = {"read": ("reserved", "read"), "void": ("reserved", "void"), "commit": ("read", "committed")}
 
 
@@ -76,32 +76,29 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
     return accounts
 
 
-def apply(entry: Entry, accounts: dict[str, Account]) -> Account:
-    """Enter one entry; the account it belongs to. An entry that breaks a rule is refused, and changes nothing."""
+def apply(entry: Entry, accounts: dict[str, Account]) -> None:
+    """Add one entry to the accounts. An entry that breaks a rule is refused, and changes nothing."""
     where = f"entry {entry.number}"
     if entry.kind not in ENTRY_KINDS:
         raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
-    if (entry.kind == "open") == (entry.account in accounts):
-        raise ValueError(f"{where} opens an account twice, or belongs to none")
-    if entry.kind in STAGES:
-        account = accounts[entry.account]
+    account = accounts.get(entry.account)
+    if (entry.kind == "open") != (account is None):
+        raise ValueError(f"{where} opens an account twice, or belongs to no account")
+    if account is not None and entry.kind in STAGES:
         before, after = STAGES[entry.kind]
         rho, stage = account.spends.get(entry.refers or 0, (Fraction(0), "unknown"))
         if stage != before:
             raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
         account.contents.update(entry.note["contents"] if entry.kind == "read" else ())
         account.spends[entry.refers or 0] = (rho, after)
-        return account
+        return
     if entry.rho is None or entry.rho <= 0:
         raise ValueError(f"{where} has no positive rho")
-    if entry.kind == "open":
+    if account is None:
         accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
-        return accounts[entry.account]
-    account = accounts[entry.account]
-    if entry.kind == "budget":
+    elif entry.kind == "budget":
         account.budget = entry.rho
     elif entry.rho > account.left:
         raise ValueError(f"{where} spends more than the account holds")
     else:
         account.spends[entry.number] = (entry.rho, "reserved")
-    return account

@@ -1,7 +1,7 @@
-"""Chain: entries in a file that can only grow, each sealed with a secret key over itself and the seal before it.
+"""Chain: entries in a file that can only grow. A secret key seals each entry together with the seal before it.
 
-One SQLite file, and beside it the key (`<file>.key`). Who has no key can neither change, remove or insert an entry
-unseen, nor confirm a guess about what a fingerprint stands for.
+One SQLite file, and beside it the key (`<file>.key`). Without the key no entry can be changed, removed or inserted
+unnoticed, and no guess about the content of a fingerprint can be confirmed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT,
 TABLES = {"entries", "head"}
 STATEMENTS = [statement.strip() for statement in SCHEMA.split(";\n") if statement.strip()]
 GENESIS = "poolrl ledger 1"
-LOCK_PATIENCE = 60.0  # seconds to wait for other processes that are writing
+# Seconds to wait for other processes that are writing.
+LOCK_PATIENCE = 60.0
 
 
 class Chain:
-    """The file and its key; with `create` it makes both where there is neither."""
+    """The file and its key; `create` makes both if there is neither."""
 
     def __init__(self, path: str | Path, *, create: bool) -> None:
-        self.path = Path(path).resolve()  # the key lies beside the file, not beside a link to it
+        # The key is beside the file, not beside a link to it.
+        self.path = Path(path).resolve()
         self.key_path = self.path.with_name(self.path.name + ".key")
         if self.key_path.exists() and not self.path.exists():
             raise ValueError(self._lost())
@@ -48,18 +50,19 @@ class Chain:
             self._file = sqlite3.connect(self.path, timeout=LOCK_PATIENCE, isolation_level=None)
         try:
             with self._translated():
-                self._file.execute("PRAGMA synchronous = EXTRA")  # a confirmed entry outlives a power cut
+                # A confirmed entry survives a power cut.
+                self._file.execute("PRAGMA synchronous = EXTRA")
             self._key = self._prepare(create=create)
         except BaseException:
             self._file.close()
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def entries(self) -> list[Entry]:
-        """Every entry from the first to the last, as it stands in the file."""
+        """Every entry from the first to the last; seals are not checked."""
         rows = self._file.execute(
             "SELECT number, kind, time, account, rho, refers, note, seal FROM entries ORDER BY number"
         )
@@ -74,17 +77,17 @@ class Chain:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         draft = Entry(number + 1, kind, now, account, rho, refers, note or {}, "")
         entry = draft.sealed(self._seal(draft, previous))
-        *content, written = entry.content()
-        row = (*content, json.dumps(written, sort_keys=True), entry.seal)
+        *content, facts = entry.content()
+        row = (*content, json.dumps(facts, sort_keys=True), entry.seal)
         self._file.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._set_head(entry.number, entry.seal)
         return entry
 
     def checked_entries(self) -> tuple[list[Entry], list[str]]:
-        """Every entry, and what is wrong with the file or its seals: an empty list if nothing is."""
+        """Every entry, and the faults of the file or its seals."""
         try:
             with self.snapshot():
-                # A trigger that somebody else added could undo what is about to be written.
+                # A trigger not written by poolrl could undo what is about to be written.
                 made = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
                 if made != {statement.rstrip(";") for statement in STATEMENTS}:
                     return [], ["it has tables or triggers that poolrl did not make, or lacks its own"]
@@ -113,7 +116,7 @@ class Chain:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Several reads of one state of the file, whoever is writing meanwhile."""
+        """Several reads of one state of the file, while other processes may write."""
         if self._file.in_transaction:
             yield
             return
@@ -133,14 +136,15 @@ class Chain:
             try:
                 yield
             except BaseException:
-                if self._file.in_transaction:  # a full disk may have ended it
+                # A full disk may already have ended the transaction.
+                if self._file.in_transaction:
                     self._file.execute("ROLLBACK")
                 raise
             self._file.execute("COMMIT")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """SQLite's complaints (a lock that is never released, a full disk, a file of another kind) in one sentence."""
+        """SQLite's errors (a lock that is never released, a full disk, a file of another kind) as one ValueError."""
         try:
             yield
         except sqlite3.Error as error:
@@ -149,10 +153,10 @@ class Chain:
             raise ValueError(f"{self.path} cannot be used as a ledger: it holds text that is not valid") from None
 
     def _prepare(self, *, create: bool) -> bytes:
-        """The key of the file, which gets its tables if it is new.
+        """The key of the file; a new file gets its tables first.
 
-        The key lies under another name until the tables are there. So an empty file beside a key was emptied, not
-        interrupted while it was made.
+        The key has another name until the tables are there. So an empty file beside a key was emptied: it is not a file
+        whose making was interrupted.
         """
         if self._tables() >= TABLES and self.key_path.exists():
             return _read_key(self.key_path)
@@ -169,7 +173,8 @@ class Chain:
                 for statement in STATEMENTS:
                     self._file.execute(statement)
                 self._set_head(0, GENESIS)
-        with self.writing():  # one process renames, whoever comes first
+        # Only the first process renames the key.
+        with self.writing():
             if draft.exists() and not self.key_path.exists():
                 draft.rename(self.key_path)
                 onto_disk(self.key_path.parent)
@@ -193,7 +198,7 @@ class Chain:
 
 
 def _write_key(path: Path) -> None:
-    """A new key that nobody else may read, on the disk before anything is sealed with it."""
+    """Write a new key that only this user can read. It is on the disk before anything is sealed with it."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(secrets.token_hex(32) + "\n")
@@ -201,7 +206,7 @@ def _write_key(path: Path) -> None:
 
 
 def onto_disk(path: Path) -> None:
-    """Do not return before a file or a folder would outlive a power cut."""
+    """Return when a file or a folder would survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

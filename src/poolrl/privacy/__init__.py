@@ -1,1 +1,1 @@
-"""The door: the only place where exact counts become private numbers, and where rho is paid."""
+"""THE DOOR: the only place where exact counts become private numbers, and where rho is paid."""

@@ -10,8 +10,8 @@ from typing import Any, Self
 from poolrl.privacy import zcdp
 
 NOT_PRIVATE = "NOT PRIVATE"
-LARGEST_FRACTION = 10**100
-MOST_MECHANISMS = 100  # a release has one or two
+# Limits for guarantees in files. A release has one or two mechanisms.
+LARGEST_FRACTION, MOST_MECHANISMS = 10**100, 100
 
 
 @dataclass(frozen=True)
@@ -32,30 +32,41 @@ class Mechanism:
         """What this release costs."""
         return zcdp.spent(sensitivity_squared=self.sensitivity_squared, variance=self.variance)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The mechanism for JSON."""
+        exact = {"sensitivity_squared": str(self.sensitivity_squared), "variance": str(self.variance)}
+        return {"name": self.name, "cells": self.cells} | exact
+
+    @classmethod
+    def from_dict(cls, facts: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`."""
+        exact = _in_range(facts["sensitivity_squared"]), _in_range(facts["variance"])
+        return cls(str(facts["name"]), int(facts["cells"]), *exact)
+
 
 @dataclass(frozen=True, repr=False)
 class Guarantee:
     """ρ-zCDP when one unit of the log is replaced by another; `str()` gives three lines for a privacy officer.
 
-    `secure` says whether the noise came from the exact, unseeded sampler. Only then, and with a finite ρ, is
-    anything private.
+    `secure` says whether the noise came from the exact, unseeded sampler. A release is private only if it did, and if
+    ρ is finite.
     """
 
     mechanisms: tuple[Mechanism, ...]
     secure: bool
-    steps: int  # H: a unit's whole trajectory of so many steps is protected
+    steps: int  # H: all steps of a trajectory are protected
     trajectories_per_unit: int = 1
     unit: str = "trajectory"
     adjacency: str = "replace one"
 
     @classmethod
     def of_nothing(cls, steps: int) -> Self:
-        """Of a policy for which no private log was released."""
+        """The guarantee of a policy for which no private log was released."""
         return cls(mechanisms=(), secure=False, steps=steps)
 
     @property
     def rho(self) -> float:
-        """The budget to which the mechanisms are calibrated, their sum; `private` says whether it protects."""
+        """The sum of what the mechanisms cost; `private` says whether anything is protected."""
         return float(zcdp.compose(m.rho for m in self.mechanisms)) if self.mechanisms else math.inf
 
     @property
@@ -64,7 +75,7 @@ class Guarantee:
         return self.secure and bool(self.mechanisms) and math.isfinite(self.rho)
 
     def epsilon(self, delta: float = 1e-6) -> float:
-        """ε at δ by the tight zCDP conversion; infinite where nothing is protected."""
+        """ε at δ by the tight zCDP conversion; infinite if nothing is protected."""
         return zcdp.epsilon(self.rho, delta) if self.private else math.inf
 
     def __repr__(self) -> str:
@@ -90,7 +101,7 @@ class Guarantee:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; fractions stay exact as text."""
+        """The guarantee for JSON; fractions stay exact, as text."""
         return {
             "private": self.private,
             "notice": None if self.private else self._why_not(),
@@ -102,29 +113,16 @@ class Guarantee:
             "steps": self.steps,
             "adjacency": self.adjacency,
             "secure_noise": self.secure,
-            "mechanisms": [
-                {
-                    "name": m.name,
-                    "cells": m.cells,
-                    "sensitivity_squared": str(m.sensitivity_squared),
-                    "variance": str(m.variance),
-                }
-                for m in self.mechanisms
-            ],
+            "mechanisms": [m.to_dict() for m in self.mechanisms],
         }
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; derived entries are computed anew, not believed."""
+        """The inverse of `to_dict`. Derived entries of the file are not trusted, but computed again."""
         if len(facts["mechanisms"]) > MOST_MECHANISMS:
-            raise ValueError(f"a guarantee of more than {MOST_MECHANISMS} mechanisms is none of ours")
+            raise ValueError(f"poolrl writes no guarantee of more than {MOST_MECHANISMS} mechanisms")
         return cls(
-            mechanisms=tuple(
-                Mechanism(
-                    str(m["name"]), int(m["cells"]), _in_range(m["sensitivity_squared"]), _in_range(m["variance"])
-                )
-                for m in facts["mechanisms"]
-            ),
+            mechanisms=tuple(Mechanism.from_dict(m) for m in facts["mechanisms"]),
             secure=facts["secure_noise"] is True,
             steps=int(facts["steps"]),
             trajectories_per_unit=int(facts["trajectories_per_unit"]),
@@ -134,15 +132,15 @@ class Guarantee:
 
     def _why_not(self) -> str:
         if not self.mechanisms:
-            return f"{NOT_PRIVATE}: no private log was released here, and none may be claimed to be protected."
+            return f"{NOT_PRIVATE}: no private log was released here, so nothing is protected."
         if not math.isfinite(self.rho):
             return f"{NOT_PRIVATE}: rho = inf, the counts were released without noise."
-        return f"{NOT_PRIVATE}: a dry run with seeded noise (or a sampler of one's own), which can be subtracted again."
+        return f"{NOT_PRIVATE}: a dry run with seeded noise (or your own sampler), which can be subtracted again."
 
 
 def _in_range(text: str) -> Fraction:
-    """A number of a file whose root, and whose ratio to another, floating point can hold."""
+    """A number of a file. Floating point must be able to hold its root, and its ratio to another such number."""
     number = zcdp.written(text)
     if number and not Fraction(1, LARGEST_FRACTION) <= number <= LARGEST_FRACTION:
-        raise ValueError("a guarantee with numbers like these is none of ours")
+        raise ValueError("poolrl writes no guarantee with numbers as large or as small as these")
     return number

@@ -1,7 +1,7 @@
 """The door: the only code that sees exact counts and noise together. Everything after it is free.
 
-Every release protects one unit of the log, by default one whole trajectory, when it is replaced by any other.
-A unit fills c = max_per_unit slots; a slot it leaves empty counts as unobserved, so that totals are public.
+Every release protects one unit of the log, by default one trajectory, when it is replaced by any other. A unit has
+c = max_per_unit slots. A slot that it does not fill counts as unobserved, so totals are public.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def release_outcomes(
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
     """
     log.check(problem)
-    # Public facts alone decide whether a row can be unobserved, and whether the root needs noise.
+    # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
     complete = problem.boundary.everywhere and log.is_full
     layout = sensitivity.outcome_trees(problem, bins=bins, per_unit=log.max_per_unit, complete=complete)
     mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, bins=bins)
@@ -42,13 +42,8 @@ def release_outcomes(
     noisy = [sampler.add(level, mechanism.variance) for level in counts.levels[int(public_root) :]]
     unobserved = None if complete else sampler.add(counts.unobserved, mechanism.variance)
     root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
-    return PrivateOutcomes(
-        levels=tuple(root + noisy),
-        unobserved=unobserved,
-        total=log.slots,
-        variance=float(mechanism.variance),
-        guarantee=_guarantee(log, problem, noise, mechanism),
-    )
+    guarantee = _guarantee(log, problem, noise, mechanism)
+    return PrivateOutcomes(tuple(root + noisy), unobserved, log.slots, float(mechanism.variance), guarantee)
 
 
 def release_visits(
@@ -73,7 +68,7 @@ def release_visits(
 
 
 class _Transitions:
-    """Noisy rows of n′(b, s′) on request, none of them twice: two draws of one row would average its noise away."""
+    """Noisy rows of n′(b, s′) on request, each once only: two draws of one row would average its noise away."""
 
     def __init__(self, counts: VisitCounts, sampler: Sampler, variance: Fraction) -> None:
         self._counts, self._sampler, self._variance = counts, sampler, variance
@@ -82,7 +77,8 @@ class _Transitions:
 
     def __call__(self, step: int, rows: IntArray) -> IntArray:
         steps, nodes = len(self._handed_out), self._handed_out[0].size
-        # True is an index of another kind, narrow integers wrap around, and a caller may write to its array meanwhile.
+        # Refused: True, which indexes in another way. Copied as int64: narrow integers wrap around, and a caller may
+        # write to its own array while this runs.
         whole = type(step) is int and isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"
         rows = np.array(rows, dtype=np.int64) if whole else rows
         if not whole or not 0 <= step < steps or ((rows < 0) | (rows >= nodes)).any():
@@ -94,27 +90,22 @@ class _Transitions:
         return self._sampler.add(self._counts.transitions(step, rows), self._variance)
 
     def __reduce_ex__(self, protocol: object) -> str:
-        """A copy could be asked again, and a file would hold the exact counts."""
+        """Refuse: a copy would release rows again, and a file would hold the exact counts."""
         raise TypeError("transitions not yet released can be neither copied nor saved")
 
 
 def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise: NoiseSource) -> PrivateRows:
-    """Release every action and next state with noise of its own: input perturbation, for comparison.
+    """Release every action and next state, each with its own noise: input perturbation, for comparison.
 
     Guarantee: ρ-zCDP for one trajectory, by `sensitivity.logged_numbers`.
     """
     log.check(problem)
     if log.has_units:
         raise ValueError("input perturbation protects single trajectories: leave out unit and max_per_unit")
-    numbers = np.concatenate(
-        [
-            _to_lattice(log.actions, problem.action_low, problem.action_high),
-            _to_lattice(log.next_states, problem.state_low, problem.state_high),
-        ],
-        axis=2,
-    )
+    actions = _to_lattice(log.actions, problem.action_low, problem.action_high)
+    next_states = _to_lattice(log.next_states, problem.state_low, problem.state_high)
     mechanism = sensitivity.logged_numbers(problem, trajectories=len(log)).mechanism(rho)
-    noisy = noise.begin().add(numbers, mechanism.variance)
+    noisy = noise.begin().add(np.concatenate([actions, next_states], axis=2), mechanism.variance)
     return PrivateRows(
         _from_lattice(noisy[:, :, : problem.action_dim], problem.action_low, problem.action_high),
         _from_lattice(noisy[:, :, problem.action_dim :], problem.state_low, problem.state_high),
@@ -138,7 +129,7 @@ def release_levels(
 
 
 def _to_lattice(values: FloatArray, low: FloatArray, high: FloatArray) -> IntArray:
-    # Clipped: a value that rounding errors of the log put outside must not move further than was paid for.
+    # Clipped, because a value that rounding put outside its range must not move further than was paid for.
     return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * sensitivity.LATTICE).astype(np.int64)
 
 
@@ -147,10 +138,7 @@ def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> Float
 
 
 def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:
-    return Guarantee(
-        mechanisms=mechanisms,
-        secure=any(type(noise) is each for each in SECURE),  # nobody else's word is taken for it
-        steps=problem.horizon,
-        trajectories_per_unit=log.max_per_unit,
-        unit="unit" if log.has_units else "trajectory",
-    )
+    # By `is`, because another class could declare itself equal.
+    secure = any(type(noise) is each for each in SECURE)
+    unit = "unit" if log.has_units else "trajectory"
+    return Guarantee(mechanisms, secure, problem.horizon, trajectories_per_unit=log.max_per_unit, unit=unit)

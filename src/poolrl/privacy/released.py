@@ -1,4 +1,4 @@
-"""What has passed the door: noisy tables, all that learning may see of a log."""
+"""What has passed the door: noisy tables. Learning sees nothing else of a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PrivateOutcomes:
     """Noisy dyadic trees of censored outcomes.
 
     `levels[l]` has shape (H, k, kinds, 2ˡ), kinds = (seen, cut off) or (seen,) where nothing is ever cut off.
-    `unobserved` (H, k) is None where public facts rule it out. `total` slots fall into each (step, coordinate).
+    `unobserved` (H, k) is None where public facts rule it out. Each (step, coordinate) has `total` slots.
     """
 
     levels: tuple[IntArray, ...]
@@ -28,8 +28,8 @@ class PrivateOutcomes:
 class PrivateVisits:
     """The paper's noisy counts: n′(b) as `pairs` (H, N), and n′(b, s′) by `transitions(step, rows)`, (rows, S).
 
-    The second table has H·N·S cells, most of them never looked at, so its noise is drawn when a row is asked for, and
-    each row is handed out once. Asking for some rows only is post-processing of the whole table.
+    The second table has H·N·S cells, and most are never needed. So the noise of a row is drawn when the row is asked
+    for, and each row is given once. To ask for some rows only is post-processing of the table.
     """
 
     pairs: IntArray

@@ -1,7 +1,7 @@
-"""How far one unit can move each table that is released: the formulas of the guarantee, each written once.
+"""How far one unit can move each released table: the formulas of the guarantee, each written once.
 
-`release` draws noise by them, `verify` computes them again from a certificate, `audit` compares them with what a unit
-really moves. Here H steps, k coordinates, c slots of a unit (`per_unit`). Neighbouring logs replace one unit.
+`release` draws noise by them, `verify` computes them again for a certificate, and `audit` compares them with what a
+unit really moves. H steps, k coordinates, c slots of a unit (`per_unit`). Neighbouring logs replace one unit.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class TableLayout:
 
 
 def root_is_public(problem: OutcomeProblem, *, complete: bool) -> bool:
-    """With nothing cut off and nothing unobserved every slot lies under the root: a public number, not a count."""
+    """If nothing is cut off or unobserved, every slot is under the root. The root is then a public number."""
     return complete and not problem.censored
 
 
 def outcome_trees(problem: OutcomeProblem, *, bins: int, per_unit: int, complete: bool) -> TableLayout:
     """Dyadic trees of censored outcomes. `complete` means: public facts rule out that a slot is unobserved.
 
-    Guarantee: at each step, coordinate and released level a slot stands in at most one node. A unit of c slots takes at
+    Guarantee: at each step, coordinate and released level a slot is in at most one node. A unit of c slots takes at
     most c from one node and adds c to another, so Δ₂² = 2 H k L c² for L released levels.
     """
     if bins < 2 or bins & (bins - 1):
@@ -47,14 +47,15 @@ def outcome_trees(problem: OutcomeProblem, *, bins: int, per_unit: int, complete
     trees, hidden = problem.horizon * problem.outcome_dim, root_is_public(problem, complete=complete)
     levels = bins.bit_length() - hidden
     nodes = (2 * bins - 1 - hidden) * problem.kinds
-    cells = trees * (nodes + (not complete))  # the unobserved slots of each tree are counted too
+    # Unless it is complete, each tree also counts its unobserved slots.
+    cells = trees * (nodes + (not complete))
     return TableLayout("outcome trees", cells, Fraction(2 * trees * levels * per_unit**2))
 
 
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:
     """The paper's two tables: visits of N pair nodes, and transitions from them to S state nodes.
 
-    Guarantee: in each table a slot stands in at most one cell per step, so Δ₂² = 2 H c² for each.
+    Guarantee: in each table a slot is in at most one cell per step, so Δ₂² = 2 H c² for each.
     """
     moved = Fraction(2 * problem.horizon * per_unit**2)
     return (
@@ -70,6 +71,6 @@ def logged_numbers(problem: Problem, *, trajectories: int) -> TableLayout:
 
 
 def decision_table(problem: Problem) -> TableLayout:
-    """A table of H d decisions on the lattice. Nothing is known of its learner: each entry may move by its range."""
+    """A table of H d decisions on the lattice, by any learner, so each entry may move by its range."""
     entries = problem.horizon * problem.action_dim
     return TableLayout("decision table", entries, Fraction(entries * LATTICE**2))

@@ -1,4 +1,4 @@
-"""zCDP arithmetic: exact fractions on the paying side, tight conversions on the explaining side.
+"""zCDP arithmetic: exact fractions for what is paid, tight conversions for what is explained.
 
 Sources: Bun and Steinke 2016 (zCDP); Canonne, Kamath and Steinke 2020 (the discrete Gaussian and the
 conversion to (ε, δ)); Balle and Wang 2018 (the exact curve of one Gaussian);
@@ -22,7 +22,7 @@ Budget = Fraction | float  # a float only for infinity, which buys no privacy
 
 
 def budget(rho: Budget) -> Budget:
-    """Read ρ as the decimal number that was written: 0.1 is 1/10, not its nearest double."""
+    """ρ as the decimal number that was written: 0.1 is 1/10, not the nearest double."""
     if isinstance(rho, Fraction):
         positive(rho=float(rho))
         return rho
@@ -31,7 +31,7 @@ def budget(rho: Budget) -> Budget:
 
 
 def finite_budget(**named: Budget) -> Fraction:
-    """The same for a budget that a ledger can hold; the argument's name is for the message."""
+    """The same for a budget that must be finite. The argument's name goes into the message."""
     ((name, rho),) = named.items()
     exact = budget(rho)
     if isinstance(exact, float):
@@ -39,18 +39,15 @@ def finite_budget(**named: Budget) -> Fraction:
     return exact
 
 
-# "1e999999999" is a short text and a number that no memory holds.
-_WRITTEN = re.compile(r"\d{1,400}(/\d{1,400})?", re.ASCII)
+# Digits only: "1e999999999" is a short text, but no memory can hold the number.
+_WRITTEN = re.compile(r"\d{1,400}(/(?!0+\Z)\d{1,400})?", re.ASCII)
 
 
 def written(text: str) -> Fraction:
-    """A number that is not negative as files have it, "3" or "1/3"; refuses whatever takes long to read."""
+    """A number that is not negative, as files have it: "3" or "1/3". Numbers that take long to read are refused."""
     if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
         raise ValueError("not a number written as a fraction")
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError("a fraction of nothing") from None
+    return Fraction(text)
 
 
 def noise_variance(*, sensitivity_squared: Fraction, rho: Budget) -> Fraction:
@@ -65,7 +62,7 @@ def spent(*, sensitivity_squared: Fraction, variance: Fraction) -> Budget:
 
 
 def compose(costs: Iterable[Budget]) -> Budget:
-    """Σ ρᵢ, exact: releases on the same log add up."""
+    """Σ ρᵢ, exact: the costs of releases from the same log add up."""
     return sum(costs, Fraction(0))
 
 
@@ -99,7 +96,7 @@ def gaussian_delta(rho: float, eps: float) -> float:
 
 
 def gaussian_epsilon(rho: float, delta: float) -> float:
-    """ε on the exact curve of one continuous Gaussian release: shown beside `epsilon`, not claimed."""
+    """ε on the exact curve of one continuous Gaussian release. It is shown beside `epsilon`, but not claimed."""
     positive(rho=rho)
     fraction(delta=delta)
     if math.isinf(rho):
@@ -109,7 +106,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     return float(brentq(lambda eps: gaussian_delta(rho, eps) - delta, 0.0, epsilon(rho, delta) + 1e-9))
 
 
-# Rényi orders at which an attack is bounded; leaving orders out can only make the bound larger.
+# Rényi orders at which an attack is bounded. With fewer orders the bound can only be larger.
 ORDERS = 1 + np.logspace(-4, 5, 2000)
 
 
@@ -147,7 +144,7 @@ def _renyi(q: float, p: float, rho: float) -> float:
 
 
 def gaussian_attack_power(rho: float, false_positives: float = 0.05) -> float:
-    """The best attack on one continuous Gaussian release: Φ(Φ⁻¹(p) + √(2ρ)) true positives; shown, not claimed."""
+    """The best attack on one continuous Gaussian release: Φ(Φ⁻¹(p) + √(2ρ)) true positives. Shown, but not claimed."""
     positive(rho=rho)
     fraction(false_positives=false_positives)
     return float(ndtr(ndtri(false_positives) + math.sqrt(2 * rho)))
@@ -163,18 +160,18 @@ def noise_bound(*, variance: float, cells: int, failure: float) -> float:
 
 
 def ceiling(value: float, decimals: int) -> float:
-    """Rounded up to so many decimals: a claim is never too small."""
+    """Rounded up to so many decimals, so that a claim is never too small."""
     return math.ceil(value * 10**decimals - 1e-9) / 10**decimals
 
 
 def rounded_up(value: float) -> str:
-    """An ε for people, everywhere: two decimals, or two digits of a small number, and never less than the value."""
+    """How every ε is shown: two decimals, or two digits if it is small, and never less than the value."""
     if math.isinf(value):
         return "inf"
     decimals = 2 if value >= 0.1 or value <= 0 else 1 - math.floor(math.log10(value))
     return f"{ceiling(value, decimals):.{decimals}f}"
 
 
-def epsilon_shown(rho: float, delta: float = 1e-6) -> str:
-    """ε at δ as every table, picture, label and page shows it."""
-    return rounded_up(epsilon(rho, delta))
+def epsilon_shown(rho: float) -> str:
+    """ε at δ = 10⁻⁶ as every table, picture, label and page shows it."""
+    return rounded_up(epsilon(rho, 1e-6))

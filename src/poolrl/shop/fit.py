@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
-from poolrl.shop.release_folder import hashes_of, locked, publish, settle
+from poolrl.shop.release_folder import Settled, hashes_of, locked, publish, settle
 
 NOTHING_SPENT = "Nothing was spent"
 
@@ -40,15 +40,15 @@ class Released:
     folder: Path
     policy: Policy
     certificate: Certificate
-    finished_earlier_fit: bool = False
+    earlier_fit: Settled | None = None  # what became of the draft of a fit that was killed
 
     @classmethod
-    def load(cls, folder: Path, *, finished_earlier_fit: bool = False) -> Released:
+    def load(cls, folder: Path, *, earlier_fit: Settled | None = None) -> Released:
         """From a folder that holds a release."""
         if not (folder / CERTIFICATE).exists():
             raise ValueError(f"{folder} is not a release: it has no {CERTIFICATE}. 'poolrl fit' makes one")
         certificate = Certificate.read((folder / CERTIFICATE).read_bytes())
-        return cls(folder, Policy.load(folder / POLICY), certificate, finished_earlier_fit)
+        return cls(folder, Policy.load(folder / POLICY), certificate, earlier_fit)
 
 
 def fit_release(file: ConfigFile, folder: Path) -> Released:
@@ -60,12 +60,13 @@ def fit_release(file: ConfigFile, folder: Path) -> Released:
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder) as draft:
-        if settle(draft, folder, file.ledger, file.sha256) == "finished":
-            return Released.load(folder, finished_earlier_fit=True)
+        earlier_fit = settle(draft, folder, file.ledger, file.sha256)
+        if earlier_fit == "finished":
+            return Released.load(folder, earlier_fit=earlier_fit)
         draft.mkdir()
         try:
             with Ledger(file.ledger) as ledger:
-                return _release(file, ledger, draft, folder)
+                return replace(_release(file, ledger, draft, folder), earlier_fit=earlier_fit)
         except BaseException:
             if draft.exists():  # an interrupt may have come when it was committed already
                 settle(draft, folder, file.ledger, file.sha256)

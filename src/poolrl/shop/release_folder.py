@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
@@ -25,6 +26,7 @@ from poolrl.ledger.chain import onto_disk
 from poolrl.ledger.ledger import Ledger
 
 WRITTEN = {POLICY, CERTIFICATE, LABEL, CONFIG, RECORD}
+Settled = Literal["finished", "removed"]
 
 
 @contextmanager
@@ -42,8 +44,8 @@ def locked(folder: Path) -> Iterator[Path]:
 
 
 def hashes_of(draft: Path) -> dict[str, str]:
-    """What the ledger remembers of a release."""
-    return {name: sha256(draft / name) for name in (POLICY, CERTIFICATE)}
+    """What the ledger remembers of a release, as far as it is there."""
+    return {name: sha256(draft / name) for name in (POLICY, CERTIFICATE) if (draft / name).exists()}
 
 
 def publish(draft: Path, folder: Path) -> None:
@@ -52,40 +54,45 @@ def publish(draft: Path, folder: Path) -> None:
         os.rename(draft, folder)
         onto_disk(folder.parent)
     except OSError as error:
-        where = folder if folder.exists() else draft
+        where = draft if draft.exists() else folder
         raise ValueError(
             f"the release is complete and paid for, and lies in {where}, but could not be moved safely to {folder} "
             f"({error.strerror}): copy it"
         ) from None
 
 
-def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> str | None:
+def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settled | None:
     """Deal with what a killed fit has left: "finished" if it became the release, "removed" if it was not paid for."""
     if not os.path.lexists(draft):
         return None
     if not _is_ours(draft):
         raise _in_the_way(draft, "holds things that poolrl has not put there")
-    certificate = _certificate(draft / CERTIFICATE)
-    if certificate is None or not (draft / POLICY).exists():
-        shutil.rmtree(draft)  # a fit commits when both files are complete, and not before
-        return "removed"
-    if not ledger.exists():
+    hashes = hashes_of(draft)
+    if hashes and not ledger.exists():
         raise _in_the_way(draft, f"may be a release that was paid for, but its ledger {ledger} is not there")
-    with Ledger.existing(ledger) as books:
-        entries, _ = books.state()
-    named = certificate.ledger
-    if not any((entry.number, entry.seal) == (named.entry, named.seal) for entry in entries):
-        raise _in_the_way(draft, f"may be a release that was paid for, but not in {ledger}")
-    committed = [entry.note for entry in entries if entry.kind == "commit" and entry.refers == named.entry]
-    if not committed:
-        shutil.rmtree(draft)
-        return "removed"
-    if committed != [hashes_of(draft)]:
+    if hashes and _was_committed(draft, hashes, ledger, config_sha256):
+        publish(draft, folder)
+        return "finished"
+    shutil.rmtree(draft)
+    return "removed"
+
+
+def _was_committed(draft: Path, hashes: dict[str, str], path: Path, config_sha256: str) -> bool:
+    """Whether the ledger has committed these files. What may have been paid for, but does not match, is refused."""
+    with Ledger.existing(path) as ledger:
+        entries, _ = ledger.state()
+    commits, certificate = [entry for entry in entries if entry.kind == "commit"], _certificate(draft / CERTIFICATE)
+    if any(entry.note == hashes for entry in commits):
+        if certificate is None or certificate.config_sha256 != config_sha256:
+            raise _in_the_way(draft, "is a release that was paid for, by a fit with another configuration")
+        return True
+    known = {found for entry in commits for found in entry.note.values()}
+    named = None if certificate is None else certificate.ledger
+    if not known.isdisjoint(hashes.values()) or (named and any(entry.refers == named.entry for entry in commits)):
         raise _in_the_way(draft, "is a release that was paid for, but has other files than were committed")
-    if certificate.config_sha256 != config_sha256:
-        raise _in_the_way(draft, "is a release that was paid for, by a fit with another configuration")
-    publish(draft, folder)
-    return "finished"
+    if named and not any((entry.number, entry.seal) == (named.entry, named.seal) for entry in entries):
+        raise _in_the_way(draft, f"may be a release that was paid for, but not in {path}")
+    return False  # a fit commits when both files are complete, and not before
 
 
 def _in_the_way(draft: Path, why: str) -> ValueError:

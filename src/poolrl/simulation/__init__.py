@@ -1,1 +1,1 @@
-"""DEMAND NOBODY OWNS: families, worlds, simulated logs, and what policies cost on them."""
+"""SIMULATED DEMAND: families, worlds and logs that reveal nobody's purchases, and what policies cost on them."""

@@ -1,6 +1,6 @@
 """Costs of policies by simulation. Nothing here reads a sensitive log: demand is simulated, public or paid for.
 
-Policies that are compared meet the same demand paths, so that their difference is not noise.
+Policies are compared on the same demand paths, so that their difference is not noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
 
-# Points per coordinate for benchmarks, where the action alone decides and where the state matters too.
+# Points per coordinate for benchmarks: where the action alone decides what happens next, and elsewhere.
 RESOLUTION, STATE_RESOLUTION = 512, 128
 
 
@@ -50,7 +50,7 @@ def relative_gap(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *
 
 
 def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
-    """c − c*, the gap of the paper's appendix (there with the sign turned), on common paths."""
+    """c − c*, the gap of the paper's appendix (there with the opposite sign), on common paths."""
     return rollout_cost(problem, policy, outcomes) - rollout_cost(problem, benchmark, outcomes)
 
 
@@ -64,7 +64,7 @@ def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatA
 
         G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
 
-    Demand stands in the middle of its bin and y on the edges, so what is left lies halfway between two edges.
+    Demand is in the middle of its bin and y is on the edges, so what is left is halfway between two edges.
     """
     bins = probabilities.shape[-1]
     costs = np.zeros(problem.products)
@@ -90,11 +90,11 @@ def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatA
 def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
     """Sample average approximation: the dynamic programme on the empirical distribution of each step.
 
-    Actions stay within λ; for the unrestricted optimum ask with a problem whose boundary is 1. Every
-    sampled outcome is shared between its two neighbours on a fine axis so that its mean is kept.
+    Actions stay within λ. For the unrestricted optimum pass a problem whose boundary is 1. Every sampled outcome is
+    shared between its two neighbours on a fine axis, so that its mean is kept.
     """
     paths = _paths(problem, outcomes)
-    # The axis spans the sample, which is no secret here, so that a loose public bound costs no resolution.
+    # The axis spans the sample, which is not secret here. So a loose public bound costs no resolution.
     low, high = paths.min(axis=(0, 1)), paths.max(axis=(0, 1))
     axis = np.linspace(low, high, RESOLUTION + 1)
     position = (paths - low) / np.where(high > low, high - low, 1.0) * RESOLUTION
@@ -116,7 +116,7 @@ def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
 
 
 def data_free(problem: OutcomeProblem) -> Policy:
-    """What to do knowing costs and bounds alone: the plan against uniform outcomes."""
+    """The plan that knows only costs and bounds, and takes outcomes to be uniform between the bounds."""
     return _planned(problem, uniform_outcomes(problem, RESOLUTION))
 
 
@@ -124,7 +124,8 @@ def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
     where: Axes | Partition
     if isinstance(problem, SeparableProblem):
         points = RESOLUTION + 1 if problem.action_sets_state else STATE_RESOLUTION + 1
-        where = Axes(problem, points, beyond=True)  # the distribution is known beyond λ too
+        # The distribution is known beyond λ too.
+        where = Axes(problem, points, beyond=True)
     else:
         small = problem.state_dim + problem.action_dim <= 2
         where = (Grid(bins=50, linear=True) if small else Zones(zones=200)).partition(problem)

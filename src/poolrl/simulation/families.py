@@ -1,4 +1,4 @@
-"""Demand families: per step and product parameters drawn from a seed, amounts in [0, 100]."""
+"""Demand families: parameters of each step and product are drawn from a seed, amounts are in [0, 100]."""
 
 from __future__ import annotations
 

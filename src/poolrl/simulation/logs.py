@@ -12,15 +12,11 @@ from poolrl.problems.problem import OutcomeProblem
 
 
 def simulate_log(
-    problem: OutcomeProblem,
-    outcomes: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    behaviour: Behaviour | None = None,
+    problem: OutcomeProblem, outcomes: ArrayLike, *, rng: np.random.Generator, behaviour: Behaviour | None = None
 ) -> Trajectories:
-    """Play outcomes (episodes, horizon, k), say demand, and log what a shop would see: states, actions, next states.
+    """The log that a shop would have recorded if these outcomes (episodes, horizon, k), for example demand, happened.
 
-    `behaviour(step, states, rng)` returns actions for states (episodes, w); by default they are uniform over what is
+    `behaviour(step, states, rng)` returns actions for states (episodes, w). By default they are uniform over what is
     feasible and within λ. For inventory this is also the method `problem.simulate_log`.
     """
     paths = finite_array("outcomes", outcomes)
@@ -30,7 +26,7 @@ def simulate_log(
     if (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
         raise ValueError("outcomes must lie within the problem's public bounds")
     state = np.tile(problem.initial_state, (len(paths), 1))
-    states, actions, next_states = [], [], []
+    rows = []
     for step in range(problem.horizon):
         if behaviour is None:
             low, high = problem.allowed(step, state)
@@ -39,15 +35,10 @@ def simulate_log(
             low, high = problem.feasible(step, state)
             action = np.clip(np.asarray(behaviour(step, state, rng), dtype=np.float64), low, high)
         arrived = problem.next_state(step, state, action, paths[:, step])
-        states.append(state)
-        actions.append(action)
-        next_states.append(arrived)
+        rows.append((state, action, arrived))
         state = arrived
-    return Trajectories(
-        states=np.stack(states, axis=1),
-        actions=np.stack(actions, axis=1),
-        next_states=np.stack(next_states, axis=1),
-    )
+    states, actions, next_states = (np.stack(parts, axis=1) for parts in zip(*rows, strict=True))
+    return Trajectories(states=states, actions=actions, next_states=next_states)
 
 
 Inventory.simulate_log = simulate_log

@@ -1,4 +1,4 @@
-"""Demand that somebody assumes: a family of distributions, the prior between the bounds, or a released estimate."""
+"""Assumed demand: a family of distributions, the prior between the bounds, or a released estimate."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from poolrl.simulation.evaluation import RESOLUTION
 from poolrl.simulation.families import FAMILIES, TOP
 
 
-@dataclass(frozen=True, eq=False)  # one world is another only if it is the same object
+@dataclass(frozen=True, eq=False)
 class World:
     """Demand as probabilities (H, k, bins) of equal bins between zero and the public bound.
 
-    `orders`, likewise, says how past order-up-to levels were spread; if it is left out, evenly up to λ.
+    `orders` is the distribution of past order-up-to levels in the same form; by default it is uniform up to λ.
     """
 
     name: str
@@ -29,7 +29,7 @@ class World:
         return np.stack([_draw(each, problem.demand_max, count, rng) for each in self.probabilities], axis=1)
 
     def behaviour(self, problem: Inventory) -> Behaviour | None:
-        """Past orders as a policy, or None for the one that a simulated log has anyway."""
+        """Past orders as a policy, or None for the default of a simulated log."""
         orders = self.orders
         if orders is None:
             return None
@@ -56,6 +56,6 @@ def worlds_of(problem: Inventory, demand: str, *, runs: int) -> list[World]:
 
 
 def estimated_world(outcomes: OutcomeDistribution) -> World:
-    """The demand and the past orders that a fit has released estimates of."""
+    """The demand and the past orders that a fit has estimated."""
     weights = outcomes.weights / outcomes.weights.sum(axis=-1, keepdims=True)
     return World("estimate", weights, outcomes.cutoffs)

@@ -106,11 +106,9 @@ def _files(where: Path) -> tuple[list[str], bool]:
         files = sorted(Path(path) for path in glob.glob(str(where), recursive=True))
     else:
         files = [where]
-    if not files:
-        raise FileNotFoundError(f"there is no file {where}")
-    for path in files:
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no file {path}")
+    missing = [path for path in files or [where] if not path.is_file()]
+    if missing:
+        raise FileNotFoundError(f"there is no file {missing[0]}")
     names = [str(path.resolve()) for path in files]
     if all(path.suffix in (".parquet", ".pq") for path in files):
         return names, False

@@ -1,11 +1,11 @@
 """Exact discrete Gaussian numbers by inversion: the least k with U < P(X ≤ k), U uniform in [0, 1).
 
-    U = 0.u₁u₂u₃...      in words of 64 bits, of which nearly always the first decides
+    U = 0.u₁u₂u₃...      in words of 64 bits; nearly always the first word decides
     u₁ ≠ ⌊2⁶⁴ P(X ≤ k)⌋  for every k: then k follows from u₁ alone
-    otherwise            further words are drawn and compared with bounds of as many more bits, until they decide
+    otherwise            further words are drawn and compared with bounds of more bits, until they decide
 
-Nothing is rounded, the tails never end, and so the distribution is the exact one. A guide table (Chen and Asau 1974) of
-the word's first bits starts the search next to where it ends.
+Nothing is rounded and no tail is cut, so the distribution is exact. A guide table by the word's first bits (Chen and
+Asau 1974) starts the search close to its end.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from poolrl.privacy.noise.randomness import Words
 from poolrl.privacy.noise.thresholds import distribution, upper_tails
 
 WORD = 64
-LAST = 2**WORD - 1  # as thresholds below 1 round to it, a word that equals it decides nothing
-# More bits than cells of a guide need; more than these would not stay in a core's cache.
+# All thresholds close to 1 round to it, so a word that equals it does not decide.
+LAST = 2**WORD - 1
+# A larger guide table would not stay in a core's cache.
 MOST_GUIDE_BITS = 16
 
 
@@ -37,12 +38,12 @@ class Inversion:
     variance: Fraction
     lowest: int
     thresholds: Words
-    guide: NDArray[np.int32]  # by a word's first bits: the first threshold above all words that end in zeros
+    guide: NDArray[np.int32]  # by a word's first bits: the first threshold above the least such word
 
     def add(
         self, words: Words, counts: IntArray, *, further: Callable[[], int] = lambda: secrets.randbits(WORD)
     ) -> None:
-        """Add to each count, in place, the number that its word stands for."""
+        """Add to each count, in place, the number of its word; `further` draws more words."""
         shift = np.uint64(WORD + 1 - len(self.guide).bit_length())
         at = 0
         while (at := _invert(words, self.thresholds, self.guide, shift, self.lowest, counts, at)) < len(words):
@@ -50,7 +51,7 @@ class Inversion:
             at += 1
 
     def settle(self, word: int, further: Callable[[], int]) -> int:
-        """The number for a first word that is a threshold itself, by more of them."""
+        """The number for a first word that equals a threshold, by drawing further words."""
         bits = WORD
         while True:
             word, bits = word << WORD | further(), bits + WORD
@@ -61,7 +62,8 @@ class Inversion:
                     return k
 
 
-_refined_tails = lru_cache(maxsize=4)(upper_tails)  # needed once in 2⁵⁰ draws, and then perhaps for several
+# Needed about once in 2⁵⁰ draws.
+_refined_tails = lru_cache(maxsize=4)(upper_tails)
 
 
 @lru_cache(maxsize=32)
@@ -79,7 +81,7 @@ def inversion(variance: Fraction) -> Inversion:
 
 
 def _proved(variance: Fraction, bits: int) -> list[int] | None:
-    """⌊2⁶⁴ P(X ≤ k)⌋ from the last k at which it is 0 to the first at which it is LAST; None if bits do not decide."""
+    """⌊2⁶⁴ P(X ≤ k)⌋ from the last k where it is 0 to the first where it is LAST; None if `bits` are too few."""
     tails = upper_tails(variance, bits)
     drop = bits - WORD
     lower = []  # ⌊2⁶⁴ P(X ≤ −k−1)⌋ for k = 0, 1, ...
@@ -104,7 +106,7 @@ def _invert(
     counts: IntArray,
     start: int,
 ) -> int:
-    """Add the numbers of the words from `start` on; the place of the first word that decides nothing, or the end."""
+    """Add the numbers of the words from `start` on; returns the place of the first undecided word, or the end."""
     for at in range(start, len(words)):
         word = words[at]
         if word == LAST:

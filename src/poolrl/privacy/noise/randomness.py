@@ -1,7 +1,7 @@
-"""Randomness: AES-256 in counter mode under a key that the operating system draws for one release and nobody keeps.
+"""Randomness: AES-256 in counter mode. The operating system draws a key for one release, and it is not kept.
 
-To tell its words from uniform ones is to break AES. A stream belongs to the process that began it: a forked child would
-draw the same words again, and two tables with the same noise give away their difference.
+Anyone who can distinguish its words from uniform ones has broken AES. A stream belongs to the process that began it: a
+forked child would draw the same words again, and two tables with the same noise reveal their difference.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 def _this_process() -> tuple[int, int]:
-    # Counting forks helps where a process has the number of one that is gone.
+    # Forks are counted too, because the system may give the number of an ended process to a new one.
     return os.getpid(), _forks
 
 
 class OneProcess:
-    """A guard: what belongs to the process that made it is not gone on with in a fork of it."""
+    """A guard for what must not be continued in a fork of the process that made it."""
 
     def __init__(self) -> None:
         self._process = _this_process()
@@ -44,7 +44,7 @@ class OneProcess:
 
 
 class Stream:
-    """Uniform 64-bit words, each handed out once."""
+    """Uniform 64-bit words, each given once."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -53,11 +53,12 @@ class Stream:
         self._lock = threading.Lock()
 
     def take(self, count: int) -> int:
-        """Set `count` words aside; the place of the first, from which `words` reads them, in any thread."""
+        """Reserve `count` words, and return the place of the first. Any thread may read them with `words`."""
         self._owner.check()
         with self._lock:
             first = self._taken
-            self._taken += count + count % 2  # a block of AES is two words
+            # A block of AES is two words, so the next place is even.
+            self._taken += count + count % 2
         return first
 
     def words(self, first: int, count: int) -> Words:
@@ -67,11 +68,11 @@ class Stream:
         counter = (first // 2).to_bytes(16, "big")
         cipher = Cipher(algorithms.AES256(self._key), modes.CTR(counter)).encryptor()
         drawn = np.zeros(count, dtype=np.uint64)
-        # What it encrypts are zeros, so what comes out is the stream of the key itself.
+        # Encrypted zeros are the key stream itself.
         room = np.empty(drawn.nbytes + 15, dtype=np.uint8)
         written = cipher.update_into(drawn.view(np.uint8).data, room.data)
         return room[:written].view(np.uint64)
 
     def __reduce_ex__(self, protocol: object) -> str:
-        """A copy would draw the same words."""
+        """Refuse: a copy would draw the same words."""
         raise TypeError("a stream of noise can be neither copied nor saved")

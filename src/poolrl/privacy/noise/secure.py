@@ -1,4 +1,4 @@
-"""Secure noise: exact discrete Gaussians from a stream that nobody can foresee or repeat."""
+"""Secure noise: exact discrete Gaussians from a stream that cannot be predicted or repeated."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from poolrl.checks import IntArray
 from poolrl.privacy.noise.randomness import OneProcess, Stream
 from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
 
-# Cells drawn by one thread at a time: enough that starting it does not matter.
+# Cells drawn by one thread at a time: so many that the start of a thread does not matter.
 SECURE_BLOCK, OPENDP_BLOCK = 2**16, 2**12
-# Variances for which a table is made, in three seconds at the most; OpenDP, an extra, draws the others.
+# Variances for which a table is made, in at most three seconds. OpenDP, an extra, draws the others.
 TABLED = Fraction(1, 100), Fraction(2**28)
 # OpenDP's discrete Gaussian was biased before this version, at σ = 2 by 5% of P(X = 0) (opendp/opendp#2639).
 UNBIASED = (0, 14, 2)
 
 
 def refuse_biased(opendp: str) -> None:
-    """Refuse a version of OpenDP whose noise is not what it says."""
+    """Refuse a version of OpenDP whose noise is biased."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", opendp)[:3])
     if numbers < UNBIASED:
         raise ImportError(f"OpenDP {opendp} draws biased noise: install opendp >= {'.'.join(map(str, UNBIASED))}")
@@ -40,7 +40,7 @@ if (_found := opendp_version()) is not None:
 
 
 def require_sampler(variance: Fraction) -> None:
-    """Refuse a variance that nothing installed here can draw: to be asked before anything is paid for."""
+    """Refuse a variance that no installed sampler can draw. Call it before anything is paid for."""
     if variance and not TABLED[0] <= variance <= TABLED[1]:
         _require_opendp(f"noise of variance {float(variance):.3g}")
 
@@ -51,12 +51,13 @@ def _require_opendp(what: str) -> None:
 
 
 class SecureNoise:
-    """Exact noise from a stream that nobody can foresee or repeat: what a private release uses."""
+    """Exact noise from a stream that cannot be predicted or repeated: what a private release uses."""
 
-    __slots__ = ()  # nothing of it can be replaced by something else
+    # No attribute of it can be replaced.
+    __slots__ = ()
 
     def begin(self) -> Sampler:
-        """A stream with a key of its own."""
+        """A stream with a new key."""
         return _SecureSampler()
 
 
@@ -68,7 +69,8 @@ class _SecureSampler:
         if variance == 0:
             return counts.copy()
         require_sampler(variance)
-        first = self._stream.take(counts.size)  # refused after a fork, whoever draws
+        # Also for OpenDP's sampler, because `take` refuses to continue after a fork.
+        first = self._stream.take(counts.size)
         if not TABLED[0] <= variance <= TABLED[1]:
             return _add_by_opendp(counts, variance)
         from poolrl.privacy.noise.inversion import inversion
@@ -83,12 +85,12 @@ class _SecureSampler:
 
 
 class OpenDPNoise:
-    """The same distribution drawn by OpenDP (an extra), a thousand times slower, for those who prefer its sampler."""
+    """The same distribution drawn by OpenDP (an extra), a thousand times slower, for people who prefer its sampler."""
 
     __slots__ = ()
 
     def begin(self) -> Sampler:
-        """OpenDP keeps no state of ours, so every release is fresh."""
+        """A new release; OpenDP keeps no state between releases."""
         _require_opendp("OpenDPNoise")
         return _OpenDPSampler()
 
@@ -105,7 +107,7 @@ class _OpenDPSampler:
 def _add_by_opendp(counts: IntArray, variance: Fraction) -> IntArray:
     import opendp.prelude as dp
 
-    # T=int would mean 32 bits in OpenDP, which saturate silently.
+    # T=int would mean 32 bits in OpenDP, and these saturate without an error.
     cells = dp.vector_domain(dp.atom_domain(T="i64"))
     dp.enable_features("contrib")
     measurement = dp.m.make_gaussian(cells, dp.l2_distance(T="f64"), scale=scale_above(variance))
@@ -115,9 +117,9 @@ def _add_by_opendp(counts: IntArray, variance: Fraction) -> IntArray:
     def some(part: slice) -> None:
         noisy[part] = measurement(flat[part].tolist())
 
-    in_cell_blocks(some, flat.size, OPENDP_BLOCK)  # cells are independent, and OpenDP lets other threads run
+    in_cell_blocks(some, flat.size, OPENDP_BLOCK)
     return noisy.reshape(counts.shape)
 
 
-# Whose noise protects. What another class says of itself is not believed, not even a subclass.
+# Only the noise of these classes protects, and not that of their subclasses.
 SECURE = (SecureNoise, OpenDPNoise)

@@ -1,4 +1,4 @@
-"""Seeded noise: the same distribution, reproducible, for dry runs. It protects nobody."""
+"""Seeded noise: the same distribution, reproducible, for dry runs. NOT PRIVATE."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
 
-# Cells drawn by one thread at a time: enough that starting it does not matter.
+# Cells drawn by one thread at a time: so many that the start of a thread does not matter.
 SEEDED_BLOCK = 2**17
 
 
 class SeededNoise:
-    """Reproducible noise of the same distribution, for dry runs. NOT PRIVATE: the seed gives it away.
+    """Reproducible noise of the same distribution, for dry runs. NOT PRIVATE: the seed reveals it.
 
     Every release starts from the seed again, so the same call gives the same policy.
     """
@@ -40,7 +40,8 @@ class _SeededSampler:
         if variance == 0:
             return counts.copy()
         scale = scale_above(variance)
-        if scale > 200:  # the grid of integers is then far finer than the noise
+        if scale > 200:
+            # Integers are so close together, compared with the noise, that a rounded normal will do.
             return counts + np.rint(self._rng.normal(0.0, scale, counts.shape)).astype(np.int64)
         support, weights = discrete_gaussian(scale)
         edges = np.cumsum(weights)[:-1]
@@ -48,7 +49,7 @@ class _SeededSampler:
         noisy, here = np.empty_like(flat), stream.state
 
         def some(part: slice) -> None:
-            # One cell takes one number of the stream, so a block begins where as many numbers were taken.
+            # A cell takes one number of the stream, so a block starts at the number of its first cell.
             own = np.random.PCG64()
             own.state = here  # type: ignore[assignment]
             own.advance(part.start)

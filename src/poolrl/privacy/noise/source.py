@@ -1,4 +1,4 @@
-"""What a fit asks of its noise, whatever its source.
+"""What a fit needs of its noise.
 
 Guarantee: N_ℤ(0, σ²) added to integer counts of ℓ₂-sensitivity Δ₂ is (Δ₂² / 2σ²)-zCDP
 (Canonne, Kamath and Steinke 2020, Theorem 4), with no error from floating point.
@@ -31,7 +31,7 @@ class Sampler(Protocol):
 
 
 def in_cell_blocks(work: Callable[[slice], None], size: int, block: int) -> None:
-    """Call `work` on slices that together are all cells, on a thread for every core."""
+    """Call `work` on slices that together cover all cells, with one thread for every core."""
     parts = [slice(start, min(start + block, size)) for start in range(0, size, block)]
     if len(parts) < 2:
         list(map(work, parts))
@@ -41,7 +41,7 @@ def in_cell_blocks(work: Callable[[slice], None], size: int, block: int) -> None
 
 
 def scale_above(variance: Fraction) -> float:
-    """The least double σ with σ² ≥ variance in exact arithmetic: rounding must never buy less noise."""
+    """The least double σ with σ² ≥ variance in exact arithmetic: rounding must never reduce the noise."""
     scale = math.sqrt(variance)
     while Fraction(scale) ** 2 < variance:
         scale = math.nextafter(scale, math.inf)

@@ -1,9 +1,9 @@
-"""Proved bounds on the distribution function of the discrete Gaussian, in integers that err to a known side.
+"""Proved bounds on the distribution function of the discrete Gaussian, in integers that are rounded to a known side.
 
     P(X = k) = q^(k²) / Z   with   q = e^(−1/2σ²),  Z = Σⱼ q^(j²)
 
-One exponential, and then products, for q^((k+1)²) = q^(k²) q^(2k+1). No floating point is involved, so
-every bound holds as it stands.
+It needs one exponential and then products, because q^((k+1)²) = q^(k²) q^(2k+1). No floating point is involved, so
+every bound is exact.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Interval:
 def exponential(x: Fraction, bits: int) -> Interval:
     """e^(−x) for x > 0.
 
-    Of e^x = Σ xⁿ/n! every term is rounded down and up. From the term n ≥ 2x on each is at most half the one before, so
-    all that are left out add up to no more than the last one kept.
+    Every term of e^x = Σ xⁿ/n! is rounded down and up. From n ≥ 2x on, each term is at most half the one before. So the
+    terms that are left out add up to at most the last term kept.
     """
     one = 1 << bits
     low = high = total_low = total_high = one
@@ -55,7 +55,7 @@ def exponential(x: Fraction, bits: int) -> Interval:
     return Interval(one, one, bits) / Interval(total_low, total_high + high, bits)
 
 
-# The last bits of a number that was multiplied many times are all error; a weight of no more than these is left out.
+# After many products the last bits of a number are errors. A weight with no other bits is left out.
 ERROR_BITS = 32
 
 

@@ -1,0 +1,30 @@
+"""What a certificate says beside the guarantee, of a release that nobody made."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from poolrl import LostSales
+from poolrl.certificate.certificate import AssumedPublic, LedgerEntry, Publication, ReleaseFacts
+
+
+def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> ReleaseFacts:
+    """The facts of the first release of a data set, which takes all of its budget."""
+    public = AssumedPublic(
+        problem=problem.facts(),
+        products=[f"product {i + 1}" for i in range(problem.products)],
+        steps=[str(step) for step in range(problem.horizon)],
+        columns=[],
+        unit_column=None,
+        clip=False,
+        query=None,
+        protects="",
+        publication=Publication(),
+        units=units,
+    )
+    paid = LedgerEntry(
+        data_set="shop", account="", entry=2, seal="", budget=str(spent), spent=str(spent), left=str(Fraction(0))
+    )
+    return ReleaseFacts(
+        issued="2026-01-01", policy_sha256="", config_sha256="", public=public, versions={}, ledger=paid
+    )
