@@ -9,9 +9,6 @@ A database's message about a failed query may quote the log. So only the kind of
 
 from __future__ import annotations
 
-import csv
-import glob
-import gzip
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +28,8 @@ from poolrl.data.sources.duckdb import (
     shut,
     try_query,
 )
-from poolrl.data.sources.engine import quoted_name, quoted_text, refused
+from poolrl.data.sources.engine import quoted_name, refused
+from poolrl.data.sources.files import csv_reader, files_of, parquet_reader, sql_list
 from poolrl.data.sources.postgres import open_postgres
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -79,9 +77,9 @@ def open_table(
                 before_rows()
                 yield _table(database, query, columns, numbers_are_text=False)
         else:
-            files, is_csv = _files(where)
+            files, is_csv = files_of(where)
             with connected(":memory:", settings) as database:
-                reader = _csv(files) if is_csv else _parquet(where, files)
+                reader = csv_reader(files) if is_csv else parquet_reader(where, files)
                 _make_log(database, where, files, reader)
                 if query is not None:
                     with connected(":memory:", settings) as empty:
@@ -98,83 +96,10 @@ def _needed(query: str | None, what: str) -> str:
     return query
 
 
-def _files(where: Path) -> tuple[list[str], bool]:
-    """The files of a source, and whether they are CSV."""
-    if where.is_dir():
-        files = sorted(path for path in where.rglob("*") if path.is_file() and not path.name.startswith((".", "_")))
-    elif not where.is_file() and any(sign in str(where) for sign in "*?["):
-        files = sorted(Path(path) for path in glob.glob(str(where), recursive=True))
-    else:
-        files = [where]
-    missing = [path for path in files or [where] if not path.is_file()]
-    if missing:
-        raise FileNotFoundError(f"there is no file {missing[0]}")
-    names = [str(path.resolve()) for path in files]
-    if all(path.suffix in (".parquet", ".pq") for path in files):
-        return names, False
-    if all(".csv" in path.suffixes for path in files):
-        return names, True
-    raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one kind")
-
-
-def _parquet(where: Path, files: Sequence[str]) -> str:
-    # In a folder, names of subfolders like year=2025 are columns. They are text, because one name must not decide how
-    # another is read.
-    hive = "true, hive_types_autocast=false" if where.is_dir() else "false"
-    return f"SELECT * FROM read_parquet({_texts(files)}, union_by_name=true, hive_partitioning={hive})"
-
-
-# A field after its comma: in quotes, with "" for a quote, or up to the next comma.
-_FIELD = r',("(?:[^"]|"")*"|[^,]*)'
-
-
-def _csv(files: Sequence[str]) -> str:
-    """Rows of CSV files, every column as text, every line read by itself.
-
-    A usual reader lets one line decide how others are read: an open quote swallows all later lines, and a guessed type
-    changes values that do not fit it. One unit would then change the rows of others.
-    """
-    by_header: dict[tuple[str, ...], list[str]] = {}
-    for file in files:
-        by_header.setdefault(_header(file), []).append(file)
-    parts = []
-    for names, same in by_header.items():
-        lines = (
-            f"read_csv({_texts(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
-            "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true)"
-        )
-        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {quoted_text(_FIELD)}, 1)"
-        plain = "string_split(rtrim(line, chr(13)), ',')"
-        fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
-        chosen = ", ".join(
-            _unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, start=1)
-        )
-        parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
-    return " UNION ALL BY NAME ".join(parts)
-
-
-def _unquoted(field: str) -> str:
-    inside = f"replace({field}[2:-2], '\"\"', '\"')"
-    return f"CASE WHEN {field} LIKE '\"%\"' THEN {inside} ELSE nullif({field}, '') END"
-
-
-def _header(file: str) -> tuple[str, ...]:
-    try:
-        with (
-            gzip.open(file, "rt", encoding="utf-8-sig") if file.endswith(".gz") else open(file, encoding="utf-8-sig")
-        ) as f:
-            names = tuple(next(csv.reader([f.readline().rstrip("\r\n")]), []))
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error):
-        names = ()
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"{file} is not a readable CSV file: UTF-8, with a header line of different names")
-    return names
-
-
 def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
     """Give the files the name `log`, and forbid access to other files."""
     try:
-        database.execute(f"SET allowed_paths = {_texts(files)}")
+        database.execute(f"SET allowed_paths = {sql_list(files)}")
         database.execute(f"CREATE VIEW log AS {reader}")
     except duckdb.Error:
         raise ValueError(
@@ -206,7 +131,3 @@ def _table(
         return backend.table("poolrl_log")
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
-
-
-def _texts(values: Sequence[str]) -> str:
-    return "[" + ", ".join(quoted_text(value) for value in values) + "]"
