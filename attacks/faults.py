@@ -186,7 +186,10 @@ def faults(shop: Shop) -> dict[str, Fault]:
         out = shop.out()
         config = str(folder / "poolrl.toml")
         ended = Process([sys.executable, "-c", CLOCK, "fit", "--config", config, "--out", str(out), "--json"]).end()
-        hold(ended.code == 0 or "does not allow rho" in ended.said, f"a clock that jumps stops a fit: {ended.said[-300:]}")
+        hold(
+            ended.code == 0 or "does not allow rho" in ended.said,
+            f"a clock that jumps stops a fit: {ended.said[-300:]}",
+        )
         shop.check()
         return [ended.word, shop.again(out)]
 

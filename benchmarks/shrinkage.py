@@ -22,7 +22,7 @@ from poolrl import LostSales, Policy, Pool, SeededNoise, Separable, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, kaplan_meier, prior_masses
 from poolrl.learning.planning import plan_on_outcomes
-from poolrl.learning.trees import Shrinkage, consistent_masses
+from poolrl.learning.trees import Estimate, Shrinkage, consistent_masses
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 from poolrl.simulation.evaluation import optimum, rollout_cost
@@ -37,12 +37,7 @@ class FixedShrinkage(Shrinkage):
     """Spreads that are given, not learned."""
 
     def split(
-        self,
-        parent: FloatArray,
-        left: tuple[FloatArray, float],
-        right: tuple[FloatArray, float],
-        *,
-        prior_share: FloatArray,
+        self, parent: FloatArray, left: Estimate, right: Estimate, *, prior_share: FloatArray
     ) -> tuple[FloatArray, float]:
         """m_l = clip(g x + (1 − g) θ m, 0, m), first on the mean over steps, then step by step."""
         x = left[0] + (parent - left[0] - right[0]) / 2

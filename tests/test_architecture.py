@@ -107,7 +107,7 @@ def violations(source: Path) -> list[str]:
     for path in source.rglob("*.py"):
         room = path.relative_to(source).parts[0].removesuffix(".py")
         # `importlib.metadata` reads versions, and imports nothing more.
-        text = re.sub(r"^from importlib\.metadata import .*$", "", path.read_text(), flags=re.MULTILINE)
+        text = re.sub(r"^from importlib\.metadata import [\w, ]+$", "", path.read_text(), flags=re.MULTILINE)
         dynamic = ("importlib", "__import__", "sys.modules", "exec(", "eval(")
         if room not in ("__init__", "cli", "shop") and any(word in text for word in dynamic):
             found.append(f"{path.name} imports dynamically")
@@ -237,7 +237,10 @@ def test_a_fit_loads_no_reproduction_and_no_audit() -> None:
 def test_the_command_line_starts_without_heavy_packages() -> None:
     """`poolrl --help` must not wait for SciPy, OpenDP, Arrow or matplotlib."""
     heavy = "('numpy', 'scipy', 'opendp', 'pyarrow', 'matplotlib', 'pydantic')"
-    program = f"import sys, poolrl.cli.main as m; m.app(['--help'], result_action='return_value'); print([m for m in {heavy} if m in sys.modules])"
+    program = (
+        "import sys, poolrl.cli.main as m; m.app(['--help'], result_action='return_value'); "
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip().endswith("[]")
 

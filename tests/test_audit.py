@@ -269,7 +269,7 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> N
         (["--noise", "none"], "noise must be one of secure, opendp, seeded"),
         (["--rho", "inf"], "rho must be finite"),
         (["--rho", "-1"], "rho must be positive"),
-        (["--rho", "1e-8", "--releases", "100"], "rho must be larger for an audit"),
+        (["--rho", "1e-6", "--releases", "100"], "rho must be larger for an audit"),
         (["--rho", "1e4", "--releases", "100"], "rho must be smaller for an audit"),
         (["--releases", "10"], "releases must be a whole number of at least 100"),
         (["--times", "0"], "times must be a whole number"),

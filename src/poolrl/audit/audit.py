@@ -14,14 +14,14 @@ from hashlib import sha256
 
 import numpy as np
 
-from poolrl.audit.evidence import Errors, LearnedScore, Rows, best_threshold, discreteness, roc, stated_score
+from poolrl.audit.evidence import Errors, Rows, best_threshold, discreteness, learned_score, roc, stated_score
 from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, policy_file, revealed
 from poolrl.audit.noise import noise_faults
 from poolrl.checks import FloatArray, positive, whole
 from poolrl.data.log import Log
 from poolrl.pool import Prepared
 from poolrl.privacy import zcdp
-from poolrl.privacy.noise.secure import TABLED, OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource
 
@@ -42,6 +42,8 @@ POWER = 0.5
 # The share of releases from which the second attack learns, and by which thresholds are chosen.
 TRAINING = 0.2
 RELEASES_AT_ONCE = 1000
+# With less noise, or with more, an attack could see nothing.
+AUDITED_VARIANCES = 0.01, 2.0**24
 # The curve of an attack that is never wrong.
 CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
 
@@ -111,7 +113,7 @@ def attack_case(
     counts = [each.numbers.astype(np.int32) for each in exact]
     faults += noise_faults(first - counts[0], second - counts[1], variance)
     cut = int(TRAINING * len(first))
-    learned = LearnedScore.from_releases(first[:cut], second[:cut], variance)
+    learned = learned_score(first[:cut], second[:cut], variance)
     stated = [stated_score(each, exact[0].numbers, exact[1].numbers, variance) for each in (first, second)]
     judged = [learned(each[cut:]) for each in (first, second)]
     tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
@@ -134,9 +136,9 @@ def refuse_impossible(case: Case, *, rho: float, releases: int, noise: str) -> N
         raise ValueError("rho must be finite: without noise there is nothing to audit")
     prepared = case.prepared(rho)
     variance = prepared.release(case.logs()[0], Exact()).variance
-    if variance > TABLED[1]:
+    if variance > AUDITED_VARIANCES[1]:
         raise ValueError(f"rho must be larger for an audit: at {rho:g} the releases are noise-dominated")
-    if variance < TABLED[0]:
+    if variance < AUDITED_VARIANCES[0]:
         raise ValueError(f"rho must be smaller for an audit: at {rho:g} there is hardly any noise")
 
 

@@ -7,6 +7,7 @@ Su 2022 (tests and Gaussian DP); Nasr et al. 2023 (auditing by the latter).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,29 +81,19 @@ def stated_score(released: Rows, first: IntArray, second: IntArray, variance: fl
     return (released - (first + second) / 2) @ ((second - first) / variance)
 
 
-@dataclass(frozen=True)
-class LearnedScore:
-    """The same with the real noise: means and covariance come from other releases than those that it scores.
+def learned_score(first: Rows, second: Rows, variance: float) -> Callable[[Rows], FloatArray]:
+    """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
 
-    Noise that is missing in a cell, or shared between two cells, does not change `stated_score`. But it changes this.
+    A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells, does
+    not change `stated_score`. But it changes this score.
     """
-
-    weights: FloatArray
-    middle: float
-
-    @classmethod
-    def from_releases(cls, first: Rows, second: Rows, variance: float) -> LearnedScore:
-        """Fisher's discriminant Σ⁻¹ (m₂ − m₁)."""
-        means = first.mean(axis=0), second.mean(axis=0)
-        spread = np.concatenate([first - means[0], second - means[1]])
-        covariance = spread.T @ spread / max(len(spread) - 2, 1)
-        covariance[np.diag_indices_from(covariance)] += variance * LEAST_VARIANCE
-        weights = np.linalg.solve(covariance, means[1] - means[0])
-        return cls(weights, float((means[0] + means[1]) @ weights / 2))
-
-    def __call__(self, released: Rows) -> FloatArray:
-        """The score of each row; a score above zero is evidence for the second log."""
-        return np.asarray(released @ self.weights - self.middle)
+    means = first.mean(axis=0), second.mean(axis=0)
+    spread = np.concatenate([first - means[0], second - means[1]])
+    covariance = spread.T @ spread / max(len(spread) - 2, 1)
+    covariance[np.diag_indices_from(covariance)] += variance * LEAST_VARIANCE
+    weights = np.linalg.solve(covariance, means[1] - means[0])
+    middle = float((means[0] + means[1]) @ weights / 2)
+    return lambda released: np.asarray(released @ weights - middle)
 
 
 def discreteness(moved: IntArray, variance: float) -> float:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import whose
+from poolrl.privacy.zcdp import rounded_up
 
 
 class _Part(BaseModel):
@@ -124,7 +125,9 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
     """The record that says what the certificate says."""
     public, ledger, versions = certificate.assumed_public, certificate.ledger, certificate.versions
     publication, steps = public.publication, certificate.steps
-    curve = "; ".join(f"epsilon {eps:g} at delta {float(delta):g}" for delta, eps in certificate.epsilon.items())
+    curve = "; ".join(
+        f"epsilon {rounded_up(eps)} at delta {float(delta):g}" for delta, eps in certificate.epsilon.items()
+    )
     mechanisms = "; ".join(
         f"{each.name}: {each.noise}, on {each.cells} integer counts of squared sensitivity "
         f"{each.sensitivity_squared}, variance {each.variance}"

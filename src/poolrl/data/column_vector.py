@@ -75,9 +75,6 @@ class ColumnVector(NDArrayOperatorsMixin):
             for i, entry in enumerate(entries):
                 self.entries[i] = entry
 
-    def __repr__(self) -> str:
-        return f"ColumnVector(shape={self.shape})"
-
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one row: a batch of rows has no axis here."""
@@ -151,14 +148,6 @@ class ColumnVector(NDArrayOperatorsMixin):
         return self._wrapped(found.entries.reshape(1), self.known) if keepdims else found
 
 
-def _clip(values: Any, low: Any, high: Any) -> Any:
-    return np.minimum(np.maximum(values, low), high)
-
-
-def _where(condition: Any, chosen: Any, other: Any) -> ColumnVector:
-    return ColumnVector._mapped(_choose, condition, chosen, other)
-
-
 def _choose(held: Any, one: Any, two: Any) -> Any:
     return ibis.ifelse(held, one, two) if isinstance(held, ir.Value) else one if held else two
 
@@ -169,20 +158,12 @@ def _concatenate(parts: Sequence[Any], axis: int = 0) -> ColumnVector:
     return ColumnVector(together, known)
 
 
-def _broadcast_to(values: ColumnVector, shape: tuple[int, ...]) -> ColumnVector:
-    return ColumnVector(np.broadcast_to(values.entries, shape), values.known)
-
-
-def _zeros_like(values: ColumnVector, dtype: Any = np.float64) -> NDArray[Any]:
-    return np.zeros(values.shape, dtype=dtype)
-
-
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.clip: _clip,
-    np.where: _where,
+    np.clip: lambda values, low, high: np.minimum(np.maximum(values, low), high),
+    np.where: lambda condition, chosen, other: ColumnVector._mapped(_choose, condition, chosen, other),
     np.concatenate: _concatenate,
-    np.broadcast_to: _broadcast_to,
-    np.zeros_like: _zeros_like,
+    np.broadcast_to: lambda values, shape: ColumnVector(np.broadcast_to(values.entries, shape), values.known),
+    np.zeros_like: lambda values, dtype=np.float64: np.zeros(values.shape, dtype=dtype),
     np.all: ColumnVector.all,
     np.any: ColumnVector.any,
 }

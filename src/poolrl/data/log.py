@@ -27,12 +27,8 @@ class Log(Protocol):
         """c, how many of a unit's trajectories count."""
 
     @property
-    def units(self) -> int:
-        """How many units it holds. This is public, because neighbours replace one unit."""
-
-    @property
     def slots(self) -> int:
-        """units × max_per_unit: the places for trajectories."""
+        """units × max_per_unit. This is public, because neighbours replace one unit."""
 
     @property
     def is_full(self) -> bool:

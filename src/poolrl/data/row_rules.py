@@ -78,9 +78,7 @@ def possible(problem: Problem, step: int, row: Row) -> Numbers:
 
 def moved_inside(problem: Problem, step: int, row: Row) -> Row:
     """The row with every value moved into its bounds, and the action into what its state allows."""
-    state, action, next_state = (
-        np.clip(part, low, high) for part, (low, high) in zip(row, bounds(problem), strict=True)
-    )
+    state, action, next_state = (np.clip(part, *limits) for part, limits in zip(row, bounds(problem), strict=True))
     action = np.clip(action, *problem.feasible(step, state))
     if not isinstance(problem, OutcomeProblem):
         return state, action, next_state

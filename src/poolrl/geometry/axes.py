@@ -46,9 +46,7 @@ class Axes:
         cells = self.problem.state_dim * self.points * self.points
         cells *= 1 if self.problem.action_sets_state else self.points
         if cells > LARGEST_TABLE:
-            raise ValueError(
-                f"{self.points} points make {cells:.1e} transitions, more than {LARGEST_TABLE:.0e}: use fewer"
-            )
+            raise ValueError(f"points must be fewer: {self.points} make {cells:.1e} transitions of {LARGEST_TABLE:.0e} allowed")
 
     @property
     def q_shape(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class Lattice:
     reach: FloatArray
     bins: int
     linear: bool
+    # A cell is one node.
+    directions: ClassVar[None] = None
 
     @property
     def count(self) -> int:
@@ -48,11 +51,6 @@ class Lattice:
         axis = (np.arange(self.bins) + 0.5) / self.bins
         mesh = np.meshgrid(*[axis * r for r in self.reach], indexing="ij")
         return np.stack([part.ravel() for part in mesh], axis=-1)
-
-    @property
-    def directions(self) -> None:
-        """A cell is one node."""
-        return None
 
     def cell(self, unit: FloatArray) -> IntArray:
         """The cell that holds each point."""

@@ -47,7 +47,8 @@ class Zones:
         start = np.minimum(_made_feasible(problem, step, drawn), reach)
         points = _at_norm(start, norms, reach)
         chosen = np.empty((self.zones, DRAWS, len(reach)))
-        feasible = _is_feasible(problem, step, points)
+        moved = _made_feasible(problem, step, points)
+        feasible = np.asarray(np.isclose(moved, points, atol=1e-9).all(axis=-1))
         for zone, ring in enumerate(points):
             held = ring[feasible[zone]]
             # A node that cannot be visited does no harm, but a ring without its w + d nodes could not be read.
@@ -157,10 +158,6 @@ def _made_feasible(problem: Problem, step: int, unit: FloatArray) -> FloatArray:
     """Points whose actions are moved into the feasible box of their states."""
     state, action = problem.natural_pair(unit)
     return np.clip(problem.unit_pair(state, np.clip(action, *problem.feasible(step, state))), 0.0, 1.0)
-
-
-def _is_feasible(problem: Problem, step: int, unit: FloatArray) -> BoolArray:
-    return np.asarray(np.isclose(_made_feasible(problem, step, unit), unit, atol=1e-9).all(axis=-1))
 
 
 def _at_norm(points: FloatArray, norm: FloatArray, reach: FloatArray) -> FloatArray:

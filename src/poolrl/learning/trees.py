@@ -16,6 +16,8 @@ from scipy.special import expit
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.released import PrivateOutcomes
 
+# Masses and the variance of each.
+Estimate = tuple[FloatArray, float]
 # The odds, before any data, that the public prior is right.
 PRIOR_ODDS = 4.0
 # The standard deviations τ that a split may have around its centre, from zero to any split.
@@ -79,16 +81,11 @@ class Shrinkage:
     step_spread: float
 
     def split(
-        self,
-        parent: FloatArray,
-        left: tuple[FloatArray, float],
-        right: tuple[FloatArray, float],
-        *,
-        prior_share: FloatArray,
+        self, parent: FloatArray, left: Estimate, right: Estimate, *, prior_share: FloatArray
     ) -> tuple[FloatArray, float]:
         """The left child's mass, between 0 and the parent's, (H, k, ...), and the log Bayes factor against the prior.
 
-        Children are (estimate, variance). Given the parent m, they leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r)
+        Given the parent m, the children's estimates z leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r)
         with variance v_x = v_l v_r / (v_l + v_r).
         """
         (left_estimate, left_variance), (right_estimate, right_variance) = left, right

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import BoolArray, FloatArray, public_array, whole
-from poolrl.problems.problem import ROUNDING, Boundary, SeparableProblem
+from poolrl.checks import FloatArray, public_array, whole
+from poolrl.problems.problem import ROUNDING, Boundary, Observation, SeparableProblem
 
 Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 
@@ -95,9 +95,7 @@ class LostSales(Inventory):
         """x′ = (y − D)⁺."""
         return np.maximum(action - outcome, 0.0)
 
-    def observe(
-        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
-    ) -> tuple[FloatArray, BoolArray]:
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
         """Sales y − x′, cut off iff nothing was left."""
         # A shelf with 1e-17 of a loaf, left by rounding, is empty.
         return action - next_state, next_state <= ROUNDING * self.demand_max
@@ -120,9 +118,7 @@ class Backlog(Inventory):
         """x′ = y − D, negative when demand waits."""
         return action - outcome
 
-    def observe(
-        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
-    ) -> tuple[FloatArray, BoolArray]:
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
         """Demand y − x′, never cut off."""
         return action - next_state, np.zeros(next_state.shape, dtype=bool)
 

@@ -21,6 +21,8 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray
 
 Side = Literal["lower", "higher"]
+# The value of an outcome, and whether it was cut off there.
+Observation = tuple[FloatArray, BoolArray]
 # A rounding error in the user's arithmetic (y − x′, or a level of exactly λ) does not break a bound.
 ROUNDING = 1e-9
 
@@ -154,9 +156,7 @@ class OutcomeProblem(Problem):
         """f_h(s, a, ξ), (..., w)."""
 
     @abstractmethod
-    def observe(
-        self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray
-    ) -> tuple[FloatArray, BoolArray]:
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
         """What a row of the log shows of the outcome: its value, and whether it was cut off there, (..., k).
 
         On the lower side a cut-off value z means ξ ≥ z, on the higher side ξ ≤ z.

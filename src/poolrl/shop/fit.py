@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -55,11 +55,10 @@ def fit_release(file: ConfigFile, folder: Path) -> Released:
     """Spend ρ once and leave a release in a new folder. A folder that cannot be written to is found out first."""
     if folder.name in ("", ".."):
         raise ValueError(f"--out must name a new folder, got {folder}")
-    if os.path.lexists(folder):
-        page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
-        raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
+    _refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder) as draft:
+        _refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
             return Released.load(folder, earlier_fit=earlier_fit)
@@ -68,9 +67,15 @@ def fit_release(file: ConfigFile, folder: Path) -> Released:
             with Ledger(file.ledger) as ledger:
                 return replace(_release(file, ledger, draft, folder), earlier_fit=earlier_fit)
         except BaseException:
-            if draft.exists():  # an interrupt may have come when it was committed already
+            with suppress(ValueError, OSError):  # the first error is the one to report; the next fit settles the draft
                 settle(draft, folder, file.ledger, file.sha256)
             raise
+
+
+def _refuse_existing(folder: Path) -> None:
+    if os.path.lexists(folder):
+        page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
+        raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
 
 
 def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Released:
@@ -114,7 +119,7 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
     with deferred():
         try:
             ledger.commit(reservation, hashes_of(draft))
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
         publish(draft, folder)
     return Released(folder, policy, certificate)

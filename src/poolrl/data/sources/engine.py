@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -13,6 +13,8 @@ from ibis.common.exceptions import IbisError
 
 Answer = TypeVar("Answer")
 _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
+# The method of a connection that stops its work. Spark has none that would not stop other people's work too.
+_STOPS = {"duckdb": "interrupt", "postgres": "cancel_safe"}
 
 
 class RowError(ValueError):
@@ -27,8 +29,9 @@ def answer(question: ir.Table) -> pa.Table:
     """Run an expression where its table is. Ctrl-C stops the work of DuckDB and PostgreSQL, not only the waiting."""
     backend = question.get_backend()
     name = _NAMES.get(backend.name, backend.name)
+    stop = getattr(backend.con, _STOPS[backend.name]) if backend.name in _STOPS else None
     try:
-        return interruptible(question.to_pyarrow, _stopping(backend))
+        return interruptible(question.to_pyarrow, stop)
     except IbisError as error:
         # Its message is about the expression, not about the log.
         raise ValueError(f"{name} cannot count this: {error}") from None
@@ -36,16 +39,6 @@ def answer(question: ir.Table) -> pa.Table:
         if isinstance(_first(error), KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise RowError(refused(name, error)) from None
-
-
-def _stopping(backend: Any) -> Callable[[], None] | None:
-    """What stops an engine's work. None for a Spark session, where it would stop other people's work too."""
-    match backend.name:
-        case "duckdb":
-            return backend.con.interrupt
-        case "postgres":
-            return backend.con.cancel_safe
-    return None
 
 
 def interruptible(work: Callable[[], Answer], stop: Callable[[], None] | None) -> Answer:

@@ -60,9 +60,7 @@ def csv_reader(files: Sequence[str]) -> str:
         cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {quoted_text(_FIELD)}, 1)"
         plain = "string_split(rtrim(line, chr(13)), ',')"
         fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
-        chosen = ", ".join(
-            _unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, start=1)
-        )
+        chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, 1))
         parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
     return " UNION ALL BY NAME ".join(parts)
 

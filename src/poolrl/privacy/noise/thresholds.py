@@ -32,11 +32,6 @@ class Interval:
         low, high = (self.low << self.bits) // other.high, _up(self.high << self.bits, other.low)
         return Interval(low, high, self.bits)
 
-    def from_one(self) -> Interval:
-        """One minus it."""
-        one = 1 << self.bits
-        return Interval(one - self.high, one - self.low, self.bits)
-
 
 def exponential(x: Fraction, bits: int) -> Interval:
     """e^(−x) for x > 0.
@@ -80,7 +75,10 @@ def upper_tails(variance: Fraction, bits: int) -> tuple[Interval, ...]:
 
 def distribution(tails: tuple[Interval, ...], k: int) -> Interval:
     """P(X ≤ k), by symmetry from the upper tails."""
-    return tails[k].from_one() if k >= 0 else tails[-k - 1]
+    if k < 0:
+        return tails[-k - 1]
+    tail, one = tails[k], 1 << tails[k].bits
+    return Interval(one - tail.high, one - tail.low, tail.bits)
 
 
 def _up(numerator: int, denominator: int) -> int:
