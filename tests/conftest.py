@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from poolrl.cli.main import app
 from tests.helpers.commands import CommandLine, answer_of
-from tests.helpers.forecasts import shorten_forecast
-from tests.helpers.killed import KILLED_AT
-from tests.helpers.processes import program
+from tests.helpers.killed import KILLED_AT, kill_fits
 from tests.helpers.shops import Facts, Run, small_shop, write_config
+from tests.helpers.simulations import shorten_forecast, shorten_plan
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -38,6 +36,12 @@ def config(tmp_path: Path, facts: Facts) -> Path:
 def short_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that are not about the numbers on the page."""
     shorten_forecast(monkeypatch.setattr)
+
+
+@pytest.fixture
+def short_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that are not about the numbers of a plan."""
+    shorten_plan(monkeypatch.setattr)
 
 
 @pytest.fixture
@@ -81,9 +85,4 @@ def released(one_release: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def killed_fits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of shops whose fit was killed before or after a step, named after it; do not write into them."""
-    folder = tmp_path_factory.mktemp("killed")
-    for case in KILLED_AT:
-        (folder / case).mkdir()
-        write_config(folder / case, small_shop(folder / case))
-    subprocess.run(program("killed_fits", folder, *KILLED_AT), check=True, capture_output=True)
-    return folder
+    return kill_fits(tmp_path_factory.mktemp("killed"), KILLED_AT)

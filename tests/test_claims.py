@@ -142,6 +142,7 @@ def test_intervals_cover_the_mean_also_of_skewed_gaps(seeds: int) -> None:
         assert inside >= 300 * 0.88
 
 
+@pytest.mark.slow
 def test_equal_methods_are_seldom_called_worse() -> None:
     """Eight comparisons of two equal methods, 10 seeds: "does not hold" stays near 5%, not 40%."""
     rng = np.random.default_rng(2)

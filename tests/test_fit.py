@@ -17,7 +17,7 @@ import pytest
 from poolrl import Policy
 from poolrl.pool import OnOutcomes
 from poolrl.shop.toml import write_toml
-from tests.helpers.killed import KILLED_AT
+from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
 from tests.helpers.shops import RELEASE, Facts, Run, write_config
@@ -175,9 +175,8 @@ def test_a_noise_dominated_log_is_said_to_be(tmp_path: Path, facts: Facts, run: 
 
 
 @pytest.mark.parametrize("change", [{"shortage": 0.0}, {"holding": 0.0}, {"kind": "backlog", "boundary": 1.0}])
-def test_degenerate_costs_and_full_feedback(
-    tmp_path: Path, facts: Facts, run: Run, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("short_plan")
+def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: Run, change: dict[str, Any]) -> None:
     facts["problem"] |= change
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     run("fit", "--config", tmp_path / "poolrl.toml")
@@ -185,8 +184,6 @@ def test_degenerate_costs_and_full_feedback(
     page = (tmp_path / "release/report.html").read_text()
     assert ("never seen" in page) == ("kind" not in change)  # nothing hides in a backlog
     assert ("Kaplan-Meier" in page) == ("kind" not in change)
-    monkeypatch.setattr("poolrl.shop.plan.COMPARED_BUDGETS", (0.1, 1.0))
-    monkeypatch.setattr("poolrl.shop.plan.SIZES", (100, 1_000))
     json.loads(run("plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--json"))
 
 
@@ -223,17 +220,28 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
     assert_names_are_written(tmp_path / "out[/bold]")
 
 
-@pytest.mark.xdist_group("killed fits")  # one worker makes them
-@pytest.mark.parametrize(("case", "paid", "complete"), [(case, *what) for case, what in KILLED_AT.items()])
-def test_kill_9_at_each_step(killed_fits: Path, case: str, paid: bool, complete: bool) -> None:
+def assert_nothing_is_gained(folder: Path, *, paid: bool, complete: bool) -> None:
     """What was set aside stays spent, and a release is there complete and committed, or not at all."""
-    folder = killed_fits / case
     assert spent(folder) == Fraction(int(paid), 2)
     assert (folder / "release").exists() == complete
     if complete:
         assert stages(folder)[-1] == "commit"
         assert RELEASE - {"report.html"} <= {path.name for path in (folder / "release").iterdir()}
         Policy.load(folder / "release" / "policy.npz")
+
+
+@pytest.mark.xdist_group("killed fits")  # one worker makes them
+@pytest.mark.parametrize("case", KILLED_AT)
+def test_kill_9_at_each_step(killed_fits: Path, case: str) -> None:
+    paid, complete = KILLED_AT[case]
+    assert_nothing_is_gained(killed_fits / case, paid=paid, complete=complete)
+
+
+@pytest.mark.slow
+def test_kill_9_between_the_steps(tmp_path: Path) -> None:
+    kill_fits(tmp_path, KILLED_BETWEEN)
+    for case, (paid, complete) in KILLED_BETWEEN.items():
+        assert_nothing_is_gained(tmp_path / case, paid=paid, complete=complete)
 
 
 @pytest.mark.slow

@@ -31,14 +31,16 @@ def faults(found: AuditFinding) -> str:
     return "; ".join(found.faults)
 
 
+@pytest.fixture
 def attacked_alone(monkeypatch: Plant) -> None:
-    """For plants that look into the arrays of the shop that is attacked: no engines, and no other shops."""
+    """For plants in the noise, or in the arrays of the shop that is attacked: no engines, and no other shops."""
     monkeypatch.setattr("poolrl.audit.audit.COUNTED", {})
     poorer = Case.poorer
     monkeypatch.setattr(Case, "tables", lambda self: self.logs())
     monkeypatch.setattr(Case, "poorer", lambda self: (poorer(self)[0], poorer(self)[0]))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
     ("share", "releases"),
     [pytest.param(Fraction(9, 10), 16_000, marks=slow), (Fraction(2, 3), 2_000)],
@@ -63,12 +65,14 @@ def test_a_variance_that_does_not_fit_the_budget(monkeypatch: Plant) -> None:
     assert "the guarantee states another rho" in faults(attack_case(DEFAULT, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_one_of_two_tables_without_noise(monkeypatch: Plant) -> None:
     honest = release._Transitions
     monkeypatch.setattr(release, "_Transitions", lambda counts, _, variance: honest(counts, Exact(), variance))
     assert TOLD_APART in faults(attack_case(PUBLISHED, releases=2000))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     honest = noise._SecureSampler.add
     monkeypatch.setattr(
@@ -77,6 +81,7 @@ def test_one_level_of_the_trees_without_noise(monkeypatch: Plant) -> None:
     assert TOO_LITTLE in faults(attack_case(DEFAULT, releases=2000))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     honest = noise._SecureSampler.add
@@ -87,6 +92,7 @@ def test_noise_on_occupied_cells_alone(monkeypatch: Plant, case: Any) -> None:
     assert TOLD_APART in found or TOO_LITTLE in found
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
     """As if demand were bounded by the largest order that the log knows."""
     honest = release.count_outcomes
@@ -96,10 +102,10 @@ def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
         return honest(log, LostSales(horizon=2, holding=1.0, shortage=1.0, demand_max=seen), bins=bins)
 
     monkeypatch.setattr(release, "count_outcomes", bounded)
-    attacked_alone(monkeypatch)
     assert TOLD_APART in faults(attack_case(DEFAULT, releases=2000))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
     honest = release.count_outcomes
     monkeypatch.setattr(
@@ -107,16 +113,17 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
         "count_outcomes",
         lambda log, problem, bins: honest(log, problem, bins=8 if log.actions.max() > 5 else 4),
     )
-    attacked_alone(monkeypatch)
     assert "neighbours differ without noise" in faults(attack_case(DEFAULT, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_the_same_noise_for_two_tables(monkeypatch: Plant, case: Any) -> None:
     monkeypatch.setattr(randomness.Stream, "take", lambda self, count: 0)
     assert "two numbers share noise" in faults(attack_case(case, releases=1500))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     """Every process has keys of its own, and uses each of them twice: the difference of two releases has no noise."""
     honest, keys = randomness.secrets.token_bytes, list[bytes]()
@@ -131,12 +138,14 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     assert "two releases have the same noise" in faults(attack_case(DEFAULT, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
     ("case", "plant"),
     [
         (DEFAULT, lambda noisy, sigma: 2 * np.rint(noisy / 2)),  # whether a count is even shows
         pytest.param(PUBLISHED, lambda noisy, sigma: 3 * np.rint(noisy / 3), marks=slow),
-        (DEFAULT, lambda noisy, sigma: np.clip(noisy, -3 * sigma, 3 * sigma).round()),  # what lies beyond is certain
+        # What lies beyond is certain.
+        pytest.param(DEFAULT, lambda noisy, sigma: np.clip(noisy, -3 * sigma, 3 * sigma).round(), marks=slow),
     ],
     ids=["even", "of three", "clipped"],
 )
@@ -160,6 +169,7 @@ def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
     assert "one unit moves more than was paid for" in faults(attack_case(DEFAULT, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_counts_that_no_attacker_moves_without_noise(monkeypatch: Plant) -> None:
     """The unobserved slots: both logs of the attack leave them as they are."""
     honest = noise._SecureSampler.add
@@ -175,8 +185,15 @@ def test_a_layout_that_follows_the_log(monkeypatch: Plant) -> None:
     assert "neighbours differ without noise" in faults(attack_case(DEFAULT_UNITS, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
-    "plant", ["a seed for every release", "a key for every release", "one generator for all", "one made when needed"]
+    "plant",
+    [
+        "a seed for every release",
+        pytest.param("a key for every release", marks=slow),
+        "one generator for all",
+        pytest.param("one made when needed", marks=slow),
+    ],
 )
 def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) -> None:
     if plant == "a seed for every release":
@@ -218,6 +235,7 @@ def test_max_per_unit_left_out_by_an_engine(monkeypatch: Plant) -> None:
     assert "a table in an engine gives other counts" in faults(attack_case(DEFAULT_UNITS, releases=200))
 
 
+@pytest.mark.usefixtures("attacked_alone")
 def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
     """Through the back door: not in the tables, but in what is learned beside them."""
     honest = release.release_outcomes
@@ -233,7 +251,6 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
         "poolrl.pool.plan_on_outcomes",
         lambda outcomes, where: (honest_plan(outcomes, where)[0], {"mean": float(logs[-1].actions.mean())}),
     )
-    attacked_alone(monkeypatch)
     assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))
 
 

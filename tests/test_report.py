@@ -35,6 +35,9 @@ from tests.helpers.processes import program, wait_until
 from tests.helpers.sweeps import SMALL, do, small_plan, stored
 from tests.helpers.train_csv import write_train_csv
 
+# One worker makes the sections.
+pytestmark = pytest.mark.xdist_group("report")
+
 
 @pytest.fixture(scope="module")
 def parts() -> list[Section]:

@@ -55,8 +55,13 @@ def everywhere(tmp_path: Path, facts: Facts) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_every_source_gives_the_same_log(tmp_path: Path, facts: Facts, everywhere: Facts) -> None:
-    found = {name: seen(tmp_path, facts, **log) for name, log in everywhere.items()}
+@pytest.mark.parametrize("sources", ["typical", pytest.param("all", marks=pytest.mark.slow)])
+def test_every_source_gives_the_same_log(tmp_path: Path, facts: Facts, everywhere: Facts, sources: str) -> None:
+    found = {
+        name: seen(tmp_path, facts, **log)
+        for name, log in everywhere.items()
+        if sources == "all" or name in ("parquet", "packed csv", "folder of parquet", "glob of csv", "duckdb")
+    }
     assert set(found.values()) == {found["parquet"]}, found
     table = pq.read_table(tmp_path / "log.parquet")
     values = table["state_0"].to_pylist()

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,30 +94,6 @@ def test_kill_9_loses_the_runs_in_flight_and_no_others(tmp_path: Path) -> None:
     assert set(bits(kept)) <= set(bits(finished))
 
 
-def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-    many = [(setting, seed) for seed in range(500) for setting, _ in TASKS[:3]]
-    with started("loky", 2) as backend:
-        stream = finished_runs(many, path, real=None, backend=backend)
-        first = next(stream)
-        os.kill(_worker(), signal.SIGKILL)
-        with pytest.raises(OSError, match="a worker process was killed, probably for want of memory; the runs before"):
-            list(stream)
-        with Results(path, read_only=True) as results:
-            kept = results.runs()
-        assert bits([first])[0] in bits(kept)
-        assert len(list(finished_runs(TASKS, path, real=None, backend=backend))) == len(TASKS)  # the next call is well
-
-
-def _worker() -> int:
-    """The process of one of our workers."""
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        parent = int(entry.read_text().rpartition(")")[2].split()[1])
-        if parent == os.getpid() and b"LokyProcess" in (entry.parent / "cmdline").read_bytes():
-            return int(entry.parent.name)
-    raise AssertionError("there is no worker")
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_run_that_fails_is_named_and_those_before_it_are_kept(count: int, tmp_path: Path) -> None:
     path, found = tmp_path / "results.sqlite", []
@@ -177,3 +154,28 @@ def test_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
     with started() as backend:
         assert backend.workers >= 1
+
+
+def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    many = [(setting, seed) for seed in range(500) for setting, _ in TASKS[:3]]
+    with started("loky", 2) as backend:
+        stream = finished_runs(many, path, real=None, backend=backend)
+        first = next(stream)
+        os.kill(_worker(), signal.SIGKILL)
+        with pytest.raises(OSError, match="a worker process was killed, probably for want of memory; the runs before"):
+            list(stream)
+        with Results(path, read_only=True) as results:
+            kept = results.runs()
+        assert bits([first])[0] in bits(kept)
+        assert len(list(finished_runs(TASKS, path, real=None, backend=backend))) == len(TASKS)  # the next call is well
+
+
+def _worker() -> int:
+    """The process of one of our workers."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # a process may end meanwhile
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"LokyProcess" in (entry.parent / "cmdline").read_bytes():
+                return int(entry.parent.name)
+    raise AssertionError("there is no worker")

@@ -18,7 +18,7 @@ from poolrl.shop.check import look_at
 from poolrl.shop.config_file import load_config
 from poolrl.shop.toml import write_toml
 from tests.helpers.commands import CommandLine
-from tests.helpers.processes import program
+from tests.helpers.processes import environment, program
 from tests.helpers.shops import Facts, Run, write_config
 
 
@@ -91,9 +91,12 @@ def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Fa
     )
 
 
+@pytest.mark.usefixtures("short_plan")
 def test_plan_reads_no_row(tmp_path: Path, config: Path, run: Run) -> None:
     plan = ["plan", "--config", config, "--demand", "normal", "--units", "100", "--within", "0.9", "--json"]
-    answer = subprocess.run(program("watched_poolrl", tmp_path, *plan), capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        program("watched_poolrl", tmp_path, *plan), capture_output=True, text=True, check=True, env=environment()
+    )
     (tmp_path / "log.parquet").unlink()  # nor does it miss it
     assert answer.stdout == run(*plan) + "OPENED ['poolrl.toml'] False False\n"
     assert not (tmp_path / "ledger.sqlite").exists()
@@ -122,9 +125,8 @@ def test_plan_predicts_what_a_fit_then_costs(config: Path, run: Run) -> None:
             run("plan", "--config", config, *wrong)
 
 
-def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.shop.plan.COMPARED_BUDGETS", (0.01,))
-    monkeypatch.setattr("poolrl.shop.plan.SIZES", (1_000,))
+@pytest.mark.usefixtures("short_plan")
+def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run) -> None:
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 50_000}
     facts["plan"] = {"units": 5, "trajectories_per_unit": 100}
     plan = ("plan", "--config", write_config(tmp_path, facts), "--demand", "normal", "--within", "0.9")
@@ -136,9 +138,8 @@ def test_plan_with_very_large_units(tmp_path: Path, facts: Facts, run: Run, monk
     assert "no meaningful protection" not in said
 
 
-def test_plan_says_when_nothing_would_be_protected(config: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.shop.plan.COMPARED_BUDGETS", (0.01,))
-    monkeypatch.setattr("poolrl.shop.plan.SIZES", (1_000,))
+@pytest.mark.usefixtures("short_plan")
+def test_plan_says_when_nothing_would_be_protected(config: Path, run: Run) -> None:
     plan = ("plan", "--config", config, "--demand", "normal", "--within", "0.9", "--rho")
     for rho, protects in (("4.7", True), ("4.9", False), ("2000", False)):
         assert (epsilon(float(rho), 1e-6) <= 20) == protects

@@ -11,6 +11,7 @@ from poolrl.checks import IntArray
 from poolrl.data.log import Log
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import RING_COUNT
 from poolrl.geometry.zones import Zones
 from poolrl.learning.kernel import Visits
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
@@ -47,7 +48,7 @@ class Pool:
         zcdp.budget(self.rho)
 
     @classmethod
-    def published(cls, rho: float, zones: int = 100, *, scale: float = 1.0, failure: float = 0.05) -> Self:
+    def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
         """Algorithm 1 of the paper, in its most charitable reading (docs/departures.md).
 
         `scale` multiplies the pessimism Γ, which is vacuous at the printed constants (scale 1); `failure` is δ.

@@ -84,8 +84,8 @@ def stated_score(released: Rows, first: IntArray, second: IntArray, variance: fl
 def learned_score(first: Rows, second: Rows, variance: float) -> Callable[[Rows], FloatArray]:
     """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
 
-    A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells, does
-    not change `stated_score`. But it changes this score.
+    A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells,
+    does not change `stated_score`. But it changes this score.
     """
     means = first.mean(axis=0), second.mean(axis=0)
     spread = np.concatenate([first - means[0], second - means[1]])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
 from poolrl.data.log import Columns, missing_column
+from poolrl.data.row_rules import PARTS
 
 
 def as_arrow(table: Any, columns: Columns) -> pa.Table:
@@ -94,11 +95,7 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
             array[trajectory, step, position] = _numbers(table, name)
         return array
 
-    arrays: dict[str, Any] = {
-        "states": gather(columns.states),
-        "actions": gather(columns.actions),
-        "next_states": gather(columns.next_states),
-    }
+    arrays: dict[str, Any] = {part: gather(getattr(columns, part)) for part in PARTS}
     if columns.unit is not None:
         labels = _codes(table, columns.unit)
         unit = np.empty(trajectories, dtype=np.int64)

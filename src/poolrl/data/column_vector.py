@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any, Self
 
 import ibis
@@ -142,9 +143,7 @@ class ColumnVector(NDArrayOperatorsMixin):
     def _reduced(self, rule: Callable[[Any, Any], Any], axis: int, keepdims: bool) -> Self:
         if axis not in (-1, len(self.shape) - 1):
             raise TypeError("columns can be reduced along the last axis only")
-        found = self[0]
-        for i in range(1, len(self)):
-            found = self._mapped(rule, found, self[i])
+        found = reduce(partial(self._mapped, rule), [self[i] for i in range(len(self))])
         return self._wrapped(found.entries.reshape(1), self.known) if keepdims else found
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import ibis
 import ibis.expr.types as ir
@@ -53,9 +55,7 @@ def _number(column: ir.Column) -> ir.FloatingColumn:
 
 def _scattered(numbers: Sequence[ir.FloatingColumn], multiples: Sequence[float]) -> ir.IntegerColumn:
     """⌊2³¹ frac(2³¹ frac(Σ c x)²)⌋, added from left to right, so that every engine finds the same bits."""
-    total = numbers[0] * multiples[0]
-    for number, multiple in zip(numbers[1:], multiples[1:], strict=True):
-        total = total + number * multiple
+    total = reduce(add, [number * multiple for number, multiple in zip(numbers, multiples, strict=True)])
     part = total - total.floor().cast("float64")
     # Squared, because a sum of plain fractions hardly depends on how numbers are spread over rows.
     mixed = part * part * _PLACES

@@ -7,6 +7,8 @@ actions (..., d) and next states (..., w) are arrays, or vectors of a table's co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -70,10 +72,7 @@ def possible(problem: Problem, step: int, row: Row) -> Numbers:
     masks = [rule.held for rule in fit_rules(problem, step, row)]
     if not isinstance(problem, SeparableProblem):
         masks = [mask.all(axis=-1, keepdims=True) for mask in masks]
-    held = masks[0]
-    for mask in masks[1:]:
-        held = held & mask
-    return held
+    return reduce(and_, masks)
 
 
 def moved_inside(problem: Problem, step: int, row: Row) -> Row:

@@ -193,16 +193,10 @@ class Trajectories:
 
     def save(self, path: Path) -> None:
         """Write an npz file (still sensitive)."""
-        owner = {"unit": self.owner} if self.has_units else {}
+        parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
+        owner: dict[str, Any] = {"unit": self.owner} if self.has_units else {}
         with open(path, "wb") as file:
-            np.savez_compressed(
-                file,
-                states=self.states,
-                actions=self.actions,
-                next_states=self.next_states,
-                max_per_unit=np.array(self.max_per_unit),
-                **owner,  # type: ignore[arg-type]
-            )
+            np.savez_compressed(file, **parts, max_per_unit=np.array(self.max_per_unit), **owner)
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -8,6 +8,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.partition import LARGEST_TABLE
+from poolrl.geometry.resolution import ACTION_POINTS, STATE_POINTS
 from poolrl.problems.problem import SeparableProblem
 
 
@@ -26,7 +27,7 @@ class Separable:
 
     def axes(self, problem: SeparableProblem) -> Axes:
         """The points of every coordinate and step."""
-        return Axes(problem, self.points or (257 if problem.action_sets_state else 65))
+        return Axes(problem, self.points or (ACTION_POINTS if problem.action_sets_state else STATE_POINTS))
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Axes:
         cells = self.problem.state_dim * self.points * self.points
         cells *= 1 if self.problem.action_sets_state else self.points
         if cells > LARGEST_TABLE:
-            raise ValueError(f"points must be fewer: {self.points} make {cells:.1e} transitions of {LARGEST_TABLE:.0e} allowed")
+            raise ValueError(f"{self.points} points make {cells:.1e} transitions, more than {LARGEST_TABLE:.0e}")
 
     @property
     def q_shape(self) -> tuple[int, ...]:

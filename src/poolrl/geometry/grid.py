@@ -11,6 +11,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.partition import Partition, Search
+from poolrl.geometry.resolution import GRID_BINS
 from poolrl.problems.problem import Problem
 
 
@@ -18,7 +19,7 @@ from poolrl.problems.problem import Problem
 class Grid:
     """Values on `bins` cells per axis of the observable box: constant on a cell, or `linear` between centres."""
 
-    bins: int = 20
+    bins: int = GRID_BINS
     linear: bool = False
 
     def __post_init__(self) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Protocol
 
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.resolution import ACTION_DRAWS_LOG2, FEWEST_ACTIONS, MOST_ACTIONS
 from poolrl.problems.problem import Problem
 
 # Rows at which Q is read at a time. This bounds memory and changes no result.
@@ -111,12 +113,8 @@ class Partition:
 
         Products are added from left to right, so that every engine finds the same bits.
         """
-        cosines = []
-        for j in range(directions.shape[-2]):
-            cosine = directions[..., j, 0] * unit[..., 0]
-            for i in range(1, unit.shape[-1]):
-                cosine = cosine + directions[..., j, i] * unit[..., i]
-            cosines.append(cosine)
+        count, dimensions = directions.shape[-2], range(unit.shape[-1])
+        cosines = [reduce(add, [directions[..., j, i] * unit[..., i] for i in dimensions]) for j in range(count)]
         best, chosen = cosines[0], np.zeros_like(cosines[0], dtype=np.int64)
         for j, cosine in enumerate(cosines[1:], start=1):
             chosen = np.where(cosine > best, j, chosen)
@@ -179,9 +177,9 @@ class Partition:
         dimensions = self.problem.action_dim
         if dimensions == 1:
             # Twice as many as nodes along the axis, so that some action falls inside every grid cell and ring.
-            return np.linspace(0.0, 1.0, int(np.clip(2 * self.state_count + 1, 201, 2001)))[:, None]
+            return np.linspace(0.0, 1.0, int(np.clip(2 * self.state_count + 1, FEWEST_ACTIONS, MOST_ACTIONS)))[:, None]
         # SciPy takes half a second to import, and inventory does not need it.
         from scipy.stats import qmc
 
         ends = np.array([np.zeros(dimensions), np.ones(dimensions)])
-        return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(8)])
+        return np.concatenate([ends, qmc.Sobol(dimensions, scramble=False).random_base2(ACTION_DRAWS_LOG2)])

@@ -9,24 +9,23 @@ Departures from the paper, each with its reason in docs/departures.md:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import Self
 
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.geometry.partition import Partition, Search
+from poolrl.geometry.resolution import RING_COUNT, RING_DRAWS
 from poolrl.problems.problem import Problem
-
-# Points drawn for a ring. Pivoted Gram-Schmidt keeps the best conditioned of them.
-DRAWS = 64
 
 
 @dataclass(frozen=True)
 class Zones:
     """Values linear in each of M norm rings; `geometry_seed` draws their points and is public."""
 
-    zones: int = 100
+    zones: int = RING_COUNT
     geometry_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,7 +45,7 @@ class Zones:
         drawn = rng.uniform(size=(*norms.shape, len(reach))) * reach
         start = np.minimum(_made_feasible(problem, step, drawn), reach)
         points = _at_norm(start, norms, reach)
-        chosen = np.empty((self.zones, DRAWS, len(reach)))
+        chosen = np.empty((self.zones, RING_DRAWS, len(reach)))
         moved = _made_feasible(problem, step, points)
         feasible = np.asarray(np.isclose(moved, points, atol=1e-9).all(axis=-1))
         for zone, ring in enumerate(points):
@@ -69,7 +68,7 @@ class Zones:
 
     def _norms(self, reach: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Norms (M, draws), each inside its ring."""
-        share = np.arange(self.zones)[:, None] + rng.uniform(0.05, 0.95, (self.zones, DRAWS))
+        share = np.arange(self.zones)[:, None] + rng.uniform(0.05, 0.95, (self.zones, RING_DRAWS))
         return np.asarray(np.linalg.norm(reach) * share / self.zones)
 
 
@@ -118,9 +117,7 @@ class Rings:
 
     def cell(self, unit: FloatArray) -> IntArray:
         """The ring of each point, by its norm, added from left to right so that every engine finds the same bits."""
-        square = unit[..., 0] * unit[..., 0]
-        for i in range(1, unit.shape[-1]):
-            square = square + unit[..., i] * unit[..., i]
+        square = reduce(add, [unit[..., i] * unit[..., i] for i in range(unit.shape[-1])])
         rings = len(self.corners)
         return np.clip(np.floor(np.sqrt(square) * rings / self.radius), 0, rings - 1).astype(np.int64)
 

@@ -11,6 +11,7 @@ from scipy.stats import qmc
 
 from poolrl.checks import FloatArray, IntArray, fraction
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import OUTCOME_DRAWS
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import noise_bound
@@ -56,8 +57,6 @@ class Stage:
 # A step is given in blocks of rows, because a kernel (N, S) rarely fits in memory.
 Stages = Callable[[int], Iterable[Backup]]
 BLOCK_CELLS = 2_000_000
-# Quasi-random outcomes that every node meets.
-REPLAYS = 256
 
 
 def stages_from_visits(
@@ -124,7 +123,7 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition) ->
     problem = partition.problem
     assert isinstance(problem, OutcomeProblem)  # only such a problem has an estimate of outcomes
     cumulative = np.cumsum(outcomes.weights, axis=-1)
-    uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(REPLAYS) + 0.5 / REPLAYS) % 1.0
+    uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(OUTCOME_DRAWS) + 0.5 / OUTCOME_DRAWS) % 1.0
 
     def stages(step: int) -> Iterator[Stage]:
         drawn = np.empty_like(uniform)
@@ -132,14 +131,14 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition) ->
             position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
             drawn[:, i] = outcomes.points[i, np.minimum(position, outcomes.points.shape[1] - 1)]
         targets = partition.state_count
-        for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(REPLAYS, targets)):
+        for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(OUTCOME_DRAWS, targets)):
             state, action = problem.natural_pair(partition.pairs[step].points[rows])
             nodes = len(rows)
             arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, replays, w)
             reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
             target, weight = partition.states.weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
-            cell = np.repeat(np.arange(nodes), REPLAYS)[:, None] * targets + target
-            kernel = np.bincount(cell.ravel(), weight.ravel() / REPLAYS, minlength=nodes * targets)
+            cell = np.repeat(np.arange(nodes), OUTCOME_DRAWS)[:, None] * targets + target
+            kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=nodes * targets)
             yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)
 
     return stages

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from poolrl.checks import FloatArray, positive, whole
+from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.trees import Shrinkage, consistent_masses
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
@@ -52,11 +53,6 @@ class Outcomes:
         wanted = noise_share**-1.25 / 2 if noise_share > 0 else MOST_BINS
         affordable = min(max(wanted, FEWEST_BINS), MOST_BINS)
         return int(2 ** round(math.log2(affordable)))
-
-
-FEWEST_BINS, MOST_BINS = 16, 1024
-# Plans use at least so many bins, whatever the noise allows.
-PLANNING_BINS = 512
 
 
 @dataclass(frozen=True)

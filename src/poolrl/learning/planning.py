@@ -25,7 +25,7 @@ def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings
     if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):
         return Separable()
     dimensions = problem.state_dim + problem.action_dim
-    return Grid(bins=20, linear=True) if dimensions <= 2 else Zones(zones=100)
+    return Grid(linear=True) if dimensions <= 2 else Zones()
 
 
 def geometry(problem: Problem, values: ValueSettings) -> Axes | Partition:
@@ -60,13 +60,9 @@ def plan_on_visits(
 ) -> tuple[Rule, dict[str, Any]]:
     """The best rule against the private kernel, with a report."""
     problem = partition.problem
-    solution = backward_induction(
-        problem.horizon,
-        stages_from_visits(released, partition, settings, trusted_only=pessimism is not None),
-        partition,
-        pessimism=pessimism,
-        reward_ranges=[problem.reward_range(step) for step in range(problem.horizon)],
-    )
+    stages = stages_from_visits(released, partition, settings, trusted_only=pessimism is not None)
+    ranges = [problem.reward_range(step) for step in range(problem.horizon)]
+    solution = backward_induction(problem.horizon, stages, partition, pessimism=pessimism, reward_ranges=ranges)
     return PartitionQ(partition, solution.q), _report(solution)
 
 

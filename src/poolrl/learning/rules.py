@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,35 +77,30 @@ Rule = Levels | SeparableQ | PartitionQ
 
 def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
     """The inverse of a rule's `arrays`; refuses what does not fit the problem."""
-    read = READERS.get(str(kind))
-    if read is None:
-        raise ValueError(f"the file's rule {kind!r} is not known to this version")
     own = {name: array for name, array in arrays.items() if not name.startswith("outcomes.")}
     if not all(array.dtype == np.float64 and np.isfinite(array).all() for array in own.values()):
         raise ValueError("the arrays of a rule must hold finite numbers in double precision")
     try:
-        return read(problem, own)
+        match kind:
+            case "Levels":
+                return Levels(_shaped(own["levels"], (problem.horizon, problem.action_dim)))
+            case "SeparableQ":
+                axes = _axes(problem, own)
+                return SeparableQ(axes, _shaped(own["q"], (problem.horizon, *axes.q_shape)))
+            case "PartitionQ":
+                pairs = _nodes(own, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
+                partition = Partition(problem, pairs, _nodes(own, "states.", 1, problem.state_dim)[0])
+                return PartitionQ(partition, _shaped(own["q"], (problem.horizon, *partition.q_shape)))
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
+    raise ValueError(f"the file's rule {kind!r} is not known to this version")
 
 
-def _levels(problem: Problem, arrays: Mapping[str, FloatArray]) -> Levels:
-    return Levels(_shaped(arrays["levels"], (problem.horizon, problem.action_dim)))
-
-
-def _separable_q(problem: Problem, arrays: Mapping[str, FloatArray]) -> SeparableQ:
+def _axes(problem: Problem, arrays: Mapping[str, FloatArray]) -> Axes:
     points, beyond = _shaped(arrays["axes"], (2,))
     if not isinstance(problem, SeparableProblem) or points < 2:
         raise ValueError("values on axes need a separable problem and two points or more")
-    axes = Axes(problem, int(points), bool(beyond))
-    return SeparableQ(axes, _shaped(arrays["q"], (problem.horizon, *axes.q_shape)))
-
-
-def _partition_q(problem: Problem, arrays: Mapping[str, FloatArray]) -> PartitionQ:
-    pairs = _nodes(arrays, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
-    states = _nodes(arrays, "states.", 1, problem.state_dim)
-    partition = Partition(problem, pairs, states[0])
-    return PartitionQ(partition, _shaped(arrays["q"], (problem.horizon, *partition.q_shape)))
+    return Axes(problem, int(points), bool(beyond))
 
 
 def _nodes(arrays: Mapping[str, FloatArray], prefix: str, spaces: int, dimensions: int) -> tuple[Nodes, ...]:
@@ -132,10 +127,3 @@ def _shaped(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     if array.shape != shape:
         raise ValueError(f"an array of the rule has shape {array.shape}, where the problem needs {shape}")
     return array
-
-
-READERS: dict[str, Callable[[Problem, Mapping[str, FloatArray]], Rule]] = {
-    "Levels": _levels,
-    "SeparableQ": _separable_q,
-    "PartitionQ": _partition_q,
-}

@@ -8,11 +8,10 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.geometry.axes import Axes, position_on
+from poolrl.geometry.resolution import FINER_POINTS
 from poolrl.learning.kernel import Stages
 from poolrl.learning.outcomes import OutcomeDistribution
 
-# Points of the second, finer search around a point of the axis. Odd, so that this point is among them.
-FINER = 33
 # So few numbers at a time that they stay in the processor's cache.
 CACHED_NUMBERS = 2**15
 
@@ -73,7 +72,7 @@ def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray)
         axis, best = axes.action_axis(step), q[step].argmax(axis=1)
         low = axis[np.maximum(best - 1, 0), column]
         high = axis[np.minimum(best + 1, axes.points - 1), column]
-        fine = np.linspace(low, high, FINER)  # (F, k)
+        fine = np.linspace(low, high, FINER_POINTS)  # (F, k)
         arrived = problem.next_state(step, problem.state_low, fine[:, None], drawn[None])  # (F, B, k)
         reward = problem.coordinate_reward(step, problem.state_low, fine[:, None], arrived)
         lower, part = position_on(arrived, axes.state_axis())

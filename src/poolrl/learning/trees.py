@@ -17,7 +17,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.released import PrivateOutcomes
 
 # Masses and the variance of each.
-Estimate = tuple[FloatArray, float]
+NodeEstimate = tuple[FloatArray, float]
 # The odds, before any data, that the public prior is right.
 PRIOR_ODDS = 4.0
 # The standard deviations τ that a split may have around its centre, from zero to any split.
@@ -81,7 +81,7 @@ class Shrinkage:
     step_spread: float
 
     def split(
-        self, parent: FloatArray, left: Estimate, right: Estimate, *, prior_share: FloatArray
+        self, parent: FloatArray, left: NodeEstimate, right: NodeEstimate, *, prior_share: FloatArray
     ) -> tuple[FloatArray, float]:
         """The left child's mass, between 0 and the parent's, (H, k, ...), and the log Bayes factor against the prior.
 

@@ -77,15 +77,9 @@ class Inventory(SeparableProblem):
 
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
-        return {
-            "kind": type(self).__name__,
-            "horizon": self.horizon,
-            "products": self.products,
-            "holding": self.holding.tolist(),
-            "shortage": self.shortage.tolist(),
-            "demand_max": self.demand_max.tolist(),
-            "boundary": self.share.tolist(),
-        }
+        arrays = {name: getattr(self, name).tolist() for name in ("holding", "shortage", "demand_max")}
+        sizes = {"kind": type(self).__name__, "horizon": self.horizon, "products": self.products}
+        return sizes | arrays | {"boundary": self.share.tolist()}
 
 
 class LostSales(Inventory):

@@ -87,17 +87,10 @@ class Problem(ABC):
 
     def facts(self) -> dict[str, Any]:
         """JSON-able public facts that identify the problem in a saved policy."""
-        return {
-            "kind": type(self).__name__,
-            "horizon": self.horizon,
-            "state_low": self.state_low.tolist(),
-            "state_high": self.state_high.tolist(),
-            "action_low": self.action_low.tolist(),
-            "action_high": self.action_high.tolist(),
-            "initial_state": self.initial_state.tolist(),
-            "boundary": self.boundary.share.tolist(),
-            "side": self.boundary.side,
-        }
+        names = ("state_low", "state_high", "action_low", "action_high", "initial_state")
+        arrays = {name: getattr(self, name).tolist() for name in names}
+        boundary = {"boundary": self.boundary.share.tolist(), "side": self.boundary.side}
+        return {"kind": type(self).__name__, "horizon": self.horizon} | arrays | boundary
 
     @property
     def state_dim(self) -> int:

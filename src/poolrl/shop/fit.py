@@ -17,8 +17,8 @@ from poolrl.certificate.label import label
 from poolrl.certificate.registry import registry_record
 from poolrl.data.fingerprints import digests
 from poolrl.data.sources.engine import NoRowsError, RowError
+from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS
 from poolrl.interrupts import deferred
-from poolrl.learning.outcomes import FEWEST_BINS, MOST_BINS
 from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk

@@ -12,6 +12,12 @@ from poolrl.checks import FloatArray, finite_array
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import (
+    BENCHMARK_BINS,
+    BENCHMARK_GRID_BINS,
+    BENCHMARK_RINGS,
+    BENCHMARK_STATE_BINS,
+)
 from poolrl.geometry.zones import Zones
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
 from poolrl.learning.planning import plan_on_outcomes
@@ -19,9 +25,6 @@ from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
-
-# Points per coordinate for benchmarks: where the action alone decides what happens next, and elsewhere.
-RESOLUTION, STATE_RESOLUTION = 512, 128
 
 
 def rollout_costs(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> FloatArray:
@@ -96,16 +99,16 @@ def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
     paths = _paths(problem, outcomes)
     # The axis spans the sample, which is not secret here. So a loose public bound costs no resolution.
     low, high = paths.min(axis=(0, 1)), paths.max(axis=(0, 1))
-    axis = np.linspace(low, high, RESOLUTION + 1)
-    position = (paths - low) / np.where(high > low, high - low, 1.0) * RESOLUTION
-    below = np.minimum(np.floor(position), RESOLUTION - 1).astype(np.int64)
+    axis = np.linspace(low, high, BENCHMARK_BINS + 1)
+    position = (paths - low) / np.where(high > low, high - low, 1.0) * BENCHMARK_BINS
+    below = np.minimum(np.floor(position), BENCHMARK_BINS - 1).astype(np.int64)
     part = position - below
-    weights = np.zeros((problem.horizon, problem.outcome_dim, RESOLUTION + 1))
+    weights = np.zeros((problem.horizon, problem.outcome_dim, BENCHMARK_BINS + 1))
     for step in range(problem.horizon):
         for i in range(problem.outcome_dim):
             left = below[:, step, i]
-            weights[step, i] = np.bincount(left, 1 - part[:, step, i], minlength=RESOLUTION + 1)
-            weights[step, i] += np.bincount(left + 1, part[:, step, i], minlength=RESOLUTION + 1)
+            weights[step, i] = np.bincount(left, 1 - part[:, step, i], minlength=BENCHMARK_BINS + 1)
+            weights[step, i] += np.bincount(left + 1, part[:, step, i], minlength=BENCHMARK_BINS + 1)
     return _planned(problem, OutcomeDistribution(axis.T, weights / len(paths)))
 
 
@@ -117,18 +120,20 @@ def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
 
 def data_free(problem: OutcomeProblem) -> Policy:
     """The plan that knows only costs and bounds, and takes outcomes to be uniform between the bounds."""
-    return _planned(problem, uniform_outcomes(problem, RESOLUTION))
+    return _planned(problem, uniform_outcomes(problem, BENCHMARK_BINS))
 
 
 def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
     where: Axes | Partition
     if isinstance(problem, SeparableProblem):
-        points = RESOLUTION + 1 if problem.action_sets_state else STATE_RESOLUTION + 1
+        points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
         # The distribution is known beyond λ too.
         where = Axes(problem, points, beyond=True)
     else:
         small = problem.state_dim + problem.action_dim <= 2
-        where = (Grid(bins=50, linear=True) if small else Zones(zones=200)).partition(problem)
+        where = (Grid(bins=BENCHMARK_GRID_BINS, linear=True) if small else Zones(zones=BENCHMARK_RINGS)).partition(
+            problem
+        )
     rule, report = plan_on_outcomes(outcomes, where)
     return Policy(problem, rule, Guarantee.of_nothing(problem.horizon), report)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolrl.checks import FloatArray
+from poolrl.geometry.resolution import BENCHMARK_BINS
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.inventory import Behaviour, Inventory
-from poolrl.simulation.evaluation import RESOLUTION
 from poolrl.simulation.families import FAMILIES, TOP
 
 
@@ -49,7 +49,7 @@ def worlds_of(problem: Inventory, demand: str, *, runs: int) -> list[World]:
     names = list(FAMILIES) if demand == "any" else ["uniform" if demand == "prior" else demand]
     shape = (problem.horizon, problem.products)
     return [
-        World(name, FAMILIES[name](np.random.default_rng([number, run]), shape).probabilities(TOP, RESOLUTION))
+        World(name, FAMILIES[name](np.random.default_rng([number, run]), shape).probabilities(TOP, BENCHMARK_BINS))
         for run in range(runs)
         for number, name in enumerate(names)
     ]

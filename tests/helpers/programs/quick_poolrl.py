@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from poolrl.cli.main import main
-from tests.helpers.forecasts import shorten_forecast
+from tests.helpers.simulations import shorten_forecast
 
 if __name__ == "__main__":
     shorten_forecast()

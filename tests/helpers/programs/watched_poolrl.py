@@ -1,4 +1,4 @@
-"""A command, and the files that it opens below a folder: `watched_poolrl.py FOLDER VERB ...`."""
+"""A command with a short plan, and the files that it opens below a folder: `watched_poolrl.py FOLDER VERB ...`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ def hook(event: str, args: tuple[Any, ...]) -> None:
 if __name__ == "__main__":
     sys.addaudithook(hook)
     from poolrl.cli.main import app
+    from tests.helpers.simulations import shorten_plan
+
+    shorten_plan()
 
     app(sys.argv[2:], result_action="return_value")
     print("OPENED", sorted(set(opened)), "duckdb" in sys.modules, "pyarrow.parquet" in sys.modules)

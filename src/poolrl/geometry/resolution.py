@@ -1,0 +1,24 @@
+"""How finely things are resolved. Each number trades time for accuracy. All are public, and none costs privacy."""
+
+from __future__ import annotations
+
+# Bins of a released tree: from what even a small log can fill to what a loose public bound needs (`Outcomes.bins_for`).
+FEWEST_BINS, MOST_BINS = 16, 1024
+# A distribution is planned on at least so many bins, refined along a smooth curve, whatever the noise allows.
+PLANNING_BINS = 512
+# Points of an axis of separable values: where the action alone decides what happens next, and where the state counts
+# too, so that there are as many squared.
+ACTION_POINTS, STATE_POINTS = 257, 65
+# Points of the second look between two points of the axis; odd, so that the axis' own point is among them.
+FINER_POINTS = 33
+# Values without structure: a grid while it stays small, else the paper's rings.
+GRID_BINS, RING_COUNT = 20, 100
+# Points that are drawn for a ring. Pivoted Gram-Schmidt keeps the best conditioned of them.
+RING_DRAWS = 64
+# Outcomes that every node of a partition meets, quasi-random; a power of two, as Sobol's sequence wants.
+OUTCOME_DRAWS = 256
+# Actions that are tried in every state: along one axis, at least and at most; in more dimensions, as a power of two.
+FEWEST_ACTIONS, MOST_ACTIONS, ACTION_DRAWS_LOG2 = 201, 2001, 8
+# Benchmarks (SAA, the optimum, the data-free policy) are resolved finer than what is compared with them.
+BENCHMARK_BINS, BENCHMARK_STATE_BINS = 512, 128
+BENCHMARK_GRID_BINS, BENCHMARK_RINGS = 50, 200
