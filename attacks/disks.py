@@ -1,4 +1,4 @@
-"""Small disks in memory, to be filled and closed; for users who may mount them."""
+"""Small disks in memory that can be filled or made read-only, for users who may mount them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def mounted(place: Path, options: str) -> Iterator[None]:
-    """A disk of its own, in memory."""
+    """Mount a disk in memory."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True, capture_output=True)
     try:
         yield
@@ -19,12 +19,12 @@ def mounted(place: Path, options: str) -> Iterator[None]:
 
 
 def remount(place: Path, options: str) -> None:
-    """The same disk, larger, or closed."""
+    """Make the same disk larger, or read-only."""
     subprocess.run(["mount", "-o", f"remount,{options}", place], check=True, capture_output=True)
 
 
 def can_mount(folder: Path) -> bool:
-    """Whether this user may."""
+    """Whether this user may mount disks."""
     place = folder / "trial"
     place.mkdir(exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Everything that can happen to a command, by name."""
+"""The faults that are tried on a command, by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ except (OSError, ValueError) as error:  # as the command line says it
     print(error)
     sys.exit(1)
 """
-# The clock of the ledger jumps by up to fifty years, either way, whenever somebody looks at it.
+# The ledger's clock jumps by up to fifty years, in either direction, each time it is read.
 CLOCK = """
 import random, sys
 import poolrl.ledger.chain as chain
@@ -72,20 +72,20 @@ main()
 
 
 def rows_of(path: Path) -> set[tuple[object, ...]]:
-    """Every stored run, to the bit, without the time that it took."""
+    """Every stored run, bit by bit, without the time that it took."""
     measures = [name for name in MEASURES if name != "seconds"]
     with Results(path, read_only=True) as results:
         return {(run.setting, run.seed, *(float(getattr(run, m)).hex() for m in measures)) for run in results.runs()}
 
 
 def faults(shop: Shop) -> dict[str, Fault]:
-    """Everything that can happen, by name."""
+    """The faults by name; each returns how its commands ended."""
     rng, folder = shop.rng, shop.folder
 
     def disturbed(by: signal.Signals) -> list[str]:
         out, known = shop.out(), len(shop.entries())
         ended = shop.fit(out).end(after=rng.uniform(0.2, shop.seconds), by=by)
-        # Before Python has started, and after it has ended, a signal is not ours to answer.
+        # Before Python has started, and after it has ended, poolrl cannot answer a signal.
         if by != signal.SIGKILL and ended.code >= 0:
             hold(not (folder / f".{out.name}.draft").exists(), "a command that was interrupted left its draft")
         before = [entry.kind for entry in shop.entries()]
@@ -107,7 +107,8 @@ def faults(shop: Shop) -> dict[str, Fault]:
         for ended in ends:
             confirmed = [line for line in ended.said.splitlines() if len(line) == 64]
             hold(seals.issuperset(confirmed), "a confirmed entry is gone")
-        if enough:  # every entry is read again for the next, so that a long ledger is a slow one
+        # Every new entry reads all earlier ones, so a long ledger is slow.
+        if enough:
             for leftover in folder.glob("writers.sqlite*"):
                 leftover.unlink()
         return [ended.word for ended in ends]
@@ -126,11 +127,11 @@ def faults(shop: Shop) -> dict[str, Fault]:
         finished = {line for line in ended.said.splitlines() if line.startswith("finished ")}
         if finished:
             stored = rows_of(path)
-            hold(stored <= expected, "a stored run is another one than it was")
+            hold(stored <= expected, "a stored run differs from the undisturbed one")
             hold(finished <= {f"finished {row[1]} {row[0]}" for row in stored}, "a finished run is gone")
         if rng.random() < 0.5:
-            hold(Process([sys.executable, "-c", REPRODUCER, str(path)]).end().code == 0, "it did not go on")
-            hold(rows_of(path) == expected, "the results are others than without the fault")
+            hold(Process([sys.executable, "-c", REPRODUCER, str(path)]).end().code == 0, "it could not be continued")
+            hold(rows_of(path) == expected, "the results differ from those without the fault")
             shutil.rmtree(path.parent)
         return [ended.word]
 
@@ -165,7 +166,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
             remount(place, "ro")
             out = other.out()
             ended = other.fit(out).end()
-            hold(ended.code > 0 and "Traceback" not in ended.said, "a read-only folder was not refused in words")
+            hold(ended.code > 0 and "Traceback" not in ended.said, "a read-only folder was not refused with a message")
             other.check()
             remount(place, "rw")
             words += [ended.word, other.again(out)]
@@ -220,7 +221,7 @@ def reference(folder: Path) -> set[tuple[object, ...]]:
 
 
 def children(parent: int) -> list[int]:
-    """Processes that a process has started, and those they have."""
+    """Processes that a process has started, directly or through others."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Feed hostile files to everything that the program reads; what reaches new lines is kept, and spoilt further.
+"""Feed hostile files to everything that the program reads. Files that reach new lines are kept and changed further.
 
     python -m attacks.fuzz                     149,500 cases, over all targets
     python -m attacks.fuzz policy --cases 5000
@@ -21,14 +21,15 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpus"
 KEPT = Path("fuzz")
-BEGINNINGS = 3  # every so many cases are bytes at random; the others spring from those that reach new lines
+# One in so many cases is random bytes. The others come from cases that reach new lines.
+BEGINNINGS = 3
 
 
 def main() -> int:
-    """Run every target in a process of its own; 1 if anything was found."""
+    """Run every target in its own process; 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m attacks.fuzz", description=__doc__.splitlines()[0])
-    parser.add_argument("target", nargs="?", help="what reads them; a wrong name lists all. All if left out")
-    parser.add_argument("--cases", type=int, default=None, help="of the target, or of all together")
+    parser.add_argument("target", nargs="?", help="which reader is attacked (default: all; an unknown name lists them)")
+    parser.add_argument("--cases", type=int, default=None, help="how many cases, of the target or of all together")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzer (default: 1)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -74,7 +75,7 @@ def _one(name: str, cases: int, seed: int) -> tuple[int, bool]:
 
 
 def fuzz(name: str, cases: int, seed: int) -> None:
-    """One target, in this process, which libFuzzer ends."""
+    """Fuzz one target in this process. libFuzzer ends the process."""
     import atheris
 
     # Loops that Numba compiles cannot carry the fuzzer's counters.
@@ -87,7 +88,8 @@ def fuzz(name: str, cases: int, seed: int) -> None:
     kept, corpus = KEPT / name, CORPUS / name
     kept.mkdir(parents=True, exist_ok=True)
     rng = random.Random(seed)
-    for number in range(cases // BEGINNINGS):  # bytes choose how a file is spoilt, so that any are a good beginning
+    # Bytes choose how a file is spoilt, so any bytes are a good start.
+    for number in range(cases // BEGINNINGS):
         (kept / f"{seed}-{number}").write_bytes(rng.randbytes(rng.choice((8, 32, 128))))
     options = [
         f"-runs={cases}",

@@ -23,13 +23,13 @@ from poolrl.cli.main import app
 from poolrl.paper.results import Results
 from poolrl.shop.toml import write_toml
 
-# Turn up in rows of the log and nowhere else, and so in no message.
+# These are in rows of the log and nowhere else, so no message may have them. They are too long for a file position.
 SECRET_NUMBER, SECRET_NAME = 31.337519, "Musterfrau"
-SECRETS = ("31.3375", "3133.75", "3.13375", "313375", SECRET_NAME)  # too long for a position in a file
+SECRETS = ("31.3375", "3133.75", "3.13375", "313375", SECRET_NAME)
 
 
 def problem() -> LostSales:
-    """What the files are about."""
+    """The problem of all files."""
     return LostSales(horizon=2, products=1, holding=0.2, shortage=0.5, demand_max=40.0)
 
 

@@ -79,12 +79,13 @@ def _spoilt_table(name: str, script: Script) -> bytes:
     column = table.column_names[number]
     values = table[column].to_pylist()
     place = script.number(len(values))
-    # What trips a reader must be a secret itself, or nobody would notice that it is quoted.
+    # The value that makes a reader fail must be a secret, or a message that quotes it would not be noticed.
     secret = (f"{SECRET_NAME} x", SECRET_NAME * 40, "3133.75.1", -313375e300, f"{SECRET_NUMBER}e999")
     values[place] = script.pick([*secret * 5, *(each for each in HOSTILE if not isinstance(each, list | dict))])
     try:
         changed = table.set_column(number, column, pa.array(values))
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # then in words, if they can be written
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        # Values that have no common type are written as text.
         words = ["" if each is None else str(each).encode("utf-8", "replace").decode() for each in values]
         changed = table.set_column(number, column, pa.array(words))
     written = io.BytesIO()

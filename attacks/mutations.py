@@ -1,4 +1,4 @@
-"""Hostile values, and how bytes choose among them: a fuzzer changes bytes, and those spoil one good file or another."""
+"""Hostile values, and how bytes choose among them: a fuzzer changes bytes, and the bytes say how to spoil a good file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# What a reader might believe: empty, too large, of another kind, or a number that takes for ever to write out.
+# Values that a reader might trust: empty, too large, of another type, or numbers that take very long to write.
 HOSTILE: tuple[Any, ...] = (
     None,
     True,
@@ -56,17 +56,17 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
-# Stands for a list in a list in a list: deeper than what writes JSON can go, so it is put in afterwards.
+# Stands for a very deep list. JSON writers cannot go so deep, so it is inserted into the written text.
 DEEP = "@deep@"
 
 
 def deepened(text: str) -> str:
-    """Written facts with every DEEP in them made so."""
+    """A text with a very deep list in place of every DEEP."""
     return text.replace(f'"{DEEP}"', "[" * 50_000 + "]" * 50_000)
 
 
 class Script:
-    """Bytes read as choices; when they are used up, every choice is the first."""
+    """Bytes read as choices. When they are used up, every choice is the first."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self._at = content, 0
@@ -167,7 +167,7 @@ def spoilt(content: bytes, script: Script) -> bytes:
 
 
 def lying_archive(script: Script) -> bytes:
-    """An archive whose members claim what is not so: sizes, names, types."""
+    """An archive with false sizes, names or types."""
     shape = script.pick(("(1000000000000,)", "(10,)", "(-1,)", "()", "(1000000, 1000000, 1000000)", "(2, 'x')", "(0,)"))
     kind = script.pick(("'<f8'", "'|O'", "'|V1000000000'", "'<U1000000000'", "[('a', '<f8')]", "'|u1'", "nonsense"))
     order = script.pick(("True", "False", "None"))

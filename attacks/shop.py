@@ -1,4 +1,4 @@
-"""A shop that things happen to: its commands, and what must hold afterwards."""
+"""A shop under attack: its commands, and what must hold after each fault."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ALWAYS = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolr
 
 
 class LostError(AssertionError):
-    """Something that was confirmed is gone, or something was gained."""
+    """Something that was confirmed is lost, or budget was gained."""
 
 
 def hold(condition: object, what: str) -> None:
-    """What must be so."""
+    """Raise if a condition that must hold does not."""
     if not condition:
         raise LostError(what)
 
@@ -44,9 +44,9 @@ class Shop:
 
     folder: Path
     rng: random.Random
-    seconds: float = 4.0  # about what a fit takes; moments to disturb it are drawn from there
+    seconds: float = 4.0  # about as long as a fit; a fault comes at a random moment of it
     fits: int = 0
-    rounds: int = 1  # how often the owner has allowed more
+    rounds: int = 1  # how often the owner has raised the budget
     seen: list[Entry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,11 +58,11 @@ class Shop:
 
     @property
     def ledger(self) -> Path:
-        """Its file."""
+        """The ledger's file."""
         return self.folder / "ledger.sqlite"
 
     def write(self, *, source: str = "log.parquet", name: str = "poolrl.toml") -> Path:
-        """The configuration with what the owner allows by now."""
+        """Write the configuration with the present budget."""
         columns = {part: [f"{part}_0", f"{part}_1"] for part in ("state", "action", "next_state")}
         log = {"source": source, "trajectory": "trajectory", "step": "step", "first_step": 0}
         facts: dict[str, dict[str, Any]] = {
@@ -94,7 +94,7 @@ class Shop:
         return Process([*POOLRL, *arguments], before)
 
     def again(self, out: Path) -> str:
-        """The same fit undisturbed: it succeeds, or it says why not, and then does after what it says was done."""
+        """The same fit undisturbed: it succeeds, or it succeeds after the owner did what its message says."""
         ended = self.fit(out).end()
         if "does not allow rho" in ended.said:
             self.rounds += 1
@@ -118,15 +118,15 @@ class Shop:
         return "done again"
 
     def entries(self) -> list[Entry]:
-        """Of the ledger, as it is now."""
+        """The ledger's entries as they are now."""
         if not self.ledger.exists() or self.ledger.stat().st_size == 0:
             return []
         with Ledger.existing(self.ledger) as ledger:
             return ledger.entries()
 
     def check(self) -> None:
-        """What must hold whatever happened."""
-        # A ledger is made in one transaction, with its key: before that there is no file, or an empty one.
+        """Check what must hold after every fault."""
+        # A ledger is made with its key in one transaction. Before that there is no file, or an empty one.
         if not self.ledger.exists() or self.ledger.stat().st_size == 0:
             hold(not self.seen and not list(self.folder.glob("out-*")), "the ledger is gone")
             return
@@ -145,14 +145,15 @@ class Shop:
         spent = account.spent if account else Fraction(0)
         hold(spent >= len(commits) * Fraction(str(RHO)), "less is spent than was released")
         hold(not account or account.spent <= account.budget, "more is spent than was allowed")
-        for release in releases[-3:]:  # older ones were looked at before, and nobody has touched them
+        # Older releases were checked before.
+        for release in releases[-3:]:
             names = {path.name for path in release.iterdir()}
             hold(names >= ALWAYS, f"a release is not complete: {sorted(names)}")
             checks = verify_folder(release / "policy.npz", release / "certificate.json", None, self.ledger)
             hold(all(check.good for check in checks), "a release does not verify against the ledger")
 
     def summary(self) -> str:
-        """What there is in the end."""
+        """Releases and entries at the end."""
         kinds = ", ".join(f"{sum(e.kind == kind for e in self.seen)} {kind}" for kind in ("reserve", "void", "commit"))
         releases = len(list(self.folder.glob("out-*")))
         return f"{releases} releases, all complete; ledger: {len(self.seen)} entries ({kinds})"
@@ -166,23 +167,24 @@ def hashes(release: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that is over."""
+    """A command that has ended."""
 
     code: int
     said: str
 
     @property
     def word(self) -> str:
-        """How."""
+        """How it ended."""
         return "done" if self.code == 0 else "killed" if self.code < 0 else "refused"
 
 
 class Process:
-    """A command in a session of its own, so that it can be killed with all that it started."""
+    """A command in its own process group, so that it can be killed together with its children."""
 
     def __init__(self, command: list[str], before: Callable[[], None] | None = None) -> None:
         def prepare() -> None:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
+            # A background process would ignore SIGINT.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             if before is not None:
                 before()
 
@@ -197,7 +199,7 @@ class Process:
         )
 
     def end(self, *, after: float | None = None, by: signal.Signals = signal.SIGKILL) -> Ended:
-        """Wait for its end, or bring it about after so many seconds."""
+        """Wait for its end, or end it after so many seconds."""
         try:
             said, _ = self._process.communicate(timeout=after if after is not None else 300)
         except subprocess.TimeoutExpired:
@@ -207,16 +209,16 @@ class Process:
             else:
                 self._process.send_signal(by)
             said, _ = self._process.communicate(timeout=120)
-        # joblib's own bookkeeper complains in its own way about a worker that was killed, and Python itself answers a
-        # Ctrl-C that comes before poolrl has started.
+        # Two tracebacks are not poolrl's: joblib's about a killed worker, and Python's own if Ctrl-C comes before
+        # poolrl has started.
         early = self._process.returncode == -signal.SIGINT
         ours = "Traceback" in said and "loky/backend/resource_tracker" not in said and not early
-        hold(not ours and "defect of poolrl" not in said, f"not in words: {said[-400:]}")
+        hold(not ours and "defect of poolrl" not in said, f"a traceback instead of a message: {said[-400:]}")
         return Ended(self._process.returncode, said)
 
 
 def spent(shop: Shop) -> Fraction:
-    """What the ledger says is gone."""
+    """What the ledger counts as spent."""
     if not shop.ledger.exists():
         return Fraction(0)
     with Ledger.existing(shop.ledger) as ledger:

@@ -1,15 +1,15 @@
-"""Random faults, one after the other, on one data set: what was tried, and what was lost.
+"""Random faults, one after another, on one data set. The report says what was tried and what was lost.
 
     python -m attacks.soak                      an hour
     python -m attacks.soak --minutes 5 --seed 3
 
-Every round does something to a command that works on a ledger, a release or a reproduction: kills it at a random
-moment, fills its disk, takes away its right to write, cuts its log short, moves its clock. Afterwards
+Every round disturbs a command that works on a ledger, a release or a reproduction. It kills the command at a random
+moment, fills its disk, makes its folder read-only, truncates its log, or moves its clock. Afterwards
 
-  - what was confirmed is there: every entry of the ledger that was answered, every run that was stored;
-  - nothing was gained: what is spent never shrinks, and covers every release that anybody can see;
+  - everything that was confirmed is there: every entry of the ledger, every stored run;
+  - no budget was gained: what is spent never shrinks, and covers every release;
   - a release is complete, and verifies against the ledger, or it is not there;
-  - the same command, undisturbed, goes on or says what to do.
+  - the same command, undisturbed, continues or says what to do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> int:
     """Run until the time is up, or something is lost; 1 if anything is."""
     parser = argparse.ArgumentParser(prog="python -m attacks.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0, help="how long (default: 60)")
-    parser.add_argument("--seed", type=int, default=None, help="of the faults; drawn and printed if left out")
+    parser.add_argument("--seed", type=int, default=None, help="of the faults (default: a random one, printed)")
     parser.add_argument("--only", default=None, help="one kind of fault")
     arguments = parser.parse_args()
     if not arguments.minutes > 0:
@@ -50,7 +50,8 @@ def main() -> int:
             parser.error(f"there is no fault {arguments.only!r}; choose from {', '.join(known)}")
         chosen = {name: fault for name, fault in known.items() if arguments.only in (None, name)}
         began = time.monotonic()
-        shop.again(shop.out())  # undisturbed, to know how long it takes
+        # Undisturbed, to measure how long a fit takes.
+        shop.again(shop.out())
         shop.seconds = time.monotonic() - began
         tried, ended, lost = soak(shop, chosen, arguments.minutes * MINUTE, console)
         there = shop.summary()
@@ -75,7 +76,7 @@ def soak(
     end = time.monotonic() + seconds
     said = time.monotonic()
     while time.monotonic() < end:
-        # The one that was tried least, so that even a short soak has tried them all.
+        # The fault that was tried least, so that even a short soak tries them all.
         name = min(chosen, key=lambda each: (tried[each], shop.rng.random()))
         tried[name] += 1
         try:
@@ -85,7 +86,7 @@ def soak(
         except LostError as error:
             return tried, ended, f"{name}: {error}"
         except Exception as error:
-            return tried, ended, f"{name}: what was left could not be looked at ({type(error).__name__}: {error})"
+            return tried, ended, f"{name}: the folder could not be checked ({type(error).__name__}: {error})"
         if time.monotonic() - said > MINUTE:
             said = time.monotonic()
             left = (end - said) / MINUTE

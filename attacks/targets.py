@@ -1,7 +1,7 @@
-"""Everything that the program reads, as functions of hostile bytes. None may do more than refuse in its own words.
+"""Everything that the program reads, as functions of hostile bytes. A reader may only refuse, with a message.
 
-A target gets bytes and an empty folder, writes a file there, and returns how the program reads it. Bytes are the file
-itself, or choose how a good one is spoilt (`mutations`).
+A target gets bytes and an empty folder. It writes a file there, and returns how the program reads it. The bytes are the
+file itself, or they choose how a good file is spoilt (`mutations`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ REFUSALS = (ValueError, RowError, NoRowsError, OverspendError)
 
 
 class FindingError(AssertionError):
-    """A hostile file did more than being refused."""
+    """A hostile file was not just refused."""
 
 
 def attempt(target: Target, content: bytes) -> str | None:
-    """Let a target read its bytes in a folder of its own; the refusal, if it refuses. Anything else is a finding."""
+    """Let a target read its bytes in a new folder; returns the refusal, if any. Any other failure is a finding."""
     with tempfile.TemporaryDirectory(prefix="poolrl-attack.") as outer:
         place = Path(outer) / "place"
         place.mkdir()
@@ -53,14 +53,15 @@ def attempt(target: Target, content: bytes) -> str | None:
         except FindingError:
             raise
         except Exception as error:
-            if type(error) not in REFUSALS:  # also UnicodeDecodeError and the like, whose words quote the file
-                raise FindingError(f"{type(error).__name__} is no documented refusal") from error
+            # By exact type, because subclasses like UnicodeDecodeError quote the file.
+            if type(error) not in REFUSALS:
+                raise FindingError(f"{type(error).__name__} is not a documented refusal") from error
             said = str(error)
         for words in (said or "", printed.getvalue()):
             if any(secret in words for secret in SECRETS):
                 raise FindingError("a value of the log is revealed")
         if said is not None and not said.strip():
-            raise FindingError("a refusal without words")
+            raise FindingError("a refusal without a message")
         if [path.name for path in Path(outer).iterdir()] != ["place"]:
             raise FindingError("a file was written outside the folder")
         return said
@@ -108,7 +109,8 @@ def configuration(script: Script, place: Path) -> Callable[[], object]:
         facts = mutated(json.loads((good() / "facts.json").read_text()), script)
         try:
             text = deepened(write_toml(facts)).encode("utf-8", "replace")
-        except (AttributeError, TypeError, RecursionError):  # such facts cannot even be written
+        except (AttributeError, TypeError, RecursionError):
+            # Such facts cannot be written.
             text = b""
 
     def read() -> None:
@@ -135,7 +137,7 @@ def certificate(script: Script, place: Path) -> Callable[[], object]:
         config, books = good() / "release/poolrl.toml", good() / "ledger.sqlite"
         checks = verify_folder(good() / "release/policy.npz", place / "certificate.json", config, books)
         if all(check.good for check in checks) and text != original:
-            raise FindingError("a forged certificate was believed")
+            raise FindingError("a forged certificate was accepted")
 
     return read
 
@@ -158,9 +160,9 @@ def ledger(script: Script, place: Path) -> Callable[[], object]:
             faults = opened.verify()
             left = opened.accounts()
             opened.reserve("shop", 0.25)
-        # Whoever spoils a ledger gains nothing: it is the one it was, or it was refused before this line.
+        # A spoilt ledger gains no budget: it is unchanged, or it was refused before this line.
         if faults or any(account.left > 0.5 for account in left.values()):
-            raise FindingError("a spoilt ledger was believed")
+            raise FindingError("a spoilt ledger was accepted")
 
     return read
 
@@ -187,7 +189,7 @@ def results(script: Script, place: Path) -> Callable[[], object]:
 
 
 def _rewrite(path: Path, script: Script, tables: tuple[str, ...]) -> None:
-    """Statements that a forger with SQLite would try; those that SQLite refuses are left out."""
+    """Run statements that a forger with SQLite would try; those that SQLite refuses are skipped."""
     database = sqlite3.connect(path, isolation_level=None)
     triggers = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _ in triggers:
@@ -210,7 +212,8 @@ def _rewrite(path: Path, script: Script, tables: tuple[str, ...]) -> None:
         )
         with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
             database.execute(statement, (value,)) if "?1" in statement else database.execute(statement)
-    for _, made in triggers if script.number(8) else []:  # a forger who leaves them out is found at once
+    # A forger who leaves the triggers out is found at once, so mostly they are put back.
+    for _, made in triggers if script.number(8) else []:
         with contextlib.suppress(sqlite3.Error):
             database.execute(made)
     database.close()
@@ -226,7 +229,7 @@ def questions_csv(script: Script, place: Path) -> Callable[[], object]:
 
 
 def questions_json(script: Script, place: Path) -> Callable[[], object]:
-    """Questions to a policy, as JSON lines: what a service would get as the body of a request."""
+    """Questions to a policy, as JSON lines, like the body of a request to a service."""
     how, path = script.number(3), place / "q.jsonl"
     if how == 0:
         path.write_bytes(script.rest())
@@ -240,7 +243,7 @@ def questions_json(script: Script, place: Path) -> Callable[[], object]:
     return lambda: decide.decide_lines(good() / "release/policy.npz", path, place / "out.jsonl", whole=whole)
 
 
-# How many of all cases each gets: what takes long gets fewer.
+# How many of all cases each target gets. Slow targets get fewer.
 SHARES: dict[Target, int] = {
     policy: 60_000,
     log_file: 12_000,

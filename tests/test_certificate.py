@@ -18,7 +18,6 @@ from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
 from poolrl.certificate.certificate import (
     Certificate,
     InAll,
-    ReleaseFacts,
     arithmetic_faults,
     certify,
 )
@@ -52,8 +51,8 @@ def test_same_input_same_bytes(one_release: Path) -> None:
     assert Certificate.read(backwards).canonical() == content
     policy = Policy.load(one_release / "release" / POLICY)
     names = ("issued", "policy_sha256", "config_sha256", "versions", "ledger")
-    release = ReleaseFacts(public=certificate.assumed_public, **{name: getattr(certificate, name) for name in names})
-    assert certify(policy.guarantee, release).canonical() == content
+    release = {name: getattr(certificate, name) for name in names}
+    assert certify(policy.guarantee, public=certificate.assumed_public, **release).canonical() == content
 
 
 def write_epsilon(value: float, facts: dict[str, Any]) -> None:
@@ -89,14 +88,14 @@ def test_only_private_releases_are_certified() -> None:
     problem = LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
     log = problem.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0))
     release = release_facts(problem, spent=Fraction(1), units=20)
-    assert certify(Pool(1.0).fit(problem, log).guarantee, release).private
+    assert certify(Pool(1.0).fit(problem, log).guarantee, **release).private
     for guarantee in (
         Pool(1.0).fit(problem, log, noise=SeededNoise(1)).guarantee,
         Pool(math.inf).fit(problem, log).guarantee,
         Guarantee.of_nothing(2),
     ):
         with pytest.raises(ValueError, match="only a private release can be certified"):
-            certify(guarantee, release)
+            certify(guarantee, **release)
 
 
 def test_the_label_is_for_people(one_release: Path) -> None:

@@ -1,4 +1,4 @@
-"""The configuration: every mistake is told with its key, and what is written can be read."""
+"""The configuration: every mistake is reported with its key, and what is written can be read."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         ("log", "source", "", "[log] source: string should have at least 1 character"),
     ],
 )
-def test_mistakes_are_told_with_their_key(
+def test_mistakes_are_reported_with_their_key(
     config: Path, facts: Facts, section: str, key: str, value: Any, message: str
 ) -> None:
     facts[section][key] = value

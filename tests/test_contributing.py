@@ -54,5 +54,5 @@ def test_a_planted_import_is_found(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_every_program_is_started_by_a_test_and_says_how(program: Path) -> None:
     started = f'program("{program.stem}"'
-    assert any(started in path.read_text() for path in TESTS.glob("*.py"))
+    assert any(started in path.read_text() for path in TESTS.rglob("*.py"))
     assert ast.get_docstring(ast.parse(program.read_text()))

@@ -48,7 +48,7 @@ def policy() -> Policy:
 
 @pytest.fixture(scope="module")
 def certificate(policy: Policy) -> Certificate:
-    return certify(policy.guarantee, release_facts(PROBLEM, spent=Fraction(1, 10), units=20))
+    return certify(policy.guarantee, **release_facts(PROBLEM, spent=Fraction(1, 10), units=20))
 
 
 def drawn(table: Table) -> str:
@@ -92,7 +92,7 @@ def test_what_was_spent_in_all(certificate: Certificate) -> None:
         Pool(RHO / 2)
         .fit(PROBLEM, PROBLEM.simulate_log(np.full((20, 2, 1), 5.0), rng=np.random.default_rng(0)))
         .guarantee,
-        release_facts(PROBLEM, spent=Fraction(1, 10), units=20),
+        **release_facts(PROBLEM, spent=Fraction(1, 10), units=20),
     )
     assert f"(rho = 0.1 together, epsilon = {SHOWN} at delta 1e-06)" in " ".join(label(twice).split())
 

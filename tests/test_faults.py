@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from fractions import Fraction
 from pathlib import Path
@@ -237,7 +238,7 @@ def test_the_soak_would_notice_what_is_lost(tmp_path: Path, run: Run) -> None:
     (tmp_path / "hidden").rename(tmp_path / "out-1")
     shop.check()
     seen = shop.seen
-    shop.seen = [*seen[:-1], seen[-1].sealed("another")]
+    shop.seen = [*seen[:-1], replace(seen[-1], seal="another")]
     lost("an entry of the ledger is gone")
     shop.seen = seen
     (tmp_path / "ledger.sqlite").rename(tmp_path / "elsewhere")

@@ -71,7 +71,7 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
 
 
 def test_kill_9_at_every_statement_never_gains(tmp_path: Path) -> None:
-    """At each SQL statement of a whole life of a ledger, its creation included: what was confirmed is there."""
+    """At each SQL statement of a ledger's life, its creation included: what was confirmed is there."""
     answer = subprocess.run(program("killed_ledgers", tmp_path), capture_output=True, text=True, check=True)
     lives = [json.loads(line) for line in answer.stdout.splitlines()]
     assert len(lives) > 30  # it did walk through the statements

@@ -1,4 +1,4 @@
-"""One line, one folder, one draw of a query: what it holds tells of nobody else."""
+"""One line of a file, one folder, one draw of a query: it changes what is read of itself, and of no other unit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.sources import seen
 
 
 @pytest.mark.parametrize("query", [None, pytest.param("FROM log", marks=pytest.mark.slow)], ids=["file", "query"])
-def test_one_line_of_a_csv_tells_of_nobody_else(tmp_path: Path, facts: Facts, query: str | None) -> None:
+def test_one_line_of_a_csv_changes_no_other(tmp_path: Path, facts: Facts, query: str | None) -> None:
     """A quote that is not closed, a comment, a number of another kind, too many commas: that line, and no other."""
     table = pq.read_table(tmp_path / "log.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "log.csv")
@@ -31,7 +31,7 @@ def test_one_line_of_a_csv_tells_of_nobody_else(tmp_path: Path, facts: Facts, qu
         assert (found.counts() <= whole.counts()).all()
 
 
-def test_one_folders_name_tells_of_no_other(tmp_path: Path, facts: Facts) -> None:
+def test_one_folders_name_changes_no_other(tmp_path: Path, facts: Facts) -> None:
     """Weeks 9 and 10 as folders: were they numbers as long as all are, a folder "x" would turn their order round."""
     table = pq.read_table(tmp_path / "log.parquet").drop_columns(["trajectory"])
     for week in ("9", "10"):

@@ -95,7 +95,7 @@ def test_saving_and_loading_changes_nothing(pool: Pool, problem: LostSales, log:
     assert again.problem.facts() == problem.facts()
 
 
-def test_policies_for_problems_of_ones_own(tmp_path: Path) -> None:
+def test_policies_for_your_own_problems(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for problem, values in ((PostedPrice(2), Grid(5)), (OrderQuantity(2, 1, 0.1, 0.2, 50.0), Separable(9))):
         log = simulate_log(problem, rng.uniform(0, 50, (60, 2, 1)), rng=rng)

@@ -1,4 +1,4 @@
-"""Pool: limits of the budget, every combination, problems of one's own, censoring."""
+"""Pool: limits of the budget, every combination, your own problems, censoring."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_defaults_follow_what_the_problem_declares() -> None:
     assert replace(published, pessimism=None).pessimism is None
 
 
-def test_a_problem_of_ones_own_without_outcomes() -> None:
+def test_your_own_problem_without_outcomes() -> None:
     """Repairing costs 0.3 and wear 1 per unit: the best is to repair as much as wear can be."""
     problem = Wear(horizon=3)
     policy = Pool(10.0).fit(problem, wear_log(problem, 20_000), noise=SeededNoise(0))
@@ -214,7 +214,7 @@ def test_a_problem_of_ones_own_without_outcomes() -> None:
     assert learned < 1.25 * best
 
 
-def test_a_problem_of_ones_own_with_feedback_on_the_higher_side() -> None:
+def test_your_own_problem_with_feedback_on_the_higher_side() -> None:
     """Values uniform on [20, 40]: price a sells with probability (40 − a)/20, so the best price is 20, revenue 20."""
     for low, best_price, best_revenue in ((20.0, 20.0, 20.0), (0.0, 20.0, 10.0)):
         problem = PostedPrice(horizon=2, lowest_price=5.0)
@@ -229,7 +229,7 @@ def test_a_problem_of_ones_own_with_feedback_on_the_higher_side() -> None:
         assert revenue == pytest.approx(best_revenue, rel=0.08)
 
 
-def test_a_separable_problem_of_ones_own() -> None:
+def test_your_own_separable_problem() -> None:
     problem = OrderQuantity(horizon=3, products=2, holding=0.2, shortage=0.5, cap=60.0)
     rng = np.random.default_rng(0)
     wanted = np.clip(rng.normal(30, 8, (3000, 3, 2)), 0, 100)

@@ -81,7 +81,7 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
     ):
         query = f"SELECT {name} AS trajectory, {columns} FROM log"
         assert seen(tmp_path, facts, source=server, query=query).leaves == expected.leaves, name
-    # What cannot be used tells nothing, and nothing fails: no number, or one that no double can hold.
+    # What cannot be used is unobserved, and nothing fails: no number, or one that no double can hold.
     for tiny in ("1e-320", "1e-400"):  # as good as nothing, where PostgreSQL's own arithmetic would fail
         rest = columns.replace(
             "state_0::numeric", f"CASE trajectory WHEN 7 THEN {tiny} ELSE state_0::numeric END AS state_0"
@@ -96,7 +96,7 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
         assert found.counts().sum() == expected.counts().sum() - 3, bad
 
 
-def test_postgres_says_nothing_of_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
+def test_no_message_of_postgres_quotes_the_log(tmp_path: Path, facts: Facts, server: str) -> None:
     with psycopg.connect(server) as connection:
         connection.execute("CREATE SEQUENCE numbers")
     for query, message in (
@@ -168,7 +168,7 @@ def test_a_signal_stops_the_server(tmp_path: Path, facts: Facts, server: str, wh
 
 
 def test_rows_are_seen_as_they_are_when_they_are_asked_for(tmp_path: Path, facts: Facts, server: str) -> None:
-    """Whoever fills a table anew empties it for all whose transaction began before, though they waited."""
+    """A load that replaces all rows empties the table for transactions that began before, also if they waited."""
     query = f"SELECT x AS trajectory, 0 AS step, {ZEROS} FROM stock"
     with psycopg.connect(server) as loader:
         loader.execute("CREATE TABLE stock AS SELECT generate_series(1, 5) AS x")

@@ -154,7 +154,7 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(tmp_path: 
     run("fit", "--config", tmp_path / "poolrl.toml")
 
 
-def test_nobody_writes_to_a_duckdb_file_while_it_is_read(tmp_path: Path, facts: Facts) -> None:
+def test_a_duckdb_file_cannot_be_written_while_it_is_read(tmp_path: Path, facts: Facts) -> None:
     with duckdb.connect(tmp_path / "shop.duckdb") as database:
         database.execute(f"CREATE TABLE sales AS FROM read_parquet('{tmp_path / 'log.parquet'}')")
     facts["log"] |= {"source": "shop.duckdb", "query": "FROM sales"}

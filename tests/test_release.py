@@ -168,7 +168,7 @@ class Equal(Boastful, metaclass=Chameleon):
     """As boastful, and equal to the secure one."""
 
 
-def test_nobody_is_believed_to_be_secure(problem: LostSales, log: Trajectories) -> None:
+def test_only_the_secure_sampler_counts_as_secure(problem: LostSales, log: Trajectories) -> None:
     for noise in (Boastful(), Equal(), Recorder()):
         assert not Pool(1.0).fit(problem, log, noise=noise).guarantee.private
     with pytest.raises(AttributeError):
@@ -201,7 +201,7 @@ def test_a_plain_number_buys_the_noise_it_says(problem: LostSales, log: Trajecto
 def test_with_the_released_tables_frozen_nothing_depends_on_the_log(
     pool: Pool, kind: type, cap: int, tmp_path: Path
 ) -> None:
-    """Non-interference: the policy's file is the same to the byte, whatever the log holds and whoever owns it."""
+    """Non-interference: the policy's file is the same to the byte, whatever the log holds and whatever units own."""
     problem = kind(horizon=2, products=1, holding=0.2, shortage=0.3, demand_max=10.0)
     files = []
     for seed, owned in ((1, [1, 1, 1]), (2, [3, 1, 2])):

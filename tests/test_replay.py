@@ -114,7 +114,7 @@ def test_with_the_tables_frozen_the_policy_is_the_same_to_the_byte(
         assert saved(prepared, released, tmp_path / "p.npz") == first
 
 
-def test_a_whole_release_is_the_same_to_the_byte(
+def test_a_complete_release_is_the_same_to_the_byte(
     tmp_path: Path, facts: dict[str, dict[str, Any]], run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`poolrl fit` on neighbours, with the tables, the ledger's key and the clock frozen: every file, every word."""

@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, fac
         assert "31337" not in str(caught.value), log
 
 
-def test_impossible_rows_tell_nothing_or_are_clipped(tmp_path: Path, facts: Facts) -> None:
+def test_impossible_rows_are_unobserved_or_clipped(tmp_path: Path, facts: Facts) -> None:
     whole = seen(tmp_path, facts).counts().sum()
     pq.write_table(with_secret(pq.read_table(tmp_path / "log.parquet")), tmp_path / "log.parquet")
     assert seen(tmp_path, facts).counts().sum() == whole - 1  # one product of one day

@@ -59,7 +59,7 @@ class TestSpark:
         assert_same_counts(cluster, kind, gridded=gridded)
 
     @pytest.mark.parametrize("max_per_unit", [None, 3])
-    def test_what_cannot_be_used_tells_nothing(self, cluster: Make, max_per_unit: int | None) -> None:
+    def test_what_cannot_be_used_is_unobserved(self, cluster: Make, max_per_unit: int | None) -> None:
         problem = LostSales(horizon=3, holding=0.2, shortage=0.4, demand_max=10.0)
         mess = a_mess(np.random.default_rng(5))
         units, leaves = by_hand(mess, bins=16, max_per_unit=max_per_unit)

@@ -1,4 +1,4 @@
-"""Counts inside an engine are those of the arrays, bit for bit; what cannot be used tells nothing and never fails."""
+"""Counts inside an engine are those of the arrays, bit for bit; what cannot be used is unobserved, and never fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_duckdb_counts_like_arrays(kind: type[Inventory], gridded: bool) -> None
 
 
 @pytest.mark.parametrize("problem", [PostedPrice(3, lowest_price=10.0), OrderQuantity(3, 2, 0.2, 0.4, cap=60.0)])
-def test_a_problem_of_ones_own_is_counted_by_its_own_formulas(problem: Any) -> None:
+def test_your_own_problem_is_counted_by_its_own_formulas(problem: Any) -> None:
     """Feedback on the higher side, and a separable problem where the state matters, as a user writes them."""
     rng = np.random.default_rng(0)
     outcomes = rng.uniform(problem.outcome_low, problem.outcome_high, (400, 3, problem.outcome_dim))
@@ -70,7 +70,7 @@ def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize("max_per_unit", [None, 1, 3])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_what_cannot_be_used_tells_nothing(tmp_path: Path, seed: int, max_per_unit: int | None) -> None:
+def test_what_cannot_be_used_is_unobserved(tmp_path: Path, seed: int, max_per_unit: int | None) -> None:
     """From Parquet, whose statistics pass over NaN, and from memory, against a count row by row."""
     problem = LostSales(horizon=3, holding=0.2, shortage=0.4, demand_max=10.0)
     mess = a_mess(np.random.default_rng(seed))
@@ -100,7 +100,7 @@ def test_a_step_named_twice_is_found_among_many_steps() -> None:
 
 
 def test_a_fit_takes_a_table_like_trajectories() -> None:
-    """Without noise the same policy; with noise the slots that tell nothing are released too."""
+    """Without noise the same policy; with noise the unobserved slots are released too."""
     problem, log = a_shop(LostSales, gridded=True, trajectories=1_000)
     table = Table(log.to_arrow(), **columns(2))
     for pool in (Pool(np.inf), Pool.published(np.inf, 20, scale=0.0)):

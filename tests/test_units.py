@@ -56,7 +56,7 @@ GROUPING = (
 
 
 @pytest.mark.parametrize("query", [None, GROUPING], ids=["rows in another order", "a query that groups"])
-def test_which_trajectories_a_unit_keeps_is_nobody_elses_business(
+def test_which_trajectories_a_unit_keeps_depends_on_no_other_unit(
     tmp_path: Path, facts: Facts, query: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order of rows is the database's; what moves is what was paid for. By a rank among everybody's, far more."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from poolrl import Guarantee, Policy
-from poolrl.certificate.certificate import Certificate, ReleaseFacts, arithmetic_faults, certify
+from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
 from poolrl.certificate.registry import registry_record
@@ -63,11 +63,11 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
     "another composition": lambda f: f.update(composition="parallel"),
     "more left than there was": lambda f: f["ledger"].update(left="5"),
-    "a budget that is none": lambda f: f["ledger"].update(budget="lots"),
+    "a budget that is no number": lambda f: f["ledger"].update(budget="lots"),
     "no query": lambda f: f["assumed_public"].pop("query"),
     "left over nothing": lambda f: f["ledger"].update(left="1/0"),
     "another name": lambda f: f["assumed_public"].update(protects="everybody"),
-    "a number that is none": lambda f: f.update(rho="lots"),
+    "a rho that is no number": lambda f: f.update(rho="lots"),
     "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
     "no rho": lambda f: f.pop("rho"),
     "mechanisms of another kind": lambda f: f.update(mechanisms=3),
@@ -141,15 +141,15 @@ def forge(folder: Path, mechanisms: tuple[Mechanism, ...], **public: Any) -> lis
     certificate = Certificate.read((release / CERTIFICATE).read_bytes())
     spent = sum((each.rho for each in mechanisms), Fraction(0))
     left = max(Fraction(0), 1 - spent)
-    new = ReleaseFacts(
-        certificate.issued,
-        hashlib.sha256((release / POLICY).read_bytes()).hexdigest(),
-        certificate.config_sha256,
-        certificate.assumed_public.model_copy(update=public),
-        certificate.versions,
-        certificate.ledger.model_copy(update={"spent": str(spent), "left": str(left)}),
+    forged = certify(
+        policy.guarantee,
+        issued=certificate.issued,
+        policy_sha256=hashlib.sha256((release / POLICY).read_bytes()).hexdigest(),
+        config_sha256=certificate.config_sha256,
+        public=certificate.assumed_public.model_copy(update=public),
+        versions=certificate.versions,
+        ledger=certificate.ledger.model_copy(update={"spent": str(spent), "left": str(left)}),
     )
-    forged = certify(policy.guarantee, new)
     (release / CERTIFICATE).write_bytes(forged.canonical())
     (release / LABEL).write_text(label(forged))
     (release / RECORD).write_text(registry_record(forged).yaml())

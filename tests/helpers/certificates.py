@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from poolrl import LostSales
-from poolrl.certificate.certificate import AssumedPublic, LedgerEntry, Publication, ReleaseFacts
+from poolrl.certificate.certificate import AssumedPublic, LedgerEntry, Publication
 
 
-def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> ReleaseFacts:
+def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[str, Any]:
     """The facts of the first release of a data set, which takes all of its budget."""
     public = AssumedPublic(
         problem=problem.facts(),
@@ -25,6 +26,5 @@ def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> Release
     paid = LedgerEntry(
         data_set="shop", account="", entry=2, seal="", budget=str(spent), spent=str(spent), left=str(Fraction(0))
     )
-    return ReleaseFacts(
-        issued="2026-01-01", policy_sha256="", config_sha256="", public=public, versions={}, ledger=paid
-    )
+    hashes = {"policy_sha256": "", "config_sha256": ""}
+    return hashes | {"issued": "2026-01-01", "public": public, "versions": {}, "ledger": paid}

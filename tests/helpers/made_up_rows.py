@@ -1,4 +1,4 @@
-"""Results that nobody measured: rows of every setting whose gaps follow a formula."""
+"""Results that were not measured: rows of every setting whose gaps follow a formula."""
 
 from __future__ import annotations
 

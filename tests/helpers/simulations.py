@@ -11,11 +11,15 @@ SetAttribute = Callable[[object, str, object], object]
 
 
 def shorten_forecast(set_attribute: SetAttribute = setattr) -> None:
-    """Let `poolrl fit` and `poolrl report` simulate 11 fits instead of about 50."""
-    from poolrl.shop import forecast  # late: most tests do without the shop
+    """Let `poolrl fit` and `poolrl report` simulate 7 fits instead of about 50."""
+    # Late, because most tests do without the shop.
+    from poolrl.shop import forecast
+    from poolrl.simulation.worlds import worlds_of
 
     for name, value in SHORT_FORECAST.items():
         set_attribute(forecast, name, value)
+    # One family of demand instead of all.
+    set_attribute(forecast, "worlds_of", lambda problem, demand, runs: worlds_of(problem, "normal", runs=runs))
 
 
 def shorten_plan(set_attribute: SetAttribute = setattr) -> None:

@@ -7,7 +7,6 @@ four decimals, so that the same release gives the same bytes on every machine an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, Self
 
@@ -182,42 +181,39 @@ class Certificate(_Facts):
             raise ValueError("not a complete certificate: an entry is missing, unknown or of another kind") from None
 
 
-@dataclass(frozen=True)
-class ReleaseFacts:
-    """What a certificate says beside the guarantee: hashes, public facts and the payment."""
-
-    issued: str
-    policy_sha256: str
-    config_sha256: str
-    public: AssumedPublic
-    versions: dict[str, str]
-    ledger: LedgerEntry
-
-
-def certify(guarantee: Guarantee, release: ReleaseFacts) -> Certificate:
+def certify(
+    guarantee: Guarantee,
+    *,
+    issued: str,
+    policy_sha256: str,
+    config_sha256: str,
+    public: AssumedPublic,
+    versions: dict[str, str],
+    ledger: LedgerEntry,
+) -> Certificate:
     """The certificate, from what was paid and what was released."""
     rho = zcdp.compose(each.rho for each in guarantee.mechanisms)
     if not guarantee.private or isinstance(rho, float):
         raise ValueError("only a private release can be certified: secure noise and a finite rho")
     return Certificate(
-        issued=release.issued,
+        issued=issued,
         private=True,
         rho=str(rho),
         epsilon=epsilons(rho),
         attack=AttackPower.at(rho),
-        in_all=InAll.of(Fraction(release.ledger.spent)),
+        in_all=InAll.of(Fraction(ledger.spent)),
         unit=guarantee.unit,
         trajectories_per_unit=guarantee.trajectories_per_unit,
         steps=guarantee.steps,
         adjacency=guarantee.adjacency,
         mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
         composition=COMPOSITION,
-        post_processing=post_processing(release.public.problem),
-        assumed_public=release.public,
-        versions=release.versions,
-        policy_sha256=release.policy_sha256,
-        config_sha256=release.config_sha256,
-        ledger=release.ledger,
+        post_processing=post_processing(public.problem),
+        assumed_public=public,
+        versions=versions,
+        policy_sha256=policy_sha256,
+        config_sha256=config_sha256,
+        ledger=ledger,
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 ENTRY_KINDS = ("open", "budget", "reserve", "read", "void", "commit")
 
@@ -31,10 +31,6 @@ class Entry:
         """What the seal covers, ready for JSON."""
         rho = None if self.rho is None else str(self.rho)
         return [self.number, self.kind, self.time, self.account, rho, self.refers, self.note]
-
-    def sealed(self, seal: str) -> Self:
-        """The same entry with its seal."""
-        return replace(self, seal=seal)
 
 
 @dataclass

@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -76,7 +77,7 @@ class Chain:
         number, previous = last or (0, GENESIS)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         draft = Entry(number + 1, kind, now, account, rho, refers, note or {}, "")
-        entry = draft.sealed(self._seal(draft, previous))
+        entry = replace(draft, seal=self._seal(draft, previous))
         *content, facts = entry.content()
         row = (*content, json.dumps(facts, sort_keys=True), entry.seal)
         self._file.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -99,8 +100,7 @@ class Chain:
     def _broken_seals(self, entries: list[Entry]) -> list[str]:
         head = self._file.execute("SELECT number, seal FROM head").fetchall()
         seal, number = GENESIS, 0
-        for entry in entries:
-            number += 1
+        for number, entry in enumerate(entries, start=1):
             if entry.number != number:
                 return [f"entry {number} is missing"]
             seal = self._seal(entry, seal)

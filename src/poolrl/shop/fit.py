@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from poolrl import __version__
-from poolrl.certificate.certificate import Certificate, LedgerEntry, ReleaseFacts, certify
+from poolrl.certificate.certificate import Certificate, LedgerEntry, certify
 from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
 from poolrl.certificate.label import label
 from poolrl.certificate.registry import registry_record
@@ -128,21 +128,16 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
 def _write_draft(draft: Path, policy: Policy, file: ConfigFile, reservation: Entry, account: Account) -> Certificate:
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / POLICY)
+    versions = {name: version(name) for name in ("cryptography", "numpy", "scipy")}
+    versions |= {"poolrl": __version__, "opendp": opendp_version() or "not installed"}
     certificate = certify(
         policy.guarantee,
-        ReleaseFacts(
-            issued=reservation.time,
-            policy_sha256=sha256(draft / POLICY),
-            config_sha256=file.sha256,
-            public=file.config.terms(units=policy.report["units"]).public,
-            versions={
-                "poolrl": __version__,
-                "opendp": opendp_version() or "not installed",
-                "python": platform.python_version(),
-            }
-            | {name: version(name) for name in ("cryptography", "numpy", "scipy")},
-            ledger=LedgerEntry.of(reservation, account),
-        ),
+        issued=reservation.time,
+        policy_sha256=sha256(draft / POLICY),
+        config_sha256=file.sha256,
+        public=file.config.terms(units=policy.report["units"]).public,
+        versions=versions | {"python": platform.python_version()},
+        ledger=LedgerEntry.of(reservation, account),
     )
     (draft / CERTIFICATE).write_bytes(certificate.canonical())
     (draft / LABEL).write_bytes(label(certificate).encode())
