@@ -4,9 +4,9 @@
     python -m attacks.fuzz policy --cases 5000
     python -m attacks.fuzz --seed 7            other cases
 
-Coverage-guided by Atheris (libFuzzer). A finding is a case that ends in anything but a documented refusal, reveals a
-value of the log, writes outside its folder, takes longer than half a minute, or more than 4 GB; its bytes are kept in
-the folder fuzz/, and belong into tests/corpus once the defect is mended.
+Coverage-guided by Atheris (libFuzzer). A finding is a case that fails without a documented refusal, reveals a value of
+the log, writes outside its folder, or takes more than 30 seconds or 4 GB. Its bytes are kept in the folder fuzz/. They
+belong into tests/corpus when the defect is fixed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hostile values, and how bytes choose among them: a fuzzer changes bytes, and the bytes say how to spoil a good file."""
+"""Hostile values, and how bytes choose among them: a fuzzer changes bytes, and these say how to spoil a good file."""
 
 from __future__ import annotations
 

@@ -29,13 +29,16 @@ from poolrl.data.log import Columns
 from poolrl.data.sources.opening import open_table
 
 PRODUCTS, STEPS, BINS, BOUND = 4, 10, 512, 100.0
-MEMORY = "1GB"  # what DuckDB may use before it works on disk, as in our own connection
-NUMPY_ROWS = 10**7  # beyond it the columns alone take more memory than many machines have
-LIMIT = 16 * 2**30  # what any contender may ask for; who needs more is said to
+# What DuckDB may use before it works on disk, as in our own connection.
+MEMORY = "1GB"
+# With more rows the columns alone need more memory than many machines have.
+NUMPY_ROWS = 10**7
+# The most memory of any contender, in bytes. A contender that needs more is reported as out of memory.
+LIMIT = 16 * 2**30
 
 
 def make_log(path: Path, rows: int, *, messy: bool) -> None:
-    """A log; in a messy one a trajectory in a thousand names a step twice and one number in a thousand is missing."""
+    """Make a log. In a messy one, one trajectory in a thousand has a step twice, and one number in 1000 is missing."""
     missing = "CASE WHEN random() < 0.001 THEN NULL ELSE {} END" if messy else "{}"
     orders = ", ".join(f"floor(random() * 2001) * 0.05 AS a{i}" for i in range(PRODUCTS))
     left = [missing.format(f"greatest(a{i} - floor(random() * 2001) * 0.05, 0)") for i in range(PRODUCTS)]
@@ -65,7 +68,7 @@ def ours(path: str) -> Any:
 
 
 def arrays(path: str) -> Any:
-    """The library's NumPy path: the log as arrays in memory, every row of a whole log checked."""
+    """The library's NumPy path: the log as arrays in memory, every row checked."""
     problem, columns = _job()
     names = {"states": columns.states, "actions": columns.actions, "next_states": columns.next_states}
     log = Trajectories.from_parquet(path, trajectory="trajectory", step="step", **names)
@@ -74,7 +77,7 @@ def arrays(path: str) -> Any:
 
 
 def sql(path: str) -> Any:
-    """What somebody who knows DuckDB would write for these very columns."""
+    """What a DuckDB expert would write for exactly these columns."""
 
     def tally(i: int) -> str:
         s, a, n = f"s{i}", f"a{i}", f"n{i}"
@@ -186,7 +189,7 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
             make_log(path, size, messy=messy)
             measured: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
             found = set()
-            # Round after round, so that a slow minute of the machine meets all of them.
+            # In rounds, so that a slow minute of the machine affects all contenders.
             for _ in range(ROUNDS if size < 10**8 else 1):
                 for name in CONTENDERS:
                     if "NumPy" not in name or (size <= NUMPY_ROWS and not (messy and CONTENDERS[name] is arrays)):
@@ -210,8 +213,8 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
     report.table(("contender", "rows", "seconds", "time / ours", "peak MiB"), rows)
     report.text(
         f"{PRODUCTS} products, {STEPS} steps, {BINS} bins; best of {2 * ROUNDS} (of one at 1e8); all found the same "
-        "counts. What is by hand is written for these very columns. In a messy log one number in a thousand is "
-        "missing, and one trajectory in a thousand names a step twice. "
+        "counts. Code by hand is written for exactly these columns. In a messy log one number in a thousand is "
+        "missing, and one trajectory in a thousand has a step twice. "
         f"DuckDB may use {MEMORY} in both of its rows."
     )
 

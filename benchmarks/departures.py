@@ -102,7 +102,7 @@ def _exact(problem: LostSales, log: Trajectories, seed: int) -> Policy:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table; some are too slow to be worth it in many dimensions."""
+    """A line of the table. Slow learners run for few products only."""
 
     name: str
     learners: tuple[Learner, ...]

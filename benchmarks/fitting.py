@@ -1,8 +1,8 @@
-"""Fits: the published algorithm against its plain transcription, against its noise, against a grid; how time grows.
+"""Times of the published algorithm: against plain NumPy, against its noise, against a grid, and how they grow.
 
     python -m benchmarks.fitting
 
-Every measurement runs in a process of its own; times are the best of the calls named, after one that warms up.
+Every measurement runs in its own process. Times are the best of some calls, after one call that warms up.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def best(work: Callable[[], object], times: int, *, warm: bool = True) -> float:
 
 
 class TimedNoise:
-    """Noise that remembers how long drawing it took."""
+    """Noise that measures how long its drawing takes."""
 
     def __init__(self, source: NoiseSource) -> None:
         self.source, self.seconds, self.cells = source, 0.0, 0
@@ -137,8 +137,8 @@ def against_its_noise(report: Report) -> None:
     header = ("noise", "cells drawn", "noise s", "fit s", "fit / noise")
     report.table(header, rows, title="`Pool.published(1.0, 200)`, w = d = 4, H = 10, n = 10,000")
     report.text(
-        "Of the 12.8 million cells of the second table only the rows that the first one leaves hope for are drawn, so "
-        "a fit draws less than the table holds, and the rest of a seeded fit is public geometry and search."
+        "Of the 12.8 million cells of the second table only those rows are drawn that may not be noise-dominated by "
+        "the first table. The rest of a seeded fit is public geometry and search."
     )
 
 

@@ -1,10 +1,10 @@
-"""Would a GPU pay for `Pool.published`? What it could take over, measured on one; what would stay behind, here.
+"""Would a GPU pay for `Pool.published`? `device` measures what a GPU could do, `fit` what would stay on the CPU.
 
     python benchmarks/gpu.py device           # on a machine with a GPU and CuPy; needs nothing of poolrl
     python -m benchmarks.gpu fit              # here: how a fit's time splits
 
-The job is M = 1000, w + d = 16, H = 10, n = 10,000 at ρ = 100 and without pessimism, the heaviest of its size: with
-more noise or the printed constants, hardly a row is worth reading and the numeric part all but vanishes.
+The job is M = 1000, w + d = 16, H = 10, n = 10,000 at ρ = 100 and without pessimism, the heaviest of its size. With
+more noise or with the printed constants most rows are noise-dominated, and the numeric part is small.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 RINGS, PRODUCTS, STEPS, TRAJECTORIES, CANDIDATES = 1000, 8, 10, 10_000, 258
 STATES = RINGS * PRODUCTS
-ROWS = 912  # nodes of a step that the first table leaves hope for, as `fit` prints
+ROWS = 912  # nodes of a step that may not be noise-dominated, as `fit` prints
 
 
 def on_the_device() -> None:
@@ -71,7 +71,7 @@ def on_the_device() -> None:
 
 
 def here() -> None:
-    """The same job by the library: seconds in all, of geometry, of counting, of noise, and of what a GPU could do."""
+    """The same job by the library: seconds in total, of geometry, of counting, of noise, and of the numeric part."""
     from benchmarks.fitting import TimedNoise, a_shop
     from poolrl import Pool, SeededNoise, Zones
     from poolrl.data.counts import count_visits

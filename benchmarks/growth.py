@@ -2,8 +2,8 @@
 
     python -m benchmarks.growth
 
-Sizes are large, so that what does not grow (starting an engine, tracing the expression) does not hide what does. Every
-fit runs in a process of its own; times are the best of three.
+Sizes are large, so that constant times (starting an engine, building the expression) do not hide the growth. Every fit
+runs in its own process. Times are the best of three.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PART = 100_000  # trajectories written at a time
 
 
 class TimedTable(Table):
-    """A table that remembers how long its engine took to count."""
+    """A table that measures how long its engine takes to count."""
 
     seconds = 0.0
 
     def outcome_leaves(self, problem: Any, *, bins: int) -> IntArray:
-        """Reading and counting; the number of units is asked for first, and counted in."""
+        """Reading and counting; `fit` adds the time for the number of units."""
         began = time.perf_counter()
         leaves = super().outcome_leaves(problem, bins=bins)
         self.seconds += time.perf_counter() - began
@@ -49,7 +49,7 @@ class TimedTable(Table):
 
 
 def write_log(path: Path, *, trajectories: int, horizon: int, products: int) -> None:
-    """A simulated log; its parts repeat, under new ids."""
+    """Write a simulated log; its parts repeat, under new ids."""
     _, log = a_shop(products, horizon, PART)
     table = log.to_arrow()
     ids = np.asarray(table["trajectory"])

@@ -30,13 +30,15 @@ SAMPLERS: dict[str, tuple[NoiseSource, int]] = {
 def work(report: Report, _: argparse.Namespace) -> None:
     """Every sampler at a small, a usual and a large scale."""
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})  # samplers use every core that they are given
+    # Samplers use every core that they get.
+    os.sched_setaffinity(0, {min(cores)})
     rng, size = np.random.default_rng(0), 5_000_000
     normal = size / best(lambda: rng.normal(size=size), 3)
     rows = [["NumPy normal, insecure and inexact", "any", f"{size:,}", f"{normal / 1e6:.1f}", f"{1:.2f}", ""]]
     for scale in (2, 20, 1000):
         variance = Fraction(scale) ** 2
-        inversion(variance)  # made once for a variance, and kept; its time is reported below
+        # The table is made once for a variance. Its time is reported below.
+        inversion(variance)
         speeds = {}
         for name, (source, draws) in SAMPLERS.items():
             counts = np.zeros(draws, dtype=np.int64)
@@ -57,7 +59,8 @@ def work(report: Report, _: argparse.Namespace) -> None:
     os.sched_setaffinity(0, cores)
     tables = []
     for scale in (2, 20, 200, 1000, 4095):
-        fresh = Fraction(scale) ** 2 + Fraction(1, 1000 + scale)  # of which no table is kept yet
+        # A variance that has no table yet.
+        fresh = Fraction(scale) ** 2 + Fraction(1, 1000 + scale)
         seconds = best(lambda v=fresh: inversion(v), 1, warm=False)  # type: ignore[misc]
         tables.append(f"{seconds:.3f} s at σ = {scale:,}")
     blocks = f"{noise.SECURE_BLOCK:,}, {noise.OPENDP_BLOCK:,} and {SEEDED_BLOCK:,}"

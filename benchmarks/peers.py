@@ -1,9 +1,9 @@
-"""Planning with what a user would pick instead: quantecon on the same grid, stockpyl for normal demand.
+"""Planning with other packages: quantecon on the same grid, stockpyl for normal demand.
 
     pip install 'poolrl[benchmarks]'
     python -m benchmarks.peers
 
-A shop with one product and demand known; ten steps. The answers are compared, then the times.
+One product, ten steps, known demand. The answers are compared, then the times.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def quantecon_job(top: int) -> tuple[Callable[[], FloatArray], Callable[[], Floa
         kernel = sparse.csr_matrix((np.tile(weights, len(level)), (pair, left.ravel())), shape=(len(level), top + 1))
         reward = (SHORTAGE * (level[:, None] - left) - HOLDING * left) @ weights
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it notes that discounting by 1 has no infinite horizon
+            # It warns that a discount factor of 1 has no infinite horizon.
+            warnings.simplefilter("ignore")
             model = DiscreteDP(reward, kernel, 1.0, stock, level)
         return np.asarray(backward_induction(model, STEPS)[1][:, 0], dtype=float)
 
@@ -90,11 +91,11 @@ def work(report: Report, _: argparse.Namespace) -> None:
     header = ("peer", "size", "peer s", "poolrl s", "peer / poolrl", "levels differ by")
     report.table(header, rows)
     report.text(
-        "One product, ten steps, demand known. quantecon's time includes building its transition matrix, as ours "
-        "includes evaluating the problem. Peers choose whole units; poolrl chooses between them too, so levels may "
-        "differ by less than one. Neither peer learns from a censored log, nor privately."
+        "One product, ten steps, known demand. quantecon's time includes building its transition matrix, as ours "
+        "includes evaluating the problem. Peers choose whole units. poolrl also chooses between them, so levels may "
+        "differ by less than one. No peer learns from a censored log or with privacy."
     )
 
 
 if __name__ == "__main__":
-    run(Report("peers", "Planning, against what a user would pick instead"), work)
+    run(Report("peers", "Planning, against other packages"), work)

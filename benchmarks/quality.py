@@ -46,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """One learner in one setting, with the largest mean gap (percent) that is asked of it, if any."""
+    """One learner in one setting; `limit` is the largest allowed mean gap in percent, if there is one."""
 
     name: str
     pool: Pool | None  # None is the data-free policy
@@ -101,7 +101,7 @@ def shop(products: int, family: str, seed: int) -> tuple[dict[str, FloatArray], 
 
 @cache
 def test_paths(products: int, family: str, seed: int, paths: int) -> FloatArray:
-    """Demand on which policies are judged."""
+    """Demand on which policies are evaluated."""
     return shop(products, family, seed)[1].sample(np.random.default_rng([seed, 2]), paths)
 
 
@@ -121,7 +121,7 @@ def gaps(setting: Setting, rows: list[Row], family: str, seed: int) -> list[floa
     paths = test_paths(setting.products, family, seed, setting.paths)
     # Demand never exceeds TOP, so the best policy under the tight bound is the best under a loose one.
     optimal = rollout_cost(best.problem, best, paths)  # type: ignore[arg-type]
-    # Families are judged on noise of their own, too.
+    # Every family gets its own noise.
     noise_seed = seed * len(FAMILIES) + list(FAMILIES).index(family)
 
     def cost(row: Row) -> float:
@@ -143,7 +143,7 @@ def measure(seeds: range, blocks: list[int]) -> dict[tuple[int, str], np.ndarray
     for block in blocks:
         together.setdefault(TABLE[block][0].products, []).append(block)
     jobs = [(same, family, seed) for same in together.values() for family in FAMILIES for seed in seeds]
-    # Fresh processes, each on one thread: the cores are shared out by jobs, not inside linear algebra.
+    # New processes with one thread each: cores are shared between jobs, not inside linear algebra.
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     found: dict[tuple[int, str], list[list[float]]] = {}
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
@@ -192,7 +192,7 @@ def main() -> None:
     """Measure, print, and exit with 1 if a limit was missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=0, help="judge on shops, logs and noise not seen before")
+    parser.add_argument("--first-seed", type=int, default=0, help="for shops, logs and noise not used before")
     parser.add_argument("--defaults-only", action="store_true", help="leave out the other learners")
     options = parser.parse_args()
     blocks = [i for i, (_, rows) in enumerate(TABLE) if rows[-1].pool is None or not options.defaults_only]

@@ -58,7 +58,7 @@ class Report:
 
 
 def run(report: Report, work: Callable[[Report, argparse.Namespace], None], **options: Any) -> None:
-    """The command line of a benchmark: `--write`, and options of its own as (default, help)."""
+    """The command line of a benchmark: `--write`, and its own `options` as (default, help)."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{report.name}", description=report.title)
     parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
     for name, (default, text) in options.items():
@@ -70,7 +70,7 @@ def run(report: Report, work: Callable[[Report, argparse.Namespace], None], **op
 
 
 def apart(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    """Call a function in a process of its own; what it returns, and the peak memory of that process in MiB."""
+    """Call a function in its own process; its result, and the peak memory of that process in MiB."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_measured, work, arguments).result()
 
@@ -78,7 +78,8 @@ def apart(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
 def _measured(work: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, float]:
     found = work(*arguments)
     status = Path("/proc/self/status")
-    if status.exists():  # the peak of this program alone; `getrusage` would count what started it, too
+    # This is the peak of this program alone; `getrusage` would include the program that started it.
+    if status.exists():
         return found, int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return found, peak / (1024 if sys.platform != "darwin" else 1024**2)

@@ -1,11 +1,11 @@
-"""Does learning how far to shrink pay? The default against fixed spreads, over families, sizes and budgets.
+"""Does learned shrinkage pay? The default against fixed spreads, over families, sizes and budgets.
 
     python -m benchmarks.shrinkage    about four minutes
 
-Fixed: every split of a tree leans on that of all steps with prior standard deviation 0.2, that one on the public
-prior with 0.5, always 256 bins. Learned (the default): spreads by empirical Bayes, products lean on each other, the
-prior keeps its posterior probability, bins by public quantities. H = 10, lost sales, seeded noise; gap to the exact
-optimum in percent, mean over 4 seeds; "free" is the data-free policy.
+Fixed: every split of a tree is shrunk towards that of all steps with prior standard deviation 0.2, and this towards the
+public prior with 0.5; always 256 bins. Learned (the default): spreads by empirical Bayes, products share information,
+the prior keeps its posterior probability, bins follow from public quantities. H = 10, lost sales, seeded noise; gap to
+the exact optimum in percent, mean over 4 seeds; "free" is the data-free policy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from poolrl import LostSales, Policy, Pool, SeededNoise, Separable, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, kaplan_meier, prior_masses
 from poolrl.learning.planning import plan_on_outcomes
-from poolrl.learning.trees import Estimate, Shrinkage, consistent_masses
+from poolrl.learning.trees import NodeEstimate, Shrinkage, consistent_masses
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 from poolrl.simulation.evaluation import optimum, rollout_cost
@@ -37,7 +37,7 @@ class FixedShrinkage(Shrinkage):
     """Spreads that are given, not learned."""
 
     def split(
-        self, parent: FloatArray, left: Estimate, right: Estimate, *, prior_share: FloatArray
+        self, parent: FloatArray, left: NodeEstimate, right: NodeEstimate, *, prior_share: FloatArray
     ) -> tuple[FloatArray, float]:
         """m_l = clip(g x + (1 − g) θ m, 0, m), first on the mean over steps, then step by step."""
         x = left[0] + (parent - left[0] - right[0]) / 2

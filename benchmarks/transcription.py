@@ -1,7 +1,7 @@
-"""Algorithm 1 of the paper as one would first write it in NumPy: whole tables, every cell noisy, every step dense.
+"""Algorithm 1 of the paper in plain NumPy: complete tables, noise in every cell, dense steps.
 
-Kept for `benchmarks.fitting`. The rings, their points and the candidate actions are the library's, for they are public
-geometry; counts, noise, kernel, pessimism and values are written out here. With the same noise it finds the same Q.
+Used by `benchmarks.fitting`. The rings, their points and the candidate actions come from the library, because they are
+public geometry. Counts, noise, kernel, pessimism and values are written here. With the same noise it finds the same Q.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def published(
     rng: np.random.Generator | None,
     failure: float = 0.05,
 ) -> FloatArray:
-    """Q̄ at the nodes, (H, N); without `rng` there is no noise, but its bound is subtracted all the same."""
+    """Q̄ at the nodes, (H, N); without `rng` there is no noise, but its bound is still subtracted."""
     partition = Zones(zones).partition(problem)
     horizon, nodes, states = problem.horizon, partition.pair_count, partition.state_count
     sigma = math.sqrt(2 * horizon / rho)

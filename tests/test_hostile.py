@@ -72,11 +72,11 @@ def refuse(words: str) -> None:
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda place: {}["key"], "KeyError is no documented refusal"),
-        (lambda place: b"\xff".decode(), "UnicodeDecodeError is no documented refusal"),
+        (lambda place: {}["key"], "KeyError is not a documented refusal"),
+        (lambda place: b"\xff".decode(), "UnicodeDecodeError is not a documented refusal"),
         (lambda place: refuse(f"row of {SECRET_NAME} 3"), "a value of the log is revealed"),
         (lambda place: print(SECRET_NAME), "a value of the log is revealed"),
-        (lambda place: refuse(" "), "a refusal without words"),
+        (lambda place: refuse(" "), "a refusal without a message"),
         (lambda place: (place.parent / "x").write_text(""), "a file was written outside"),
     ],
 )

@@ -52,8 +52,8 @@ def binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
 def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool) -> dict[str, ir.Column]:
     """The numbers of a row as doubles that every formula can take, and columns `fine_0`, ... that say where they hold.
 
-    Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds (all of
-    the row, if coordinates belong together). So nothing overflows, and every cast fits.
+    Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
+    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits.
     """
     known: dict[Any, Any] = {}
     rows: list[Numbers] = [ColumnVector([column.cast("float64") for column in part], known) for part in parts]

@@ -34,8 +34,8 @@ class Trajectories:
     """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
 
     `unit` names who is protected, one label per trajectory. By default each trajectory is its own unit. The first
-    `max_per_unit` trajectories of a unit are kept and the rest are dropped, so their order must not depend on other
-    units (tables are put in the order of ids). Noise grows in proportion to `max_per_unit`.
+    `max_per_unit` trajectories of a unit are kept and the rest are dropped. So their order must not depend on other
+    units; tables are put in the order of ids. Noise grows in proportion to `max_per_unit`.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class Guarantee:
 
     @property
     def private(self) -> bool:
-        """Whether anything is protected at all."""
+        """Whether anything is protected."""
         return self.secure and bool(self.mechanisms) and math.isfinite(self.rho)
 
     def epsilon(self, delta: float = 1e-6) -> float:

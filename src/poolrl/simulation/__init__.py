@@ -1,1 +1,1 @@
-"""SIMULATED DEMAND: families, worlds and logs that reveal nobody's purchases, and what policies cost on them."""
+"""SIMULATED DEMAND: families, worlds and logs without real purchases, and what policies cost on them."""
