@@ -46,7 +46,11 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column holds what."""
+    """Which column of a long table holds what: the keywords of `Table` and of `Trajectories.from_table`.
+
+    `trajectory` and `step` say where a row belongs, `unit` who is protected. The other three name a column for each
+    coordinate, in the order of the problem's.
+    """
 
     trajectory: str
     step: str
@@ -54,6 +58,13 @@ class Columns:
     actions: tuple[str, ...]
     next_states: tuple[str, ...]
     unit: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("states", "actions", "next_states"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
+            object.__setattr__(self, name, tuple(given))
 
     def names(self) -> list[str]:
         """Every column that is read."""

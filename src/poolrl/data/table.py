@@ -11,7 +11,6 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
@@ -40,36 +39,23 @@ NOWHERE = -1
 class Table:
     """A long table, one row per (trajectory, step), in an engine: any Ibis table, or an Arrow, pandas or polars one.
 
-        Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"], ...)
+        Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"],
+              actions=["order_up_to"], next_states=["left"], unit="shop", max_per_unit=52)
 
-    The keywords are those of `Trajectories.from_table`. With `clip`, values outside the public bounds are moved to the
-    nearest possible ones. Without it such rows are unobserved.
+    `columns` are the fields of `Columns`. `first_step` is the number of the first step. With `clip`, values outside the
+    public bounds are moved to the nearest possible ones. Without it such rows are unobserved.
     """
 
     def __init__(
-        self,
-        rows: Any,
-        *,
-        trajectory: str,
-        step: str,
-        states: Sequence[str],
-        actions: Sequence[str],
-        next_states: Sequence[str],
-        unit: str | None = None,
-        max_per_unit: int = 1,
-        first_step: int = 0,
-        clip: bool = False,
+        self, rows: Any, *, max_per_unit: int = 1, first_step: int = 0, clip: bool = False, **columns: Any
     ) -> None:
         whole(max_per_unit=max_per_unit)
         whole(at_least=-(2**31), first_step=first_step)
-        for name, given in {"states": states, "actions": actions, "next_states": next_states}.items():
-            if isinstance(given, str):
-                raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
+        self.columns = Columns(**columns)
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
-        if unit is None and max_per_unit != 1:
+        if self.columns.unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
-        self.columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
         self.rows: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, self.columns))
         self._max_per_unit = int(max_per_unit)
         self.first_step = int(first_step)

@@ -6,7 +6,6 @@ kept: they are a known function of the row. No message here quotes a value, a po
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -139,28 +138,16 @@ class Trajectories:
         return tallies
 
     @classmethod
-    def from_table(
-        cls,
-        table: Any,
-        *,
-        trajectory: str,
-        step: str,
-        states: Sequence[str],
-        actions: Sequence[str],
-        next_states: Sequence[str],
-        unit: str | None = None,
-        max_per_unit: int = 1,
-        first_step: int = 0,
-    ) -> Self:
+    def from_table(cls, table: Any, *, max_per_unit: int = 1, first_step: int = 0, **columns: Any) -> Self:
         """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
 
-        The keyword arguments name its columns. `first_step` is the number of the first step. Trajectories are put in
-        the order of their ids.
+        `columns` are the fields of `Columns`. `first_step` is the number of the first step. Trajectories are put in the
+        order of their ids.
         """
         from poolrl.data import arrow
 
-        columns = Columns(trajectory, step, tuple(states), tuple(actions), tuple(next_states), unit)
-        arrays = arrow.to_arrays(arrow.as_arrow(table, columns), columns, first_step=first_step)
+        named = Columns(**columns)
+        arrays = arrow.to_arrays(arrow.as_arrow(table, named), named, first_step=first_step)
         return cls(**arrays, max_per_unit=max_per_unit)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from poolrl.data.sources.opening import open_table
 from poolrl.data.table import Table
@@ -18,12 +19,7 @@ def open_log(file: ConfigFile, before_rows: Callable[[], object] = lambda: None)
     with open_table(source, columns, query=query, folder=file.folder, before_rows=before_rows) as rows:
         yield Table(
             rows,
-            trajectory=columns.trajectory,
-            step=columns.step,
-            states=columns.states,
-            actions=columns.actions,
-            next_states=columns.next_states,
-            unit=columns.unit,
+            **asdict(columns),
             max_per_unit=config.privacy.per_unit,
             first_step=config.log.first_step,
             clip=config.log.clip,
