@@ -174,7 +174,7 @@ def test_the_barrier_holds() -> None:
         ("simulation/evaluation.py", "from poolrl.simulation.logs import simulate_log"),
         ("checks.py", "from poolrl.problems.problem import Problem"),
         ("ledger/ledger.py", "from poolrl.data.fingerprints import digests"),
-        ("certificate/verify.py", "from poolrl.shop.config import load_config"),
+        ("certificate/verify.py", "from poolrl.shop.config_file import load_config"),
         ("shop/fit.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.outcomes import kaplan_meier"),
         ("problems/problem.py", "def f():\n    __import__('poolrl.data.counts')"),

@@ -153,7 +153,7 @@ def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: R
     for rho, protects in ((0.5, True), (2000.0, False)):
         facts["privacy"] |= {"rho": rho, "budget": rho, "data_set": f"shop of {rho:g}", "ledger": f"{rho:g}.sqlite"}
         said = " ".join(run("fit", "--config", write_config(tmp_path, facts), "--out", tmp_path / f"{rho:g}").split())
-        assert ("This release gives no meaningful protection. Epsilon is" in said) == (not protects)
+        assert ("There is no meaningful protection. Epsilon is" in said) == (not protects)
         label = " ".join((tmp_path / f"{rho:g}" / "label.txt").read_text().split())
         assert ("This is no meaningful protection. Epsilon is" in label) == (not protects)
         assert ("We call that" in label) == protects

@@ -58,7 +58,7 @@ class AssumedPublic(_Facts):
 
 
 class AttackPower(_Facts):
-    """What an attacker who knows all but one unit gets right, when 5% of the innocent may be accused."""
+    """What an attacker who knows all but one unit gets right, at 5% false alarms."""
 
     false_positives: float
     true_positives_at_most: float
@@ -249,7 +249,7 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
             variance, sensitivity = zcdp.written(each.variance), zcdp.written(each.sensitivity_squared)
             if variance <= 0 or sensitivity <= 0:
                 return ["a mechanism has no noise or no sensitivity"]
-            costs.append(sensitivity / (2 * variance))
+            costs.append(Fraction(zcdp.spent(sensitivity_squared=sensitivity, variance=variance)))
             if costs[-1] != zcdp.written(each.rho):
                 faults.append(f"the rho of {each.name!r} is not sensitivity_squared / (2 variance)")
         rho = sum(costs, Fraction(0))

@@ -44,7 +44,7 @@ class Terms:
     budget: Fraction
 
 
-# Reads a configuration, given the number of units of the log; `shop.config.terms_of` for files of the command line.
+# Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
 ReadTerms = Callable[[Path, int], Terms]
 
 

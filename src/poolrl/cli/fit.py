@@ -70,8 +70,8 @@ def _print_release(console: Console, release: Released, forecast: Forecast) -> N
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
     console.print(label(release.certificate), highlight=False, markup=False)
     warnings = []
-    if (epsilon := release.certificate.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
-        warnings.append(f"This release gives no meaningful protection. {meaningless(epsilon)}")
+    if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
+        warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")
     if observed < MOSTLY_OBSERVED:
         warnings.append(
             f"By the released counts only {observed:.0%} of the log was observed. Rows beyond lambda are unobserved, "

@@ -102,7 +102,7 @@ def _write_answers(console: Console, out: Path, given: Answers, *, sales: bool) 
         if not asking:
             raise
         _write_whole(out, content)  # nobody should have to answer everything again
-        raise ValueError(f"{error}\nIt is written all the same: correct it there") from None
+        raise ValueError(f"{error}\nThe file was written anyway: correct it there") from None
     _write_whole(out, content)
 
 

@@ -65,7 +65,7 @@ def verify_ledger(*, ledger: LedgerPath = LEDGER_NAME, json: AsJson = False) -> 
 
 @ledger_verb.command(name="budget")
 def change_budget(
-    rho: Annotated[float, Parameter(help="What may be spent in all.")],
+    total: Annotated[float, Parameter(help="What may be spent in all.")],
     *,
     reason: Annotated[str, Parameter(help="Why; it stands in the ledger.")],
     config: ConfigPath = CONFIG_NAME,
@@ -74,10 +74,10 @@ def change_budget(
     file = load_config(config)
     name = file.config.privacy.data_set
     with Ledger.existing(file.ledger) as books:
-        account = books.change_budget(name, zcdp.budget(rho), reason=reason)
+        account = books.change_budget(name, zcdp.budget(total), reason=reason)
     print(
         f"{name}: budget {float(account.budget):g}, spent {float(account.spent):g}, left {float(account.left):g}. "
-        f"Write budget = {rho:g} into {config} as well."
+        f"Write budget = {total:g} into {config} as well."
     )
 
 

@@ -38,7 +38,7 @@ LINE_EVERY = 30.0
 reproduce_verb = verb(
     "reproduce",
     examples="""\
-  poolrl reproduce --quick                                  a first look, in three minutes
+  poolrl reproduce --quick                                  a first look, in two minutes
   poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about eight minutes on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing

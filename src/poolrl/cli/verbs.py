@@ -7,21 +7,23 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from poolrl.certificate.files import CONFIG
+
 # In the order in which they are used. The file of a verb is cli/<verb>.py, its command there is <verb>_verb.
 VERBS = {
     "init": "Write poolrl.toml: everything that must be public, declared by you and never read off the log.",
-    "check": "Look whether the table is as the configuration says. For the data holder's eyes; not for release.",
+    "check": "Check whether the table is as the configuration says. For the data holder's eyes; not for release.",
     "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
     "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
-    "decide": "Answer order-up-to levels for stocks: one on the command line, or many from a file.",
+    "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
-    "verify": "Check hashes and arithmetic of a certificate again: whatever can be computed anew is.",
+    "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",
     "ledger": "What was ever spent on a data set: show, verify, budget.",
     "demo": "Simulate a shop, learn its ordering policy at several privacy budgets, and show what privacy costs.",
     "reproduce": "Reproduce the paper's evaluation, with an honest verdict on each of its claims.",
     "audit": "Attack poolrl's own releases: is the privacy loss really no larger than claimed?",
 }
-CONFIG_NAME = Path("poolrl.toml")
+CONFIG_NAME = Path(CONFIG)
 ConfigPath = Annotated[Path, Parameter(help="The configuration.")]
 LedgerPath = Annotated[Path, Parameter(help="The ledger's file.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.", negative="")]

@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from poolrl.certificate.certificate import Publication
 from poolrl.problems.inventory import LostSales
 from poolrl.shop.config import AMOUNTS, Key, config_keys
 from poolrl.shop.sales import from_sales
@@ -44,7 +43,6 @@ def facts_from(answers: Answers, *, sales: bool) -> dict[str, dict[str, Any]]:
         elif key.field.default is not None:
             section[key.name] = key.field.default
     facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
-    facts["publication"] = Publication().model_dump()
     if sales:
         facts["log"] |= from_sales(products, days=facts["problem"]["horizon"])
         facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"

@@ -74,7 +74,7 @@ class ProblemFacts(_Section):
         faults = []
         for name, names in (("products", self.products), ("steps", self.steps)):
             if len({each.lower() for each in names}) < len(names) or not all(map(_is_name, names)):
-                faults.append(f"{name} must be different names, also in small letters, of characters that can be seen")
+                faults.append(f"{name} must be printable names that differ, ignoring case")
         if "step" in self.products:
             faults.append("products must not be called step: decide has a column of that name")
         if self.steps and len(self.steps) != self.horizon:
@@ -107,7 +107,7 @@ class LogTable(_Section):
     query: str | None = key(None, why="SQL that gives the log's rows; files are the table log in it", answer="")
     trajectory: str = name_key(why="column: which trajectory (week, say) a row belongs to", answer="week")
     step: str = name_key(why="column: which step of it", answer="day")
-    first_step: int = key(0, why="the number of the first step in that column", answer="1", ge=-(2**53), le=2**53)
+    first_step: int = key(0, why="the number of the first step in that column", answer="1", ge=-(2**31), le=2**53)
     opening: list[str] = key(
         why="columns: stock at the beginning of the step, before the delivery",
         answer="{product}_opening",
@@ -157,7 +157,7 @@ class Privacy(_Section):
         ge=1e-9,
     )
     budget: float = key(
-        why="what may be spent on this data set in all, over all fits, by the ledger; rho: one fit and no more",
+        why="what may be spent on this data set in all, over all fits, by the ledger; equal to rho, it allows one fit",
         answer="",
         gt=0,
     )

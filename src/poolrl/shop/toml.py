@@ -1,4 +1,4 @@
-"""TOML: reading it from people one does not know, and writing a configuration with the reason for every key."""
+"""TOML: reading it from untrusted people, and writing a configuration with the reason for every key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from poolrl.shop.config import config_keys
 
 HEADER = """\
 # What is public about this log. Everything here is declared by a person who knows the shop; nothing may be read off the
-# log itself, because a bound, a cost or a column that depends on the log would tell about it without being paid for.
+# log itself, because a bound, a cost or a column that depends on the log would reveal something that was not paid for.
 #
 #   poolrl check    is the table as this file says?        (for the data holder's eyes)
 #   poolrl plan     what does each budget buy?             (reads no row of the log)
@@ -24,7 +24,7 @@ LARGEST_CONFIG, DEEP_KEY = 2**20, re.compile(r"""(?:["']?[\w-]+["']?[ \t]*\.[ \t
 
 
 def read_toml(content: bytes) -> dict[str, Any]:
-    """Facts from the bytes of a file; refuses, in words, what is no TOML or would take for ever to read."""
+    """Facts from the bytes of a file; refuses, in words, what is no TOML or would take too long to read."""
     if len(content) > LARGEST_CONFIG:
         raise ValueError(f"it is larger than {LARGEST_CONFIG:,} bytes")
     try:
