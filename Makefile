@@ -78,6 +78,8 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "poolrl needs Python 3.11 or newer")'
 	$(PYTHON) -m venv .venv
 	$(PIP) .
+	@# Byte code of what a fit uses, and of no more.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import poolrl.cli.init, poolrl.cli.fit, poolrl.cli.decide, poolrl.cli.demo, poolrl.cli.main'
 	touch $(INSTALLED)
 
 $(TESTABLE): $(INSTALLED)

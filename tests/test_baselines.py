@@ -201,3 +201,11 @@ def test_bad_q_learning_input() -> None:
         hql(problem, np.zeros((3, 9, 1)), points=5)
     with pytest.raises(ValueError, match="points must be a whole number of at least 2, got 1"):
         fql(problem, np.zeros((3, 10, 1)), points=1)
+
+
+def test_a_table_of_another_shape_is_refused() -> None:
+    """Its sensitivity is that of H d entries: more of them would get too little noise."""
+    problem = LostSales(horizon=3, holding=0.1, shortage=0.4, demand_max=10.0)
+    log = problem.simulate_log(np.ones((5, 3, 1)), rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"levels must have shape \(3, 1\), got \(30, 1\)"):
+        release_levels(np.zeros((30, 1)), log, problem, rho=budget(1.0), noise=SeededNoise(0))

@@ -208,3 +208,45 @@ def test_a_draft_that_is_not_complete_is_removed(tmp_path: Path, uncommitted: Pa
         certificate.write_bytes(content[:left])
     assert settled(tmp_path) == "removed"
     assert not uncommitted.exists()
+
+
+def test_a_draft_of_another_user_is_left_alone(
+    tmp_path: Path, committed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder that others can write to, somebody could plant a copy of a release with another label."""
+    monkeypatch.setattr("os.geteuid", lambda: committed.stat().st_uid + 1)
+    with pytest.raises(ValueError, match="holds things that poolrl has not put there"):
+        settled(tmp_path)
+    assert (committed / "policy.npz").exists()
+
+
+def test_a_draft_of_version_0_5_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".release.draft-ab12_xyz" / "release").mkdir(parents=True)
+    place = tmp_path / ".release.draft", tmp_path / "release", tmp_path / "ledger.sqlite"
+    with pytest.raises(ValueError, match=r"draft-ab12_xyz may hold a release of version 0\.5 that was paid for"):
+        settle(*place, "the configuration's hash")
+
+
+def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, modes = Ledger.commit, []
+
+    def watched(*args: object) -> object:
+        modes.append((tmp_path / ".release.draft").stat().st_mode & 0o777)
+        return honest(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ledger, "commit", watched)
+    run("fit", "--config", config)
+    assert modes == [0o700]
+    assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
+
+
+def test_nothing_is_committed_when_a_file_is_gone(
+    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poolrl.shop.fit.hashes_of", lambda draft: {"certificate.json": "its hash"})
+    with pytest.raises(ValueError, match=r"was changed while it was written\. The release had begun, so its rho"):
+        run("fit", "--config", config)
+    assert stages(tmp_path)[-1] == "read"
+    assert not (tmp_path / "release").exists()

@@ -258,3 +258,13 @@ def test_notes_are_kept_as_json(ledger: Ledger) -> None:
     ledger.commit(entry, {"policy": "é"})
     assert json.loads(json.dumps(ledger.entries()[-1].note)) == {"policy": "é"}
     assert ledger.verify() == []
+
+
+def test_a_number_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    """A fraction of 450 digits would make the file unreadable for good."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_account("shop", 2.0)
+        with pytest.raises(ValueError, match="not a number written as a fraction"):
+            ledger.reserve("shop", Fraction(10**450 + 1, 10**450))
+        assert ledger.verify() == []
+        assert [entry.kind for entry in ledger.entries()] == ["open"]

@@ -277,3 +277,20 @@ def test_surplus_is_dropped_by_position_alone() -> None:
 def test_a_log_does_not_print_itself() -> None:
     assert str(SECRET) not in repr(Trajectories(**arrays()))
     assert "sensitive" in repr(Trajectories(**arrays()))
+
+
+def test_formulas_see_rows_within_their_bounds_only() -> None:
+    """A problem of your own may quote what it is given: values outside the bounds are refused before it is asked."""
+
+    class Quoting(LostSales):
+        def feasible(self, step: int, state: Any) -> Any:
+            if (state > self.demand_max).any():
+                raise ValueError(f"no shelf for {state.max()}")
+            return super().feasible(step, state)
+
+    problem = Quoting(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
+    states = np.array([[[0.0], [4242.5]]])
+    log = Trajectories(states=states, actions=np.full((1, 2, 1), 5.0), next_states=np.zeros((1, 2, 1)))
+    with pytest.raises(ValueError, match="states must lie within the public bounds") as caught:
+        log.check(problem)
+    assert "4242" not in str(caught.value)

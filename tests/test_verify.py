@@ -21,6 +21,7 @@ from poolrl.certificate.registry import registry_record
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.shop.report import verify_folder
+from tests.helpers.shops import Run
 
 
 def bad(folder: Path, **others: Path) -> list[str]:
@@ -199,3 +200,18 @@ def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -
     write_facts(release / CERTIFICATE, facts)
     assert arithmetic_faults(Certificate.read((release / CERTIFICATE).read_bytes())) == []
     assert bad(released) == ["counts and sensitivity are those of this problem at this rho"]
+
+
+def test_what_another_version_wrote_is_named_and_not_called_checked(
+    released: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version may use other words, so its label cannot be compared: "Everything holds" would be too much."""
+    release = released / "release"
+    arguments = ("verify", release / POLICY, release / CERTIFICATE, "--ledger", released / "ledger.sqlite")
+    assert "Everything holds." in run(*arguments)
+    monkeypatch.setattr("poolrl.certificate.verify.__version__", "99.0")
+    (release / LABEL).write_text("rho = 0.000001")
+    said = " ".join(run(*arguments).split())
+    assert f"Not checked: {LABEL} (written by poolrl" in said
+    assert "Everything holds." not in said
+    assert "Policy and certificate agree." in said

@@ -15,7 +15,7 @@ from hashlib import sha256
 import numpy as np
 
 from poolrl.audit.evidence import Errors, Rows, best_threshold, discreteness, learned_score, roc, stated_score
-from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, policy_file, revealed
+from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, layouts, policy_file, revealed
 from poolrl.audit.noise import noise_faults
 from poolrl.checks import FloatArray, positive, whole
 from poolrl.data.log import Log
@@ -184,7 +184,11 @@ def _moves_more_than_was_paid_for(case: Case, shop: Shop) -> bool:
     first, second = (revealed(prepared, prepared.release(log, Exact())) for log in case.logs(shop))
     if first.public != second.public:
         return True
-    paid_for = sum(each.sensitivity_squared for each in first.public["guarantee"].mechanisms)
+    stated = [(each.name, each.cells, each.sensitivity_squared) for each in first.public["guarantee"].mechanisms]
+    by_formula = layouts(prepared, first, per_unit=case.per_unit)
+    if stated != [(each.name, each.cells, each.sensitivity_squared) for each in by_formula]:
+        return True
+    paid_for = sum(each.sensitivity_squared for each in by_formula)
     return bool(((second.numbers - first.numbers) ** 2).sum() > paid_for)
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
-from poolrl.pool import OnVisits, Pool, Prepared
+from poolrl.pool import OnOutcomes, OnVisits, Pool, Prepared
 from poolrl.privacy.noise.source import NoiseSource
+from poolrl.privacy.sensitivity import TableLayout, outcome_trees, visit_tables
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
 
 FEW_ZONES = 3
@@ -127,6 +128,18 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
     shapes = [table.shape for table in tables]
     public = {"guarantee": released.guarantee, "total": getattr(released, "total", None), "shapes": shapes}
     return Revealed(numbers, released.variance, public)
+
+
+def layouts(prepared: Prepared, found: Revealed, *, per_unit: int) -> tuple[TableLayout, ...]:
+    """What the formulas of `privacy.sensitivity` say of these tables."""
+    if isinstance(prepared, OnVisits):
+        nodes = {"pairs": prepared.where.pair_count, "states": prepared.where.state_count}
+        return visit_tables(prepared.problem, **nodes, per_unit=per_unit)
+    assert isinstance(prepared, OnOutcomes)
+    *trees, last = found.public["shapes"]
+    complete = len(last) == 4  # otherwise the last table counts what is unobserved, (H, k)
+    bins = (last if complete else trees[-1])[-1]
+    return (outcome_trees(prepared.problem, bins=bins, per_unit=per_unit, complete=complete),)
 
 
 class Exact:

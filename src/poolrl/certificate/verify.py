@@ -60,11 +60,12 @@ def verify_release(
     content, folder = certificate.read_bytes(), certificate.parent
     try:
         claim = Certificate.read(content)
+        canonical = claim.canonical() == content
     except ValueError as error:
         return [VerifyCheck("the certificate can be read", False, str(error))]
     faults = arithmetic_faults(claim)
     checks = [
-        VerifyCheck("the certificate is in canonical form", claim.canonical() == content),
+        VerifyCheck("the certificate is in canonical form", canonical),
         VerifyCheck("rho, epsilon and the attack follow from the mechanisms", not faults, "; ".join(faults)),
         VerifyCheck("the policy file has the certified hash", sha256(policy) == claim.policy_sha256),
     ]
@@ -95,6 +96,18 @@ def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, so
     certified = (claim.assumed_public, ledger.data_set, claim.rho, ledger.budget)
     agree = (terms.public, terms.data_set, str(terms.rho), str(terms.budget)) == certified
     return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
+
+
+def unchecked_files(certificate: Path) -> list[str]:
+    """What `verify_release` says nothing about, each with the reason."""
+    folder = certificate.parent
+    claim = Certificate.read(certificate.read_bytes())
+    issuer = claim.versions.get("poolrl")
+    notes = [f"{name} (not there)" for name in (CONFIG, LABEL, RECORD) if not (folder / name).exists()]
+    if issuer != __version__:
+        there = [name for name in (LABEL, RECORD) if (folder / name).exists()]
+        notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]
+    return notes
 
 
 def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:

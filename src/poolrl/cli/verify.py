@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
-from poolrl.certificate.files import CONFIG, LABEL, PAGE, RECORD
+from poolrl.certificate.files import PAGE
+from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.shop.report import verify_folder
 
@@ -44,19 +45,17 @@ def verify(
             mark = "[green]holds[/]" if check.good else "[red]FAILS[/]"
             why = f": {check.why}" if check.why else ""
             console.print(f"{mark}  {escape(check.what + why)}", highlight=False)
-        _print_unchecked(console, certificate.parent)
-        if good and ledger is None:
-            console.print("Policy and certificate agree. Only the ledger shows whether it was paid for: --ledger FILE")
+        notes = unchecked_files(certificate) if good else []
+        if (certificate.parent / PAGE).exists():
+            notes.append(f"{PAGE} ('poolrl report {certificate.parent}' draws it again from the policy)")
+        for note in notes:
+            console.print(escape(f"Not checked: {note}"), highlight=False)
+        foreign = any("written by" in note for note in notes)
+        if good and (ledger is None or foreign):
+            console.print("Policy and certificate agree.")
         else:
             console.print("Everything holds." if good else "[red]Do not rely on this certificate.[/]")
+        if good and ledger is None:
+            console.print("Only the ledger shows whether it was paid for: --ledger FILE")
     if not good:
         raise SystemExit(1)
-
-
-def _print_unchecked(console: Console, folder: Path) -> None:
-    absent = [name for name in (CONFIG, LABEL, RECORD) if not (folder / name).exists()]
-    if absent:
-        console.print(f"Not checked, because not there: {', '.join(absent)}", highlight=False)
-    if (folder / PAGE).exists():
-        again = f"Not checked: {folder / PAGE}; 'poolrl report {folder}' draws it again from the policy."
-        console.print(escape(again), highlight=False)

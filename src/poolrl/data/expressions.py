@@ -10,6 +10,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 import numpy as np
+import pyarrow as pa
 
 from poolrl.checks import FloatArray
 from poolrl.data.column_vector import ColumnVector
@@ -135,8 +136,7 @@ def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None
         f"{cell}_step": np.repeat(np.arange(steps), cells),
     }
     lookup |= dict(zip(names, known.reshape(steps * cells, -1).T, strict=True))
-    kinds = {name: "int64" if values.dtype.kind == "i" else "float64" for name, values in lookup.items()}
-    table = ibis.memtable(lookup, schema=ibis.schema(kinds))
+    table = ibis.memtable(pa.table(lookup))
     on = [rows[cell] == table[f"{cell}_cell"]]
     if steps > 1:
         on.append(rows.step.cast("int64") == table[f"{cell}_step"])

@@ -6,6 +6,7 @@ kept: they are a known function of the row. No message here quotes a value, a po
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from poolrl.checks import IntArray, finite_array, whole
 from poolrl.data.counts import outcome_cells
 from poolrl.data.log import Columns, Tally
-from poolrl.data.row_rules import PARTS, Row, bound_rules, fit_rules, moved_inside
+from poolrl.data.row_rules import PARTS, Row, RowRule, bound_rules, fit_rules, moved_inside
 from poolrl.geometry.partition import Partition
 from poolrl.npz import read_arrays
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -95,14 +96,11 @@ class Trajectories:
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts."""
         self._check_shape(problem)
-        for step in range(self.horizon):
-            row = self._rows(step)
-            for rule in [*bound_rules(problem, row), *fit_rules(problem, step, row)]:
-                if not rule.held.all():
-                    raise ValueError(
-                        f"{rule.part} {rule.rule}; correct the log, declare wider bounds from public knowledge, or "
-                        "clip it by choice with log.clipped(problem)"
-                    )
+        rows = [self._rows(step) for step in range(self.horizon)]
+        for row in rows:  # the problem's formulas see rows within their bounds only
+            _refuse_broken(bound_rules(problem, row))
+        for step, row in enumerate(rows):
+            _refuse_broken(fit_rules(problem, step, row))
 
     def clipped(self, problem: Problem) -> Self:
         """The same log with every value moved into the problem's public bounds, each row by itself."""
@@ -207,6 +205,15 @@ class Trajectories:
         for name, number in wanted.items():
             if given[name] != number:
                 raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
+
+
+def _refuse_broken(rules: Iterable[RowRule]) -> None:
+    for rule in rules:
+        if not rule.held.all():
+            raise ValueError(
+                f"{rule.part} {rule.rule}; correct the log, declare wider bounds from public knowledge, or clip it by "
+                "choice with log.clipped(problem)"
+            )
 
 
 def _owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:

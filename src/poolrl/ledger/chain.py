@@ -73,6 +73,8 @@ class Chain:
         self, kind: str, account: str, *, rho: Fraction | None = None, refers: int | None = None, note: Any = None
     ) -> Entry:
         """Seal one more entry; only inside `writing`."""
+        if rho is not None:
+            written(str(rho))  # what could not be read again must not be written
         last = self._file.execute("SELECT number, seal FROM entries ORDER BY number DESC LIMIT 1").fetchone()
         number, previous = last or (0, GENESIS)
         now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -120,6 +120,8 @@ def release_levels(
 
     Guarantee: ρ-zCDP for a unit of any number of trajectories, by `sensitivity.decision_table`.
     """
+    if levels.shape != (problem.horizon, problem.action_dim):
+        raise ValueError(f"levels must have shape {(problem.horizon, problem.action_dim)}, got {levels.shape}")
     exact = _to_lattice(levels, problem.action_low, problem.action_high)
     mechanism = sensitivity.decision_table(problem).mechanism(rho)
     noisy = noise.begin().add(exact, mechanism.variance)

@@ -28,7 +28,7 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
-from poolrl.shop.release_folder import Settled, hashes_of, locked, publish, settle
+from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
 
 NOTHING_SPENT = "Nothing was spent"
 
@@ -62,7 +62,7 @@ def fit_release(file: ConfigFile, folder: Path) -> Released:
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
             return Released.load(folder, earlier_fit=earlier_fit)
-        draft.mkdir()
+        draft.mkdir(mode=DRAFT_MODE)
         try:
             with Ledger(file.ledger) as ledger:
                 return replace(_release(file, ledger, draft, folder), earlier_fit=earlier_fit)
@@ -118,7 +118,10 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
             raise ValueError(f"{why}. {_stays_spent(reservation, ledger)}") from None
     with deferred():
         try:
-            ledger.commit(reservation, hashes_of(draft))
+            hashes = hashes_of(draft)
+            if len(hashes) < 2:
+                raise ValueError(f"{draft} was changed while it was written")
+            ledger.commit(reservation, hashes)
         except (ValueError, OSError) as error:
             raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
         publish(draft, folder)

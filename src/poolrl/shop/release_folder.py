@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from poolrl.ledger.chain import onto_disk
 from poolrl.ledger.ledger import Ledger
 
 WRITTEN = {POLICY, CERTIFICATE, LABEL, CONFIG, RECORD}
+# A draft is for its owner's eyes until it is paid for.
+DRAFT_MODE, PUBLISHED_MODE = 0o700, 0o755
 Settled = Literal["finished", "removed"]
 
 
@@ -51,6 +54,7 @@ def hashes_of(draft: Path) -> dict[str, str]:
 def publish(draft: Path, folder: Path) -> None:
     """Give a committed draft its name. What cannot be renamed is paid for, and stays where it is."""
     try:
+        draft.chmod(PUBLISHED_MODE)
         os.rename(draft, folder)
         onto_disk(folder.parent)
     except OSError as error:
@@ -63,6 +67,9 @@ def publish(draft: Path, folder: Path) -> None:
 
 def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settled | None:
     """Deal with what a killed fit has left: "finished" if it became the release, "removed" if it was not paid for."""
+    for old in folder.parent.iterdir():
+        if re.fullmatch(re.escape(draft.name) + "-[a-z0-9_]{8}", old.name):  # as version 0.5 named them
+            raise _in_the_way(old, "may hold a release of version 0.5 that was paid for")
     if not os.path.lexists(draft):
         return None
     if not _is_ours(draft):
@@ -102,10 +109,12 @@ def _in_the_way(draft: Path, why: str) -> ValueError:
 
 
 def _is_ours(draft: Path) -> bool:
-    """Whether it is a folder of plain files that a fit writes."""
+    """Whether it is this user's folder of plain files that a fit writes."""
     if draft.is_symlink() or not draft.is_dir():
         return False
-    return all(each.is_file() and not each.is_symlink() and each.name in WRITTEN for each in draft.iterdir())
+    files, me = list(draft.iterdir()), os.geteuid()
+    plain = all(each.is_file() and not each.is_symlink() and each.name in WRITTEN for each in files)
+    return plain and all(each.lstat().st_uid == me for each in (draft, *files))
 
 
 def _certificate(path: Path) -> Certificate | None:
