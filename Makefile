@@ -79,7 +79,8 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(PIP) .
 	@# Byte code of what a fit uses, and of no more.
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import poolrl.cli.init, poolrl.cli.fit, poolrl.cli.decide, poolrl.cli.demo, poolrl.cli.main'
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import poolrl.cli.init, poolrl.cli.fit, poolrl.cli.decide, poolrl.cli.demo'
+	PYTHONDONTWRITEBYTECODE= $(BIN)/poolrl --help >/dev/null
 	touch $(INSTALLED)
 
 $(TESTABLE): $(INSTALLED)
