@@ -85,6 +85,8 @@ $(INSTALLED): pyproject.toml
 
 $(TESTABLE): $(INSTALLED)
 	$(PIP) '.[test]'
+	@# Tests start many processes, which would compile the same files again and again.
+	-$(BIN)/python -m compileall -q -j 2 .venv/lib src tests attacks benchmarks >/dev/null 2>&1
 	touch $(TESTABLE)
 
 $(COMPLETE): $(TESTABLE)

@@ -70,6 +70,7 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
         assert len(reader.entries()) == 2
 
 
+@pytest.mark.slow
 def test_kill_9_at_every_statement_never_gains(tmp_path: Path) -> None:
     """At each SQL statement of a ledger's life, its creation included: what was confirmed is there."""
     answer = subprocess.run(program("killed_ledgers", tmp_path), capture_output=True, text=True, check=True)

@@ -156,6 +156,7 @@ def test_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         assert backend.workers >= 1
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     many = [(setting, seed) for seed in range(500) for setting, _ in TASKS[:3]]
