@@ -16,7 +16,7 @@ from poolrl.geometry.zones import Zones
 from poolrl.learning.kernel import Visits
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
 from poolrl.learning.pessimism import Bernstein
-from poolrl.learning.planning import ValueSettings, default_values, geometry, plan_on_outcomes, plan_on_visits
+from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes, plan_on_visits
 from poolrl.learning.policy import Policy
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee
@@ -79,7 +79,7 @@ class Pool:
 
     def _choose(self, problem: Problem) -> Prepared:
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
-        where = geometry(problem, self.values or default_values(problem, counts))
+        where = lay_out(problem, self.values or default_values(problem, counts))
         if isinstance(counts, Outcomes):
             if not isinstance(problem, OutcomeProblem):
                 raise ValueError(

@@ -22,3 +22,5 @@ FEWEST_ACTIONS, MOST_ACTIONS, ACTION_DRAWS_LOG2 = 201, 2001, 8
 # Benchmarks (SAA, the optimum, the data-free policy) are resolved finer than what is compared with them.
 BENCHMARK_BINS, BENCHMARK_STATE_BINS = 512, 128
 BENCHMARK_GRID_BINS, BENCHMARK_RINGS = 50, 200
+# The true distribution of simulated demand, finer still: gaps to it are exact.
+TRUTH_BINS = 1024

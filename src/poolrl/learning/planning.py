@@ -28,7 +28,7 @@ def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings
     return Grid(linear=True) if dimensions <= 2 else Zones()
 
 
-def geometry(problem: Problem, values: ValueSettings) -> Axes | Partition:
+def lay_out(problem: Problem, values: ValueSettings) -> Axes | Partition:
     """The points of a value representation on a problem; refuses a pair that does not fit."""
     shape = (problem.horizon, problem.state_dim + problem.action_dim)
     if problem.boundary.share.shape != shape:

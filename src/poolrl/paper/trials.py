@@ -18,6 +18,7 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.axes import Separable
+from poolrl.geometry.resolution import TRUTH_BINS
 from poolrl.geometry.zones import Rings, Zones
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
@@ -157,7 +158,7 @@ def _bench(setting: Setting, seed: int, real: rossmann.Rossmann | None) -> Bench
     else:
         family = FAMILIES[setting.data](np.random.default_rng([seed, 1]), (horizon, products))
         train, samples, test = (family.sample(rng, size) for rng, size in _streams(setting, seed))
-        probabilities = family.probabilities(TOP, 1024)
+        probabilities = family.probabilities(TOP, TRUTH_BINS)
     behaviour = BEHAVIOURS[setting.behaviour]
     log = simulate_log(
         problem,

@@ -44,9 +44,10 @@ def outcome_trees(problem: OutcomeProblem, *, bins: int, per_unit: int, complete
     """
     if bins < 2 or bins & (bins - 1):
         raise ValueError(f"bins must be a power of two, got {bins}")
-    trees, hidden = problem.horizon * problem.outcome_dim, root_is_public(problem, complete=complete)
-    levels = bins.bit_length() - hidden
-    nodes = (2 * bins - 1 - hidden) * problem.kinds
+    trees = problem.horizon * problem.outcome_dim
+    public_root = root_is_public(problem, complete=complete)
+    levels = bins.bit_length() - public_root
+    nodes = (2 * bins - 1 - public_root) * problem.kinds
     # Unless it is complete, each tree also counts its unobserved slots.
     cells = trees * (nodes + (not complete))
     return TableLayout("outcome trees", cells, Fraction(2 * trees * levels * per_unit**2))
