@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import FloatArray, public_array, whole
+from poolrl.checks import FloatArray, IntArray, public_array, whole
+from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, Boundary, Observation, SeparableProblem
 
 Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
@@ -17,8 +18,13 @@ Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 class Inventory(SeparableProblem):
     """What lost sales and backlog share: products, costs, a public demand bound and a boundary on y.
 
-    Amounts are in the user's units. `holding` and `shortage` are costs per unit and broadcast to
-    (horizon, products); `demand_max` broadcasts to (products,); `boundary` is λ as a share of `demand_max`.
+    Amounts are in the user's units, or in multiples of a log's scale. `holding` and `shortage` are costs per unit and
+    broadcast to (horizon, products); `demand_max` broadcasts to (products,); `boundary` is λ as a share of it.
+
+    `labels` declares the values of each label. Costs then broadcast to (*labels.shape, horizon, products) and
+    `demand_max` to (*labels.shape, products), so both may differ by label. `scale_profile`, of the costs' shape, says
+    how large the scale of each step usually is compared with others (only ratios matter): stock that is left on a
+    large day is many multiples of a small day's scale.
     """
 
     action_sets_state = True
@@ -34,18 +40,26 @@ class Inventory(SeparableProblem):
         shortage: ArrayLike,
         demand_max: ArrayLike,
         boundary: ArrayLike = 1.0,
+        labels: Mapping[str, Iterable[Any]] | None = None,
+        scale_profile: ArrayLike = 1.0,
     ) -> None:
         whole(horizon=horizon, products=products)
         self.horizon = int(horizon)
         self.products = int(products)
-        self.holding = public_array("holding", holding, (horizon, products))
-        self.shortage = public_array("shortage", shortage, (horizon, products))
-        self.demand_max = public_array("demand_max", demand_max, (products,))
+        self.labels = Labels(labels)
+        per_step = (*self.labels.shape, horizon, products)
+        self.holding = public_array("holding", holding, per_step)
+        self.shortage = public_array("shortage", shortage, per_step)
+        self.scale_profile = public_array("scale_profile", scale_profile, per_step)
+        self.label_bounds = public_array("demand_max", demand_max, (*self.labels.shape, products))
         for name in ("holding", "shortage"):
             if (getattr(self, name) < 0).any():
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name).min():g}")
-        if (self.demand_max <= 0).any():
-            raise ValueError(f"demand_max must be positive, got {self.demand_max.min():g}")
+        for name, values in (("demand_max", self.label_bounds), ("scale_profile", self.scale_profile)):
+            if (values <= 0).any():
+                raise ValueError(f"{name} must be positive, got {values.min():g}")
+        # One bound for all cells. A cell with a lower one is counted and planned in multiples of its own.
+        self.demand_max = self.label_bounds.reshape(-1, products).max(axis=0)
         self.share = public_array("boundary", boundary, (horizon, products))
         self.action_low = self.outcome_low = self.initial_state = np.zeros(products)
         self.action_high = self.outcome_high = self.state_high = self.demand_max
@@ -64,11 +78,42 @@ class Inventory(SeparableProblem):
         """Sales cannot exceed the order-up-to level, which is observed up to λ."""
         return self.share[step]
 
-    def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
-        """h (y − D)⁺ + b (D − y)⁺, summed over products."""
+    @property
+    def bound_share(self) -> FloatArray:
+        """The bound of each label cell as a share of `demand_max`, (*labels.shape, products)."""
+        return self.label_bounds / self.demand_max
+
+    def cost(
+        self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray, cell: IntArray | int = 0
+    ) -> FloatArray:
+        """h (y − D)⁺ + b (D − y)⁺, summed over products. `cell` is the label cell of each row."""
         left = np.maximum(action - outcome, 0.0)
         missing = np.maximum(outcome - action, 0.0)
-        return (self.holding[step] * left + self.shortage[step] * missing).sum(axis=-1)
+        holding, shortage = (self._in_cells(costs)[cell, step] for costs in (self.holding, self.shortage))
+        return (holding * left + shortage * missing).sum(axis=-1)
+
+    def cells_as_products(self) -> Self:
+        """The same shops without labels: product c · k + i is product i in label cell c, in its own bound's multiples.
+
+        Cells share nothing but the log, so a plan for all of them is one plan for many products.
+        """
+        if not self.labels:
+            return self
+        side_by_side = {
+            name: np.moveaxis(self._in_cells(getattr(self, name)), 0, 1).reshape(self.horizon, -1)
+            for name in ("holding", "shortage", "scale_profile")
+        }
+        count = self.labels.count
+        return type(self)(
+            horizon=self.horizon,
+            products=count * self.products,
+            demand_max=np.tile(self.demand_max, count),
+            boundary=np.tile(self.share, count),
+            **side_by_side,
+        )
+
+    def _in_cells(self, values: FloatArray) -> FloatArray:
+        return values.reshape(self.labels.count, self.horizon, self.products)
 
     def without_boundary(self) -> Self:
         """The same shop with λ = 1: no limit on orders, and every row is observed."""
@@ -77,9 +122,13 @@ class Inventory(SeparableProblem):
 
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
-        arrays = {name: getattr(self, name).tolist() for name in ("holding", "shortage", "demand_max")}
+        arrays = {name: getattr(self, name).tolist() for name in ("holding", "shortage")}
         sizes = {"kind": type(self).__name__, "horizon": self.horizon, "products": self.products}
-        return sizes | arrays | {"boundary": self.share.tolist()}
+        always = sizes | arrays | {"demand_max": self.label_bounds.tolist(), "boundary": self.share.tolist()}
+        # Only what is not the default, so that files of shops without labels stay as they were.
+        labels = {"labels": self.labels.facts()} if self.labels else {}
+        profile = {"scale_profile": self.scale_profile.tolist()} if (self.scale_profile != 1).any() else {}
+        return always | labels | profile
 
 
 class LostSales(Inventory):

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray
+from poolrl.problems.labels import Labels
 
 Side = Literal["lower", "higher"]
 # The value of an outcome, and whether it was cut off there.
@@ -71,6 +72,7 @@ class Problem(ABC):
     action_high: FloatArray
     initial_state: FloatArray  # (w,)
     boundary: Boundary
+    labels: Labels = Labels()  # public facts of trajectories and steps, if any are declared
 
     @abstractmethod
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
@@ -167,6 +169,11 @@ class OutcomeProblem(Problem):
     def outcome_dim(self) -> int:
         """k."""
         return len(self.outcome_low)
+
+    @property
+    def bound_share(self) -> FloatArray:
+        """The outcome bound of each label cell as a share of `outcome_high`, (*labels.shape, k)."""
+        return np.ones((*self.labels.shape, self.outcome_dim))
 
     @property
     def kinds(self) -> int:

@@ -1,0 +1,111 @@
+"""Labels: public facts of a trajectory or of a step, such as its shop or a promotion week.
+
+Label values are declared, never read off a log. A value that was not declared has no cell, and its row is unobserved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import IntArray
+
+# A value of a label, as it stands in a file.
+LabelValue = int | float | str
+# No log has more cells, and their product must stay countable.
+MOST_LABEL_CELLS = 10**7
+
+
+class Labels:
+    """The declared values of each label. A label cell is one combination of values, numbered with the last label fastest.
+
+    >>> labels = Labels({"store": [1, 2, 7], "promo": ["no", "yes"]})
+    >>> labels.shape, labels.count
+    ((3, 2), 6)
+    >>> labels.cells({"store": [7, 3, 1], "promo": ["yes", "no", "no"]}).tolist()
+    [5, -1, 0]
+    """
+
+    def __init__(self, values: Mapping[str, Iterable[Any]] | None = None) -> None:
+        declared = {str(name): _declared(str(name), given) for name, given in (values or {}).items()}
+        self.names = tuple(declared)
+        self.values = tuple(declared.values())
+        if math.prod(self.shape) > MOST_LABEL_CELLS:
+            raise ValueError(f"labels must make at most {MOST_LABEL_CELLS:,} cells, got {math.prod(self.shape):,}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Labels) and self.facts() == other.facts() and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.values))
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def __repr__(self) -> str:
+        return f"Labels({self.facts()})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many values each label has; () without labels."""
+        return tuple(len(values) for values in self.values)
+
+    @property
+    def count(self) -> int:
+        """How many label cells there are; one without labels."""
+        return math.prod(self.shape)
+
+    def cells(self, given: Mapping[str, ArrayLike]) -> IntArray:
+        """The cell of each combination of values, −1 where a value was not declared. Arrays broadcast."""
+        self.require(given)
+        cell: IntArray = np.zeros((), dtype=np.int64)
+        for name, size in zip(self.names, self.shape, strict=True):
+            place = self.places(name, given[name])
+            cell = np.where((cell < 0) | (place < 0), -1, cell * size + place)
+        return cell
+
+    def places(self, name: str, given: ArrayLike) -> IntArray:
+        """The place of each value among those declared for a label, −1 where it is none of them."""
+        declared = self.values[self.names.index(name)]
+        is_text = isinstance(declared[0], str)
+        kind = "str" if is_text else "float64"
+        try:
+            values = np.asarray(given) if is_text else np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"label {name!r} must hold {'text' if is_text else 'numbers'}, as declared") from None
+        if is_text:
+            if values.dtype.kind not in "UO":
+                raise ValueError(f"label {name!r} must hold text, as declared")
+            # A missing value has no text.
+            values = np.array([v if isinstance(v, str) else "\0" for v in values.ravel()]).reshape(values.shape)
+        known = np.array(declared, dtype=kind)
+        order = np.argsort(known)
+        at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
+        return np.where(known[order][at] == values, order[at], -1).astype(np.int64)
+
+    def require(self, given: Iterable[str]) -> None:
+        """Refuse other names than the declared ones."""
+        if set(given) != set(self.names):
+            wanted = ", ".join(self.names) or "none"
+            raise ValueError(f"labels must be those of the problem ({wanted}), got {', '.join(given) or 'none'}")
+
+    def facts(self) -> dict[str, list[LabelValue]]:
+        """The declared values, for JSON."""
+        return {name: list(values) for name, values in zip(self.names, self.values, strict=True)}
+
+
+def _declared(name: str, given: Iterable[Any]) -> tuple[LabelValue, ...]:
+    if isinstance(given, str):
+        raise ValueError(f"label {name!r} must have a list of values, got the text {given!r}")
+    values = [value.item() if isinstance(value, np.generic) else value for value in given]
+    text = [isinstance(value, str) for value in values]
+    numbers = [isinstance(value, int | float) and math.isfinite(value) for value in values]
+    if not values or not (all(text) or all(numbers)):
+        raise ValueError(f"label {name!r} must have values, all numbers or all text")
+    if len(set(values)) < len(values):
+        raise ValueError(f"label {name!r} must not have a value twice")
+    return tuple(values)
