@@ -82,7 +82,8 @@ def sql(path: str) -> Any:
     def tally(i: int) -> str:
         s, a, n = f"s{i}", f"a{i}", f"n{i}"
         fine = " AND ".join(f"{x} - {x} = 0 AND {x} BETWEEN -1e-7 AND 100.0000001" for x in (s, a, n))
-        cell = f"least(greatest(floor(({a} - {n}) / 100.0 * {BINS}), 0), {BINS - 1})::INT + ({n} <= 1e-7)::INT * {BINS}"
+        leaf = f"least(floor(sqrt(greatest(({a} - {n}) / 100.0, 0)) * {BINS}), {BINS - 1})"
+        cell = f"{leaf}::INT + ({n} <= 1e-7)::INT * {BINS}"
         possible = f"{fine} AND {a} >= {s} - 1e-7 AND {a} - {n} BETWEEN -1e-7 AND 100.0000001"
         return (
             f"SELECT {i} AS i, step, CASE WHEN {possible} THEN {cell} ELSE -1 END AS cell, count(*) AS rows "
@@ -115,7 +116,7 @@ def polars(path: str) -> Any:
         s, a, n = (pl.col(f"{part}{i}") for part in "san")
         fine = pl.all_horizontal([x.is_between(-1e-7, BOUND + 1e-7).fill_null(False) for x in (s, a, n)])
         possible = fine & (a >= s - 1e-7) & (a - n).is_between(-1e-7, BOUND + 1e-7)
-        leaf = ((a - n) / BOUND * BINS).floor().clip(0, BINS - 1).cast(pl.Int32)
+        leaf = (((a - n) / BOUND).clip(0).sqrt() * BINS).floor().clip(0, BINS - 1).cast(pl.Int32)
         cell = pl.when(possible).then(leaf + (n <= 1e-7).cast(pl.Int32) * BINS).otherwise(-1)
         counted = kept.select("step", cell.alias("cell")).group_by("step", "cell").len("rows")
         tallies.append(counted.with_columns(pl.lit(i).alias("i")))
@@ -143,7 +144,7 @@ def numpy(path: str) -> Any:
         for x in (s, a, n):
             usable &= (x >= -1e-7) & (x <= BOUND + 1e-7)
         with np.errstate(invalid="ignore"):
-            leaf = np.clip(np.floor((a - n) / BOUND * BINS), 0, BINS - 1)
+            leaf = np.minimum(np.floor(np.sqrt(np.maximum((a - n) / BOUND, 0)) * BINS), BINS - 1)
         cell = (step * 2 + (n <= 1e-7)) * BINS + np.where(usable, leaf, 0).astype(np.int64)
         leaves[:, i] = np.bincount(cell[usable], minlength=STEPS * 2 * BINS).reshape(STEPS, -1)
     return leaves

@@ -24,6 +24,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, kaplan_me
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.trees import NodeEstimate, Shrinkage, consistent_masses
 from poolrl.privacy.release import release_outcomes
+from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 from poolrl.simulation.evaluation import optimum, rollout_cost
 from poolrl.simulation.families import FAMILIES, TOP
@@ -53,7 +54,7 @@ class FixedShrinkage(Shrinkage):
 
 def fixed(problem: LostSales, log: Trajectories, rho: float, seed: int) -> Policy:
     """The same release and planning with fixed spreads."""
-    released = release_outcomes(log, problem, bins=BINS, rho=budget(rho), noise=SeededNoise(seed))
+    released = release_outcomes(log, problem, level_sizes=every_level(BINS), rho=budget(rho), noise=SeededNoise(seed))
     prior = prior_masses(kinds=2, bins=BINS)
     weights = kaplan_meier(consistent_masses(released, prior, FixedShrinkage(0.5, 0.2)), prior)
     outcomes = OutcomeDistribution(bin_middles(problem, BINS), weights)

@@ -14,6 +14,7 @@ from poolrl import Backlog, LostSales, Outcomes, SeededNoise, Trajectories
 from poolrl.learning.outcomes import estimate_outcomes, kaplan_meier, prior_masses, refined
 from poolrl.learning.trees import Shrinkage, borrowed_share, consistent_masses, upward
 from poolrl.privacy.release import release_outcomes
+from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 
 SHRINKAGE = Shrinkage(0.3, 0.1)
@@ -82,7 +83,9 @@ def test_masses_are_never_negative_and_add_up(seed: int, rho: float, kind: type,
     log = problem.simulate_log(
         rng.uniform(0, 10, (30, 2, 2)), rng=rng, behaviour=lambda h, x, r: r.uniform(0, 10, x.shape)
     )
-    released = release_outcomes(log, problem, bins=16, rho=budget(rho), noise=SeededNoise(seed % 1000))
+    released = release_outcomes(
+        log, problem, level_sizes=every_level(16), rho=budget(rho), noise=SeededNoise(seed % 1000)
+    )
     prior = prior_masses(kinds=released.levels[0].shape[2], bins=16)
     masses = consistent_masses(released, prior, SHRINKAGE)
     assert (masses >= 0).all()
@@ -100,7 +103,7 @@ def test_without_noise_the_masses_are_the_counts() -> None:
     problem = LostSales(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(1)
     log = problem.simulate_log(rng.uniform(0, 10, (40, 3, 2)), rng=rng)
-    released = release_outcomes(log, problem, bins=32, rho=math.inf, noise=SeededNoise(0))
+    released = release_outcomes(log, problem, level_sizes=every_level(32), rho=math.inf, noise=SeededNoise(0))
     masses = consistent_masses(released, prior_masses(kinds=2, bins=32), SHRINKAGE)
     assert masses == pytest.approx(released.levels[-1].astype(float), abs=1e-9)
 
@@ -116,7 +119,7 @@ def test_kaplan_meier_agrees_with_scipy_on_censored_data() -> None:
     actions = np.where(cut, values, bins).reshape(n, 1, 1)
     next_states = np.where(cut, 0.0, bins - values).reshape(n, 1, 1)
     log = Trajectories(states=np.zeros((n, 1, 1)), actions=actions, next_states=next_states)
-    released = release_outcomes(log, problem, bins=bins, rho=math.inf, noise=SeededNoise(0))
+    released = release_outcomes(log, problem, level_sizes=every_level(bins), rho=math.inf, noise=SeededNoise(0))
     weights = estimate_outcomes(released, problem, Outcomes()).weights[0, 0]
     survival = 1 - np.cumsum(weights)
     oracle = stats.ecdf(stats.CensoredData(uncensored=values[~cut], right=values[cut])).sf
@@ -152,7 +155,7 @@ def test_rows_that_tell_nothing_do_not_bend_the_estimate() -> None:
     parts = {"states": log.states, "actions": log.actions, "next_states": log.next_states}
     owner = rng.integers(0, 6000, 9000)
     owned = Trajectories(**parts, unit=owner, max_per_unit=3)
-    released = release_outcomes(owned, problem, bins=64, rho=budget(20.0), noise=SeededNoise(0))
+    released = release_outcomes(owned, problem, level_sizes=every_level(64), rho=budget(20.0), noise=SeededNoise(0))
     assert released.unobserved is not None
     assert (released.unobserved / released.total > 0.35).all()
     cumulative = np.cumsum(estimate_outcomes(released, problem, Outcomes()).weights[:, 0], axis=-1)
@@ -196,7 +199,9 @@ def test_weak_evidence_leaves_the_prior_alone() -> None:
     moved = []
     for seed in range(10):
         log = problem.simulate_log(rng.uniform(0, 10, (100, 4, 3)), rng=rng)
-        released = release_outcomes(log, problem, bins=16, rho=budget(0.02), noise=SeededNoise(seed))
+        released = release_outcomes(
+            log, problem, level_sizes=every_level(16), rho=budget(0.02), noise=SeededNoise(seed)
+        )
         masses = consistent_masses(released, prior, SHRINKAGE) / 100
         moved.append(np.abs(masses - prior).sum(axis=(2, 3)).mean())
     assert np.mean(moved) < 0.1
@@ -213,7 +218,7 @@ def test_vanishing_budget_gives_the_prior() -> None:
     problem = LostSales(horizon=4, products=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(3)
     log = problem.simulate_log(rng.uniform(0, 2, (500, 4, 2)), rng=rng)  # far from uniform on [0, 10]
-    released = release_outcomes(log, problem, bins=16, rho=budget(1e-9), noise=SeededNoise(0))
+    released = release_outcomes(log, problem, level_sizes=every_level(16), rho=budget(1e-9), noise=SeededNoise(0))
     weights = estimate_outcomes(released, problem, Outcomes()).weights
     assert weights == pytest.approx(np.full_like(weights, 1 / weights.shape[-1]), rel=1e-2)
 

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import LostSales, SeededNoise, Trajectories, pool
+from poolrl import LostSales, Outcomes, SeededNoise, Trajectories, pool
 from poolrl.audit.audit import AuditFinding, attack_case
 from poolrl.audit.neighbours import CASES, Case, Exact
 from poolrl.data.counts import OutcomeCounts
+from poolrl.data.log_labels import LogLabel
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.secure import SecureNoise
 
-DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS = CASES
+DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS, FOLLOWED, LABELLED = CASES
 TOLD_APART = "the logs can be distinguished better than the claim allows"
 TOO_LITTLE = "a number has less noise than is stated"
 Plant = pytest.MonkeyPatch
@@ -97,9 +98,9 @@ def test_bounds_taken_from_the_data(monkeypatch: Plant) -> None:
     """As if demand were bounded by the largest order that the log knows."""
     honest = release.count_outcomes
 
-    def bounded(log: Any, problem: LostSales, *, bins: int) -> OutcomeCounts:
+    def bounded(log: Any, problem: LostSales, *, level_sizes: tuple[int, ...]) -> OutcomeCounts:
         seen = float(log.actions.max())
-        return honest(log, LostSales(horizon=2, holding=1.0, shortage=1.0, demand_max=seen), bins=bins)
+        return honest(log, LostSales(horizon=2, holding=1.0, shortage=1.0, demand_max=seen), level_sizes=level_sizes)
 
     monkeypatch.setattr(release, "count_outcomes", bounded)
     assert TOLD_APART in faults(attack_case(DEFAULT, releases=2000))
@@ -111,7 +112,9 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
     monkeypatch.setattr(
         release,
         "count_outcomes",
-        lambda log, problem, bins: honest(log, problem, bins=8 if log.actions.max() > 5 else 4),
+        lambda log, problem, level_sizes: honest(
+            log, problem, level_sizes=(1, 2, 4, 8) if log.actions.max() > 5 else (1, 2, 4)
+        ),
     )
     assert "neighbours differ without noise" in faults(attack_case(DEFAULT, releases=200))
 
@@ -164,7 +167,8 @@ def test_noise_of_the_right_variance_and_another_shape(
 
 def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
     """Of the shop that is attacked they are one; what a unit moves in another is counted."""
-    two_products = 2 * 2 * 2 * 5  # 2 H k L
+    sizes = Outcomes().level_sizes(steps=2, coordinates=2, slots=3, per_unit=1, rho=1.0)
+    two_products = 2 * 2 * 2 * len(sizes)  # 2 H k L
     monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, 2 if number == two_products else 1))
     assert "one unit moves more than was paid for" in faults(attack_case(DEFAULT, releases=200))
 
@@ -224,7 +228,7 @@ def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any)
 
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> None:
-    monkeypatch.setattr("poolrl.data.trajectories._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
+    monkeypatch.setattr("poolrl.data.owners._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
     found = faults(attack_case(case, releases=1000))
     assert TOLD_APART in found
     assert "a table in an engine gives other counts" in found
@@ -252,6 +256,31 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
         lambda outcomes, where: (honest_plan(outcomes, where)[0], {"mean": float(logs[-1].actions.mean())}),
     )
     assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))
+
+
+@pytest.mark.usefixtures("attacked_alone")
+def test_a_scale_whose_memory_is_not_paid_for(monkeypatch: Plant) -> None:
+    """As if the weeks whose scale a week served for did not change with it."""
+    monkeypatch.setattr(sensitivity, "moved_trajectories", lambda *, per_unit, **_: per_unit)
+    found = faults(attack_case(FOLLOWED, releases=1000))
+    assert TOLD_APART in found
+    assert "one unit moves more than was paid for" in found
+
+
+@pytest.mark.usefixtures("attacked_alone")
+def test_label_values_read_off_the_log(monkeypatch: Plant) -> None:
+    """The last value that the log knows comes first: a unit with a new label moves everybody to another cell."""
+    monkeypatch.setattr(LogLabel, "places", lambda self, *_: len(self.values) - 1 - self.codes)
+    found = faults(attack_case(LABELLED, releases=1000))
+    assert TOLD_APART in found
+    assert "one unit moves more than was paid for" in found
+
+
+@pytest.mark.usefixtures("attacked_alone")
+def test_totals_of_protected_labels_without_noise(monkeypatch: Plant) -> None:
+    """How many rows have which labels, released exactly although a neighbour may have others."""
+    monkeypatch.setattr(Trajectories, "labels_public", property(lambda self: True))
+    assert "neighbours differ without noise" in faults(attack_case(LABELLED, releases=200))
 
 
 def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str], monkeypatch: Plant) -> None:

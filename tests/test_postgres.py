@@ -12,13 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from poolrl import LostSales, Table
+from poolrl.data.log import Columns
+from poolrl.data.sources.opening import open_table
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import SECRET, seen
+from tests.helpers.tables import a_labelled_shop, columns
 
 try:
     import psycopg
@@ -94,6 +99,36 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
         )
         found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM log")
         assert found.counts().sum() == expected.counts().sum() - 3, bad
+
+
+def test_postgres_counts_labels_and_multiples_like_arrays(server: str) -> None:
+    """Labels as numeric, as whole numbers and as truth values; nothing is written, and no scale makes it fail."""
+    problem, log = a_labelled_shop()
+    table = log.to_arrow()
+    numbers = dict.fromkeys(table.column_names, "float8") | {"trajectory": "int8", "step": "int4", "promo": "text"}
+    with psycopg.connect(server) as connection:
+        connection.execute(f"CREATE TABLE labelled ({', '.join(f'{name} {kind}' for name, kind in numbers.items())})")
+        with connection.cursor().copy("COPY labelled FROM STDIN") as copy:
+            for row in zip(*table.to_pydict().values(), strict=True):
+                copy.write_row(row)
+    expected = log.outcome_leaves(problem, bins=16)
+    names = columns(2, scale=["scale_0", "scale_1"], labels=["store", "promo"])
+    for store in ("store", "nullif(store, 'NaN')::int8", "store::numeric"):
+        rest = ", ".join(name for name in table.column_names if name != "store")
+        query = f"SELECT {rest}, {store} AS store FROM labelled"
+        with open_table(server, Columns(**names), query=query) as rows:
+            found = Table(rows, **names, labels_public=True)
+            found.check(problem)
+            np.testing.assert_array_equal(found.outcome_leaves(problem, bins=16), expected, store)
+            np.testing.assert_array_equal(found.label_totals(problem), log.label_totals(problem), store)
+    truth = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=100.0, labels={"store": [0, 1]})
+    names = columns(2, labels=["store"])
+    with open_table(server, Columns(**names), query=f"SELECT {rest}, store > 1 AS store FROM labelled") as rows:
+        found = Table(rows, **names)
+        found.check(truth)
+        # PostgreSQL's NaN is larger than every number.
+        high = ~(log.labels["store"] <= 1).repeat(2).reshape(-1, 2)
+        assert found.label_totals(truth).sum(axis=1).tolist() == [(~high).sum(), high.sum()]
 
 
 def test_no_message_of_postgres_quotes_the_log(tmp_path: Path, facts: Facts, server: str) -> None:

@@ -52,7 +52,7 @@ def test_a_fit_estimates_how_far_the_log_looked() -> None:
     assert first[outcomes.points[0] < 9.5][-1] < 0.01
     assert first[outcomes.points[0] < 12][-1] == pytest.approx(0.7, abs=0.02)
     assert first[outcomes.points[0] < 32][-1] == pytest.approx(1.0, abs=0.01)
-    np.testing.assert_allclose(estimated_world(outcomes).probabilities.sum(axis=-1), 1)
+    np.testing.assert_allclose(estimated_world(problem, outcomes).probabilities.sum(axis=-1), 1)
 
 
 def test_a_prediction_is_the_cost_of_that_fit() -> None:

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import Backlog, Grid, Guarantee, LostSales, Pool, SeededNoise, Trajectories, Visits, Zones
+from poolrl import Backlog, Grid, Guarantee, LostSales, Outcomes, Pool, SeededNoise, Trajectories, Visits, Zones
 from poolrl.audit.neighbours import Frozen
 from poolrl.checks import IntArray
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes, release_visits
+from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 from tests.helpers.neighbours import Recorder, neighbours, squared_change
 
@@ -27,7 +28,7 @@ def test_outcome_trees_never_change_by_more_than_was_paid_for(pair: tuple, bins:
     problem, first, second = pair
     recorders = Recorder(), Recorder()
     for log, recorder in zip((first, second), recorders, strict=True):
-        released = release_outcomes(log, problem, bins=bins, rho=budget(0.5), noise=recorder)
+        released = release_outcomes(log, problem, level_sizes=every_level(bins), rho=budget(0.5), noise=recorder)
     (mechanism,) = released.guarantee.mechanisms
     assert sum(squared_change(*recorders)) <= mechanism.sensitivity_squared
     assert set(recorders[0].variances) == {mechanism.sensitivity_squared / (2 * Fraction(1, 2))}
@@ -64,7 +65,7 @@ def test_the_sensitivity_is_attained() -> None:
     high = Trajectories(states=zeros, actions=full, next_states=zeros, unit=units, max_per_unit=3)  # ran out
     recorders = Recorder(), Recorder()
     for log, recorder in zip((low, high), recorders, strict=True):
-        released = release_outcomes(log, problem, bins=8, rho=budget(1.0), noise=recorder)
+        released = release_outcomes(log, problem, level_sizes=every_level(8), rho=budget(1.0), noise=recorder)
     # H k L c² · 2 with L = 4 levels (kinds, 2, 4, 8 bins)
     assert sum(squared_change(*recorders)) == released.guarantee.mechanisms[0].sensitivity_squared == 2 * 2 * 2 * 4 * 9
 
@@ -78,7 +79,10 @@ def test_empty_slots_keep_the_total_public() -> None:
         unit = [0] + [1] * owned
         return Trajectories(states=x, actions=x + 5, next_states=x + 2, unit=unit, max_per_unit=3)
 
-    one, three = (release_outcomes(log(owned), problem, bins=4, rho=budget(1.0), noise=Recorder()) for owned in (1, 3))
+    one, three = (
+        release_outcomes(log(owned), problem, level_sizes=every_level(4), rho=budget(1.0), noise=Recorder())
+        for owned in (1, 3)
+    )
     assert one.total == three.total == 6
     assert one.unobserved is not None
     assert three.unobserved is not None
@@ -142,9 +146,11 @@ def test_units_are_named_in_the_guarantee(problem: LostSales, log: Trajectories)
     guarantee = Pool(rho=1.0).fit(problem, owned).guarantee
     assert "one unit: up to 2 trajectories of 5 steps" in str(guarantee)
     assert guarantee.rho == 1.0
-    # 2 H k L c²: 32 bins for 100 slots at c = 2, 128 for 200 at c = 1, each with the level of kinds above.
-    assert guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * 6 * 2**2
-    assert Pool(rho=1.0).fit(problem, log).guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * 8
+    # 2 H k L c², with as many levels as 100 slots at c = 2 and 200 at c = 1 can fill.
+    public = {"steps": 5, "coordinates": 1, "rho": 1.0}
+    few, many = (len(Outcomes().level_sizes(**public, slots=n, per_unit=c)) for n, c in ((100, 2), (200, 1)))
+    assert guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * few * 2**2
+    assert Pool(rho=1.0).fit(problem, log).guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * many
 
 
 class Boastful(SecureNoise):
@@ -187,12 +193,12 @@ def test_an_impossible_mechanism_is_refused(problem: LostSales, log: Trajectorie
 
 
 def test_a_plain_number_buys_the_noise_it_says(problem: LostSales, log: Trajectories) -> None:
-    trees = release_outcomes(log, problem, bins=16, rho=0.5, noise=SeededNoise(0))
+    trees = release_outcomes(log, problem, level_sizes=every_level(16), rho=0.5, noise=SeededNoise(0))
     visits = release_visits(log, problem, Grid(3).partition(problem), rho=1, noise=SeededNoise(0))
     assert trees.guarantee.rho == 0.5
     assert visits.guarantee.rho == 1
     with pytest.raises(ValueError, match="bins must be a power of two, got 6"):
-        release_outcomes(log, problem, bins=6, rho=0.5, noise=SeededNoise(0))
+        release_outcomes(log, problem, level_sizes=every_level(6), rho=0.5, noise=SeededNoise(0))
 
 
 @pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=4), Pool(1.0, Visits(), Grid(3))])

@@ -9,6 +9,7 @@ from poolrl.data.counts import count_outcomes
 from poolrl.data.fingerprints import digests
 from poolrl.data.log import Columns
 from poolrl.data.sources.opening import open_table
+from poolrl.privacy.sensitivity import every_level
 from poolrl.shop.config_file import load_config
 from poolrl.shop.example import write_example
 from poolrl.shop.open_log import open_log
@@ -77,7 +78,7 @@ def test_the_recipe_gives_the_log_that_the_sales_came_from(tmp_path: Path) -> No
         file = load_config(tmp_path / "poolrl.toml")
         with open_log(file) as log:
             assert log.units == (2000 if file.config.privacy.unit is None else log.units)
-            counts = count_outcomes(log, file.config.problem.shop, bins=64)
+            counts = count_outcomes(log, file.config.problem.shop, level_sizes=every_level(64))
             found.append((digests(log), [level.tolist() for level in counts.levels]))
     assert found[0] == found[1]
 

@@ -16,7 +16,7 @@ import pytest
 
 from poolrl import Backlog, LostSales, Pool, Table
 from poolrl.problems.inventory import Inventory
-from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, by_hand, columns
+from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, assert_same_labelled_counts, by_hand, columns
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,9 @@ class TestSpark:
     @pytest.mark.parametrize(("kind", "gridded"), [(LostSales, False), (Backlog, True)])
     def test_counts_like_arrays(self, cluster: Make, kind: type[Inventory], gridded: bool) -> None:
         assert_same_counts(cluster, kind, gridded=gridded)
+
+    def test_counts_labels_and_multiples_like_arrays(self, cluster: Make) -> None:
+        assert_same_labelled_counts(cluster)
 
     @pytest.mark.parametrize("max_per_unit", [None, 3])
     def test_what_cannot_be_used_is_unobserved(self, cluster: Make, max_per_unit: int | None) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Table, Trajectories, Zones, simulate_log
 from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.inventory import Inventory
 from tests.helpers.own_problems import OrderQuantity, PostedPrice, Wear
 from tests.helpers.tables import a_mess, a_shop, assert_same_counts, by_hand, columns
@@ -34,7 +35,9 @@ def test_your_own_problem_is_counted_by_its_own_formulas(problem: Any) -> None:
     for clip in (False, True):
         table.clip = clip
         for expected, found in zip(
-            count_outcomes(log, problem, bins=32).levels, count_outcomes(table, problem, bins=32).levels, strict=True
+            count_outcomes(log, problem, level_sizes=every_level(32)).levels,
+            count_outcomes(table, problem, level_sizes=every_level(32)).levels,
+            strict=True,
         ):
             np.testing.assert_array_equal(found, expected)
 
@@ -65,7 +68,7 @@ def test_a_formula_that_no_engine_has_is_refused_in_words() -> None:
 
     log = Trajectories(states=np.ones((2, 1, 1)), actions=np.ones((2, 1, 1)), next_states=np.ones((2, 1, 1)))
     with pytest.raises(ValueError, match=r"Odd .*cbrt.* give the log as Trajectories"):
-        count_outcomes(Table(log.to_arrow(), **columns(1)), Odd(1), bins=4)
+        count_outcomes(Table(log.to_arrow(), **columns(1)), Odd(1), level_sizes=every_level(4))
 
 
 @pytest.mark.parametrize("max_per_unit", [None, 1, 3])
@@ -82,7 +85,7 @@ def test_what_cannot_be_used_is_unobserved(tmp_path: Path, seed: int, max_per_un
         table = Table(source, **named)
         assert table.units == units
         np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), leaves)
-        counts = count_outcomes(table, problem, bins=16)
+        counts = count_outcomes(table, problem, level_sizes=every_level(16))
         total = counts.levels[0].sum(axis=(2, 3)) + counts.unobserved
         assert (total == table.slots).all()
 

@@ -294,3 +294,33 @@ def test_formulas_see_rows_within_their_bounds_only() -> None:
     with pytest.raises(ValueError, match="states must lie within the public bounds") as caught:
         log.check(problem)
     assert "4242" not in str(caught.value)
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "threads"])
+def test_blocks_and_threads_change_no_count(threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in one piece, and in small blocks that do not divide the log; arrays in any order."""
+    rng = np.random.default_rng(5)
+    problem = LostSales(horizon=3, products=2, holding=1, shortage=1, demand_max=[10.0, 7.0], boundary=0.8)
+    log = problem.simulate_log(rng.uniform(0, 7, (1_000, 3, 2)), rng=rng)
+    expected = log.outcome_leaves(problem, bins=32)
+    monkeypatch.setattr("poolrl.data.array_rows.BLOCK_NUMBERS", 14)
+    monkeypatch.setattr("poolrl.data.array_rows.FEWEST_BLOCKS", 1 if threads else 10**9)
+    for order in ("C", "F"):
+        parts = {name: np.array(getattr(log, name), order=order) for name in ("states", "actions", "next_states")}
+        again = Trajectories(**parts)
+        again.check(problem)
+        np.testing.assert_array_equal(again.outcome_leaves(problem, bins=32), expected)
+
+
+def test_the_first_broken_rule_is_named_wherever_it_is_broken(
+    problem: LostSales, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An impossible row in the first block, a number out of bounds in the last: bounds come first, as in one piece."""
+    monkeypatch.setattr("poolrl.data.array_rows.BLOCK_NUMBERS", 1)
+    impossible, outside = at((0, 0, 0), 99.9077, 1), at((2, 1, 0), 100.5077, SECRET)
+    for states, message in ((np.zeros((3, 2, 1)), "actions must lie"), (at((1, 1, 0), -1.0, 0), "states must lie")):
+        log = Trajectories(**arrays(next_states=impossible, actions=outside, states=states))
+        with pytest.raises(ValueError, match=message):
+            log.check(problem)
+    with pytest.raises(ValueError, match="next_states must follow from the actions"):
+        Trajectories(**arrays(next_states=impossible)).check(problem)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl.data.counts import count_outcomes
+from poolrl.privacy.sensitivity import every_level
 from poolrl.shop.config_file import load_config
 from poolrl.shop.open_log import open_log
 from poolrl.shop.toml import write_toml
@@ -34,7 +35,7 @@ def moved_by_another_unit(folder: Path, facts: Facts, query: str | None) -> tupl
     def counts(rows: pa.Table) -> Any:
         pq.write_table(rows.take(rng.permutation(len(rows))), folder / "log.parquet")
         with open_log(load_config(_written(folder, facts))) as log:
-            return count_outcomes(log, problem, bins=16)
+            return count_outcomes(log, problem, level_sizes=every_level(16))
 
     # Another shop in the first one's place, with other numbers, another name and other ids of its weeks.
     mine = pa.compute.equal(table["shop"], "shop 0")

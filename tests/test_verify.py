@@ -18,6 +18,7 @@ from poolrl.certificate.certificate import Certificate, arithmetic_faults, certi
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
 from poolrl.certificate.registry import registry_record
+from poolrl.certificate.verify import release_layout
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.shop.report import verify_folder
@@ -35,10 +36,10 @@ def test_a_fresh_release_holds(one_release: Path) -> None:
     assert bad(one_release, **others) == []
     certificate = Certificate.read((one_release / "release" / CERTIFICATE).read_bytes())
     assert Fraction(certificate.rho) == Fraction(1, 2)
-    # H = 3, k = 2, λ < 1: seen and cut off over L levels, and a count of what λ hides.
+    # H = 3, k = 2, λ < 1: seen and cut off over L levels of 2, 4, ... nodes, and a count of what λ hides.
     (mechanism,) = certificate.mechanisms
     levels = Fraction(mechanism.sensitivity_squared) / (2 * 3 * 2)
-    assert mechanism.cells == 3 * 2 * (2 * (2**levels.numerator - 1) + 1)
+    assert mechanism.cells == 3 * 2 * (2 * (2 ** (levels.numerator + 1) - 2) + 1)
     assert Fraction(mechanism.variance) == Fraction(mechanism.sensitivity_squared) / (2 * Fraction(1, 2))
     for delta, eps in certificate.epsilon.items():
         assert 0 <= eps - zcdp.epsilon(0.5, float(delta)) <= 2e-4  # rounded up, never down
@@ -60,6 +61,10 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "another unit": lambda f: f.update(unit="person"),
     "more per unit": lambda f: f.update(trajectories_per_unit=7),
     "another adjacency": lambda f: f.update(adjacency="add or remove one"),
+    "a scale that never was": lambda f: f.update(scaled=True),
+    "a memory that was not paid for": lambda f: f.update(scaled=True, scale_memory=4),
+    "labels that never were": lambda f: f.update(labels="protected"),
+    "labels of another kind": lambda f: f.update(labels="secret"),
     "another policy": lambda f: f.update(policy_sha256="0" * 64),
     "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
     "another composition": lambda f: f.update(composition="parallel"),
@@ -131,12 +136,14 @@ def test_what_people_read_is_checked_too(released: Path) -> None:
     assert bad(released) == []
 
 
-def forge(folder: Path, mechanisms: tuple[Mechanism, ...], **public: Any) -> list[str]:
+def forge(
+    folder: Path, mechanisms: tuple[Mechanism, ...], declared: dict[str, Any] | None = None, **public: Any
+) -> list[str]:
     """A policy and a certificate that agree with each other on something that was never released."""
     release = folder / "release"
     policy = Policy.load(release / POLICY)
     true = policy.guarantee
-    policy.guarantee = Guarantee(mechanisms, secure=True, steps=true.steps)
+    policy.guarantee = Guarantee(mechanisms, secure=True, steps=true.steps, **declared or {})
     policy.report |= {"note": "forged"} | {key: value for key, value in public.items() if key == "units"}
     policy.save(release / POLICY)
     certificate = Certificate.read((release / CERTIFICATE).read_bytes())
@@ -184,6 +191,26 @@ def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
         released / "release" / POLICY, released / "release" / CERTIFICATE, None, released / "ledger.sqlite"
     )
     assert [check.what for check in checks if not check.good] == ["the ledger has committed these very files"]
+
+
+def test_a_forged_memory_is_found(released: Path) -> None:
+    """The sensitivity is computed again with it: 2 H k L (1 + m)², with as many levels as c = 1 + m suggests."""
+    policy = Policy.load(released / "release" / POLICY)
+    (true,) = policy.guarantee.mechanisms
+    shape = ["counts and sensitivity are those of this problem at this rho"]
+    memory = {"scaled": True, "scale_memory": 4}
+    assert forge(released, (true,), memory) == shape
+    certificate = Certificate.read((released / "release" / CERTIFICATE).read_bytes())
+    assert (certificate.scaled, certificate.scale_memory) == (True, 4)
+    text = " ".join(label(certificate).split())
+    assert "replacing one trajectory changes the scales of at most 4 others; 5 trajectories are paid for" in text
+    assert "of at most 4 others" in registry_record(certificate).deployment.privacy_loss.privacy_unit_details
+    layout = release_layout(policy.problem, slots=policy.report["units"], moved=5, rho=policy.guarantee.rho)
+    honest = layout.mechanism(Fraction(1, 2))
+    assert honest.sensitivity_squared > true.sensitivity_squared
+    assert forge(released, (honest,), memory) == []
+    assert forge(released, (honest,)) == shape
+    assert forge(released, (honest,), memory | {"labels": "public"})[0].startswith("the policy carries the same declar")
 
 
 def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -> None:

@@ -24,6 +24,7 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
+from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 
@@ -121,14 +122,18 @@ class OnOutcomes:
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
         """Trees with as many bins as public facts suggest."""
-        bins = self.counts.bins_for(
+        moved = moved_trajectories(
+            per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
+        )
+        sizes = self.counts.level_sizes(
             steps=self.problem.horizon,
             coordinates=self.problem.outcome_dim,
             slots=log.slots,
-            per_unit=log.max_per_unit,
+            per_unit=moved,
             rho=float(self.rho),
+            label_cells=self.problem.labels.count,
         )
-        return release_outcomes(log, self.problem, bins=bins, rho=self.rho, noise=noise)
+        return release_outcomes(log, self.problem, level_sizes=sizes, rho=self.rho, noise=noise)
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
@@ -140,9 +145,9 @@ class OnOutcomes:
     def rehearse(self) -> None:
         """Trees of two leaves without a count."""
         trees = (self.problem.horizon, self.problem.outcome_dim)
-        levels = tuple(np.zeros((*trees, self.problem.kinds, nodes), dtype=np.int64) for nodes in (1, 2))
+        leaves = np.zeros((*self.problem.labels.shape, *trees, self.problem.kinds, 2), dtype=np.int64)
         empty = np.zeros(trees, dtype=np.int64)
-        self.learn(PrivateOutcomes(levels, empty, 1, 1.0, Guarantee.of_nothing(self.problem.horizon)))
+        self.learn(PrivateOutcomes((leaves,), empty, 1, 1.0, Guarantee.of_nothing(self.problem.horizon)))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from poolrl.data.counts import count_outcomes
 from poolrl.data.fingerprints import digests
+from poolrl.privacy.sensitivity import every_level
 from poolrl.shop.config_file import load_config
 from poolrl.shop.open_log import open_log
 from tests.helpers.shops import Facts, write_config
@@ -36,5 +37,5 @@ def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
     problem = file.config.problem.shop
     with open_log(file) as table:
         table.check(problem)
-        leaves = count_outcomes(table, problem, bins=32).levels[-1]
+        leaves = count_outcomes(table, problem, level_sizes=every_level(32)).levels[-1]
         return Seen(table.units, tuple(sorted(digests(table))), leaves.tobytes())

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from poolrl import Grid, LostSales, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.geometry.bins import bin_of
+from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.inventory import Inventory
 
 Make = Callable[[pa.Table], Any]  # hands an Arrow table to an engine
@@ -39,7 +41,9 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
     table = Table(make(log.to_arrow()), **columns(2))
     assert table.units == log.units
     for expected, found in zip(
-        count_outcomes(log, problem, bins=64).levels, count_outcomes(table, problem, bins=64).levels, strict=True
+        count_outcomes(log, problem, level_sizes=every_level(64)).levels,
+        count_outcomes(table, problem, level_sizes=every_level(64)).levels,
+        strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
     for values in (Zones(20), Grid(5)):
@@ -48,6 +52,40 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
         np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
         for mine, theirs in zip(by_engine.moves, by_array.moves, strict=True):
             assert (mine != theirs).nnz == 0
+
+
+def a_labelled_shop(trajectories: int = 300) -> tuple[Inventory, Trajectories]:
+    """Two products in three stores of different bounds; labels and scales of every kind, amounts in sevenths."""
+    rng = np.random.default_rng(17)
+    bounds = np.array([[4.0, 2.0], [2.0, 2.0], [0.7, 1.0]]).reshape(3, 1, 2)
+    labels = {"store": [1, 2, 7], "promo": ["no", "it's on"]}
+    problem = LostSales(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=bounds, labels=labels)
+    shape = (trajectories, 2, 2)
+    order = rng.integers(0, 60, shape) / 7
+    left = np.maximum(order - rng.integers(-2, 40, shape) / 7, 0)
+    log = Trajectories(
+        states=np.floor(order * rng.random(shape)),
+        actions=order,
+        next_states=left,
+        scale=rng.choice([1 / 3, 0.7, 1.0, 2.0, 5.0, 0.0, -1.0, np.nan, np.inf, 1e-60], shape),
+        labels={
+            "store": rng.choice([1.0, 2.0, 7.0, 3.0, np.nan], trajectories),
+            "promo": rng.choice(np.array(["no", "it's on", "NO", "", None], dtype=object), shape[:2]),
+        },
+    )
+    return problem, log
+
+
+def assert_same_labelled_counts(make: Make) -> None:
+    """The same for multiples of a scale in label cells."""
+    problem, log = a_labelled_shop()
+    names = columns(2, scale=["scale_0", "scale_1"], labels=["store", "promo"], labels_public=True)
+    table = Table(make(log.to_arrow()), **names)
+    table.check(problem)
+    expected = log.outcome_leaves(problem, bins=16)
+    assert expected.sum() > 100
+    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), expected)
+    np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
 
 
 def a_mess(rng: np.random.Generator, rows: int = 1_500) -> pa.Table:
@@ -90,6 +128,6 @@ def by_hand(table: pa.Table, *, bins: int, max_per_unit: int | None) -> tuple[in
             s, a, n = (row[name] for name in ("state_0", "action_0", "next_state_0"))
             if any(v is None or not 0 <= v <= 10 for v in (s, a, n)) or a < s or n > a:
                 continue
-            leaf = min(int(np.floor((a - n) / 10.0 * bins)), bins - 1)
+            leaf = int(bin_of(np.array((a - n) / 10.0), bins))
             leaves[int(row["step"]), 0, leaf + (bins if n <= 1e-8 else 0)] += 1
     return len(units), leaves

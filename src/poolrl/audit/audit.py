@@ -15,7 +15,7 @@ from hashlib import sha256
 import numpy as np
 
 from poolrl.audit.evidence import Errors, Rows, best_threshold, discreteness, learned_score, roc, stated_score
-from poolrl.audit.neighbours import ATTACKED, COUNTED, Case, Exact, Frozen, Shop, layouts, policy_file, revealed
+from poolrl.audit.neighbours import COUNTED, Case, Exact, Frozen, Shop, layouts, policy_file, revealed
 from poolrl.audit.noise import noise_faults
 from poolrl.checks import FloatArray, positive, whole
 from poolrl.data.log import Log
@@ -173,7 +173,8 @@ def _structure(prepared: Prepared, case: Case, noise: str) -> list[str]:
             break
     if any(other.public != each[0].public for each in (arrays, tables) for other in each[1:]):
         faults.append("neighbours differ without noise")
-    if any(_moves_more_than_was_paid_for(case, shop) for shop in (ATTACKED, *COUNTED.values())):
+    others = COUNTED.values() if case.others_are_counted else ()
+    if any(_moves_more_than_was_paid_for(case, shop) for shop in (case.shop, *others)):
         faults.append("one unit moves more than was paid for")
     return faults
 
@@ -185,7 +186,7 @@ def _moves_more_than_was_paid_for(case: Case, shop: Shop) -> bool:
     if first.public != second.public:
         return True
     stated = [(each.name, each.cells, each.sensitivity_squared) for each in first.public["guarantee"].mechanisms]
-    by_formula = layouts(prepared, first, per_unit=case.per_unit)
+    by_formula = layouts(prepared, first, per_unit=case.moved)
     if stated != [(each.name, each.cells, each.sensitivity_squared) for each in by_formula]:
         return True
     paid_for = sum(each.sensitivity_squared for each in by_formula)

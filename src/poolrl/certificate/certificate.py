@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, Mechanism
+from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
 
 DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
@@ -151,6 +151,10 @@ class Certificate(_Facts):
     trajectories_per_unit: int
     steps: int
     adjacency: str
+    # What was declared of a scale and of labels. A certificate of a log without them does not speak of them.
+    scaled: bool = False
+    scale_memory: int = 0
+    labels: LabelMode = "none"
     mechanisms: list[CertifiedMechanism]
     composition: str
     post_processing: list[str]
@@ -162,8 +166,13 @@ class Certificate(_Facts):
 
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
-        text = json.dumps(self.model_dump(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+        silent = {name for name in ("scaled", "scale_memory", "labels") if not self._speaks_of(name)}
+        facts = self.model_dump(exclude=silent)
+        text = json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
         return (text + "\n").encode()
+
+    def _speaks_of(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     @classmethod
     def read(cls, content: bytes) -> Self:
@@ -206,6 +215,9 @@ def certify(
         trajectories_per_unit=guarantee.trajectories_per_unit,
         steps=guarantee.steps,
         adjacency=guarantee.adjacency,
+        scaled=guarantee.scaled,
+        scale_memory=guarantee.scale_memory,
+        labels=guarantee.labels,
         mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
         composition=COMPOSITION,
         post_processing=post_processing(public.problem),

@@ -7,6 +7,7 @@ import textwrap
 from fractions import Fraction
 
 from poolrl.certificate.certificate import Certificate, InAll
+from poolrl.privacy.guarantee import declared_in_words
 from poolrl.privacy.zcdp import rounded_up
 
 LABEL_WIDTH = 78
@@ -43,7 +44,7 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
                 "person who signs decides whether this may be handed out.",
             ],
         ),
-        ("Who is protected", [f"{_capital(whose(certificate))}. The promise holds for each of them."]),
+        ("Who is protected", [_protected(certificate)]),
         (f"What an attacker who knows everything else could learn about one {unit}", _attack(certificate)),
         (
             "What is not protected",
@@ -51,7 +52,7 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
                 f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
                 "large, 100 times for a person who is in ten. What is true of everybody: if all weeks are alike, the "
                 "policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
-                f"number of units in the log, {public.units:,}.",
+                f"number of units in the log, {public.units:,}{_public_labels(certificate)}.",
             ],
         ),
         (
@@ -79,6 +80,15 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
             ],
         ),
     ]
+
+
+def _protected(certificate: Certificate) -> str:
+    declared = "".join(f" {sentence}" for sentence in declared_in_words(certificate))
+    return f"{_capital(whose(certificate))}. The promise holds for each of them.{declared}"
+
+
+def _public_labels(certificate: Certificate) -> str:
+    return ", and how many rows have which labels" if certificate.labels == "public" else ""
 
 
 def _query(certificate: Certificate) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import whose
+from poolrl.privacy.guarantee import declared_in_words
 from poolrl.privacy.zcdp import rounded_up
 
 
@@ -157,12 +158,18 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                     f"{steps} steps, with stocks and sales within declared bounds."
                 ),
                 unprotected_quantities=(
-                    f"The number of units, {public.units}; declared costs, bounds, product and column names."
+                    f"The number of units, {public.units}; declared costs, bounds, product and column names"
+                    f"{'; how many rows have which labels' if certificate.labels == 'public' else ''}."
                 ),
             ),
             privacy_loss=Loss(
                 privacy_unit=whose(certificate),
-                privacy_unit_details=f"Adjacent logs: {certificate.adjacency} {certificate.unit} by any other.",
+                privacy_unit_details=" ".join(
+                    [
+                        f"Adjacent logs: {certificate.adjacency} {certificate.unit} by any other.",
+                        *declared_in_words(certificate),
+                    ]
+                ),
                 privacy_parameters=Parameters(
                     rho=float(Fraction(certificate.rho)), epsilon=certificate.epsilon["1e-06"], delta=1e-6
                 ),

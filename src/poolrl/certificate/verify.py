@@ -22,6 +22,7 @@ from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import sensitivity
+from poolrl.privacy.sensitivity import TableLayout
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -126,6 +127,7 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
     guarantee, public, names = policy.guarantee, claim.assumed_public, policy.names
     unit = (claim.unit, claim.trajectories_per_unit, claim.steps, claim.adjacency)
     carried = (guarantee.unit, guarantee.trajectories_per_unit, guarantee.steps, guarantee.adjacency)
+    declared = (claim.scaled, claim.scale_memory, claim.labels)
     same = public.problem == policy.problem.facts() and public.units == policy.report.get("units")
     same = same and (public.products, public.steps) == (names.products, names.steps)
     mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
@@ -133,6 +135,11 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
         VerifyCheck("the policy says that its noise was secure", guarantee.private),
         VerifyCheck("the policy carries the same mechanisms", claim.mechanisms == mechanisms),
         VerifyCheck("the policy protects the same unit", unit == carried),
+        VerifyCheck(
+            "the policy carries the same declarations about scale and labels",
+            declared == (guarantee.scaled, guarantee.scale_memory, guarantee.labels)
+            and bool(policy.problem.labels) == (claim.labels != "none"),
+        ),
         VerifyCheck("the policy decides the certified problem, from as many units", same),
         VerifyCheck("counts and sensitivity are those of this problem at this rho", _tables_hold(policy, public.units)),
     ]
@@ -143,19 +150,33 @@ def _tables_hold(policy: Policy, units: int) -> bool:
     problem, guarantee = policy.problem, policy.guarantee
     if len(guarantee.mechanisms) != 1 or not isinstance(problem, OutcomeProblem) or units < 1:
         return False
-    per_unit = guarantee.trajectories_per_unit
-    bins = Outcomes().bins_for(
-        steps=problem.horizon,
-        coordinates=problem.outcome_dim,
-        slots=units * per_unit,
-        per_unit=per_unit,
-        rho=guarantee.rho,
+    per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
+    moved = sensitivity.moved_trajectories(
+        per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
     )
-    # A table may lack rows, so it is never complete.
-    layout = sensitivity.outcome_trees(problem, bins=bins, per_unit=per_unit, complete=False)
+    slots = units * per_unit
+    layout = release_layout(problem, slots=slots, moved=moved, rho=guarantee.rho, labels_public=public)
     (mechanism,) = guarantee.mechanisms
     carried = (mechanism.name, mechanism.cells, mechanism.sensitivity_squared)
     return carried == (layout.name, layout.cells, layout.sensitivity_squared)
+
+
+def release_layout(
+    problem: OutcomeProblem, *, slots: int, moved: int, rho: float, labels_public: bool = False
+) -> TableLayout:
+    """The tables that a fit with default settings releases of a table in an engine."""
+    sizes = Outcomes().level_sizes(
+        steps=problem.horizon,
+        coordinates=problem.outcome_dim,
+        slots=slots,
+        per_unit=moved,
+        rho=rho,
+        label_cells=problem.labels.count,
+    )
+    # A table may lack rows, so it is never complete.
+    return sensitivity.outcome_trees(
+        problem, level_sizes=sizes, per_unit=moved, complete=False, labels_public=labels_public
+    )
 
 
 def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> list[VerifyCheck]:

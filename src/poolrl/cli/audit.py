@@ -178,6 +178,7 @@ def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
 def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
     return {
         "round": round_,
+        "case": finding.case.name,
         "learner": finding.case.learner,
         "trajectories_per_unit": finding.case.per_unit,
         "noise": finding.noise,

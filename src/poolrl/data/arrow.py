@@ -5,7 +5,7 @@ Column names are public, but their content is not. So messages name columns and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
 from poolrl.data.log import Columns, missing_column
+from poolrl.data.log_labels import LogLabel
 from poolrl.data.row_rules import PARTS
 
 
@@ -67,10 +68,13 @@ def _readable(path: str | PathLike[str], what: str) -> Iterator[None]:
 
 def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
     """The rows as (trajectory, step) arrays; refuses a table that breaks a rule."""
+    # A row without a scale or a label is unobserved.
+    needed = {columns.trajectory, columns.unit, columns.step, *columns.states, *columns.actions, *columns.next_states}
+    may_be_missing = {*columns.scale, *columns.labels.values()} - needed
     for name in columns.names():
         if table.column_names.count(name) != 1:
             raise ValueError(missing_column(name, table.column_names))
-        if table[name].null_count:
+        if table[name].null_count and name not in may_be_missing:
             raise ValueError(f"column {name!r} must not have missing values")
     if table.num_rows == 0:
         raise ValueError("the table must not be empty")
@@ -85,25 +89,53 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
             f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
             "to the horizon without gaps (first_step says where yours start)"
         )
-    visits = np.bincount(trajectory * horizon + step, minlength=trajectories * horizon)
-    if (visits > 1).any():
+    place = trajectory * horizon + step
+    if (np.bincount(place, minlength=trajectories * horizon) > 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
+    # Most tables are in order already, and then nothing has to be sought.
+    where = slice(None) if (place == np.arange(len(place))).all() else place
 
     def gather(names: tuple[str, ...]) -> FloatArray:
-        array = np.empty((trajectories, horizon, len(names)))
+        """(n, H, k), but each coordinate by itself in memory: columns are copied in one piece, and so counted."""
+        array = np.empty((len(names), len(place)))
         for position, name in enumerate(names):
-            array[trajectory, step, position] = _numbers(table, name)
-        return array
+            array[position, where] = _numbers(table, name)
+        return array.reshape(len(names), trajectories, horizon).transpose(1, 2, 0)
+
+    def gather_label(name: str) -> LogLabel:
+        label, codes = _label(table, name), np.empty(len(place), dtype=np.int64)
+        codes[where] = label.codes
+        return LogLabel(label.values, codes.reshape(trajectories, horizon))
 
     arrays: dict[str, Any] = {part: gather(getattr(columns, part)) for part in PARTS}
+    if columns.scale:
+        arrays["scale"] = gather(columns.scale)
+    if columns.labels:
+        arrays["labels"] = {name: gather_label(column) for name, column in columns.labels.items()}
     if columns.unit is not None:
-        labels = _codes(table, columns.unit)
+        given = _codes(table, columns.unit)
         unit = np.empty(trajectories, dtype=np.int64)
-        unit[trajectory] = labels
-        if (unit[trajectory] != labels).any():
+        unit[trajectory] = given
+        if (unit[trajectory] != given).any():
             raise ValueError(f"each trajectory must belong to one {columns.unit!r}, but some name several")
         arrays["unit"] = unit
     return arrays
+
+
+def long_table(
+    numbers: Mapping[str, FloatArray], before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]
+) -> pa.Table:
+    """Arrays (n, H, k) as columns name_i of a long table, with columns (n,) or (n, H) before and after them."""
+    trajectories, horizon, _ = next(iter(numbers.values())).shape
+
+    def flat(values: NDArray[Any]) -> NDArray[Any]:
+        return np.repeat(values, horizon) if values.ndim == 1 else values.ravel()
+
+    columns = {"trajectory": flat(np.arange(trajectories)), "step": np.tile(np.arange(horizon), trajectories)}
+    columns |= {name: flat(values) for name, values in before.items()}
+    for name, array in numbers.items():
+        columns |= {f"{name}_{i}": array[:, :, i].ravel() for i in range(array.shape[2])}
+    return pa.table(columns | {name: flat(values) for name, values in after.items()})
 
 
 def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
@@ -134,6 +166,18 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return rank[np.asarray(array.indices, dtype=np.int64)]
+
+
+def _label(table: pa.Table, name: str) -> LogLabel:
+    """A label of every row, from a column of text, numbers or truth values."""
+    column = table[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        return LogLabel.of(name, column.cast(pa.large_string()).to_numpy().astype(object))
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    return LogLabel.of(name, _numbers(pa.table({name: column}), name))
 
 
 def _has_blanks(column: pa.ChunkedArray) -> bool:

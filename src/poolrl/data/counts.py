@@ -13,20 +13,24 @@ from scipy import sparse
 from poolrl.checks import IntArray
 from poolrl.data.log import Log
 from poolrl.data.row_rules import Numbers
+from poolrl.geometry.bins import bin_of
 from poolrl.geometry.partition import Partition
-from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.problem import OutcomeProblem, SeparableProblem
 
 
 @dataclass(frozen=True)
 class OutcomeCounts:
-    """Dyadic trees of censored outcomes, one per step, coordinate and kind (seen, cut off).
+    """Trees of censored outcomes, one per label cell, step, coordinate and kind (seen, cut off).
 
-    `levels[l]` has shape (H, k, kinds, 2ˡ): how many slots fall into each of 2ˡ equal ranges. `unobserved` (H, k)
-    counts the other slots: rows beyond λ, rows that cannot be used, and slots that a unit does not fill.
+    Each of the `levels` has shape (*labels, H, k, kinds, size): how many slots fall into each of `size` ranges.
+    `unobserved` counts the other slots: rows beyond λ, rows that cannot be used, and slots that a unit does not fill.
+    It is (H, k) for all labels together. Where labels are public it is (*labels, H, k), and `totals` (*labels, H) says
+    how many slots there are.
     """
 
     levels: tuple[IntArray, ...]
     unobserved: IntArray
+    totals: IntArray | None
 
 
 @dataclass(frozen=True)
@@ -47,19 +51,31 @@ def outcome_cells(
     """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it is observed."""
     seen, cut = problem.observe(step, state, action, next_state)
     unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
-    leaf = np.clip(np.floor(problem.boundary.orient(unit) * bins), 0, bins - 1).astype(np.int64)
+    leaf = bin_of(problem.boundary.orient(unit), bins)
     cell = leaf + np.where(cut, bins, 0) if problem.censored else leaf
+    if sees_everything(problem):
+        return cell, np.broadcast_to(True, cell.shape)
     return cell, problem.seen_coordinates(step, state, action)
 
 
-def count_outcomes(log: Log, problem: OutcomeProblem, *, bins: int) -> OutcomeCounts:
+def sees_everything(problem: OutcomeProblem) -> bool:
+    """Whether there is no boundary, and the problem has no rule of its own."""
+    usual = OutcomeProblem.seen_coordinates, SeparableProblem.seen_coordinates
+    return problem.boundary.everywhere and type(problem).seen_coordinates in usual
+
+
+def count_outcomes(log: Log, problem: OutcomeProblem, *, level_sizes: tuple[int, ...]) -> OutcomeCounts:
     """Count what every row shows of its outcome: seen in a bin, cut off in a bin, or unobserved."""
-    kinds = problem.kinds
-    leaves = log.outcome_leaves(problem, bins=bins).reshape(problem.horizon, problem.outcome_dim, kinds, bins)
-    levels = [leaves]
-    while levels[0].shape[-1] > 1:
-        levels.insert(0, levels[0][..., 0::2] + levels[0][..., 1::2])
-    return OutcomeCounts(tuple(levels), log.slots - levels[0].sum(axis=(2, 3)))
+    bins = level_sizes[-1]
+    leaves = log.outcome_leaves(problem, bins=bins)
+    trees = leaves.reshape(*leaves.shape[:-1], problem.kinds, bins)
+    levels = tuple(trees.reshape(*trees.shape[:-1], size, -1).sum(axis=-1) for size in level_sizes)
+    observed = leaves.sum(axis=-1)
+    if log.labels_public:
+        totals = log.label_totals(problem)
+        return OutcomeCounts(levels, totals[..., None] - observed, totals)
+    everywhere = observed.reshape(-1, *observed.shape[-2:]).sum(axis=0)
+    return OutcomeCounts(levels, log.slots - everywhere, None)
 
 
 def count_visits(log: Log, partition: Partition) -> VisitCounts:

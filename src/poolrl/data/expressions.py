@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from poolrl.checks import FloatArray
 from poolrl.data.column_vector import ColumnVector
-from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible, within
+from poolrl.data.relative import as_counted, usable_amount, usable_divisor
+from poolrl.data.row_rules import Numbers, Row, bounds, within
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import Problem, SeparableProblem
 
@@ -24,6 +25,8 @@ COLUMNS_OF = ("state", "action", "next_state")
 Formulas = Callable[[int, Row, Numbers], list[ir.Value]]
 # Larger numbers count as infinite, because their squares would overflow.
 LARGEST_NUMBER = 1e150
+# Steps are collected as bits of a 64-bit number, so many in each number.
+STEPS_PER_NUMBER = 30
 
 
 def finite(number: Numbers) -> Numbers:
@@ -45,24 +48,50 @@ def has_id(column: ir.Column) -> list[ir.BooleanColumn]:
     return [column.notnull()]
 
 
-def binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
+def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
+    """One row per trajectory: its keys, its number of rows as `count`, and whether a step is `repeated`."""
+    sums = {}
+    for first in range(0, horizon, STEPS_PER_NUMBER):
+        here = None if horizon <= STEPS_PER_NUMBER else rows.step.between(first, first + STEPS_PER_NUMBER - 1)
+        bit = ibis.literal(1, "int64") << (rows.step % STEPS_PER_NUMBER)
+        # As doubles, which do not overflow. With at most `horizon` rows the sums are exact.
+        sums[f"from_{first}"] = bit.cast("float64").sum(where=here)
+    lives = rows.group_by(keys).aggregate(**sums, count=rows.count())
+    # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
+    few = lives["count"] <= horizon
+    numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
+    ones = reduce(add, [_binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
+    return lives.select(*keys, "count", repeated=ones != lives["count"])
+
+
+def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
     """How many of the lowest bits are one. Not every engine has a function for it."""
     return reduce(add, [(number >> place) & 1 for place in range(bits)])
 
 
-def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool) -> dict[str, ir.Column]:
+def harmless(
+    problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool, divisors: Sequence[ir.Column] = ()
+) -> dict[str, ir.Column]:
     """The numbers of a row as doubles that every formula can take, and columns `fine_0`, ... that say where they hold.
 
     Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
-    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits.
+    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. With `divisors`
+    the numbers are multiples of them, and may exceed their bounds.
     """
     known: dict[Any, Any] = {}
     rows: list[Numbers] = [ColumnVector([column.cast("float64") for column in part], known) for part in parts]
     together = not isinstance(problem, SeparableProblem)
     there: Numbers = None
     inside: Numbers = True
+    divisor: Numbers = None
+    if divisors:
+        divisor = ColumnVector(divisors, known)
+        there, inside = divisor - divisor, usable_divisor(divisor)
     for numbers, (low, high) in zip(rows, bounds(problem), strict=True):
-        held = (numbers >= -LARGEST_NUMBER) & (numbers <= LARGEST_NUMBER) if clip else within(numbers, low, high)
+        if divisors:
+            held = usable_amount(numbers)
+        else:
+            held = (numbers >= -LARGEST_NUMBER) & (numbers <= LARGEST_NUMBER) if clip else within(numbers, low, high)
         gap = numbers - numbers  # 0 for a finite number
         if together:
             held, gap = held.all(axis=-1, keepdims=True), sum(gap[i : i + 1] for i in range(len(gap)))
@@ -70,13 +99,17 @@ def harmless(problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bo
         there = gap if there is None else there + gap
     fine: Numbers = (there == 0.0) & inside
     columns = {f"fine_{i}": column.fill_null(False) for i, column in enumerate(fine.columns())}
+    unit: Numbers = np.where(fine, divisor, 1.0) if divisors else None
     for name, numbers, (low, _) in zip(COLUMNS_OF, rows, bounds(problem), strict=True):
         safe: Numbers = np.where(fine, numbers, low)
+        safe = safe / unit if divisors else safe
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
     return columns
 
 
-def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip: bool) -> list[ir.Value]:
+def cells_by_step(
+    problem: Problem, rows: ir.Table, formulas: Formulas, *, clip: bool, relative: bool = False
+) -> list[ir.Value]:
     """The expressions of `formulas(step, row, usable)` on `harmless` rows; cases by step only where steps differ.
 
     `usable` is (k,) coordinate by coordinate, or (1,). Columns of other coordinates may be missing from the rows. Their
@@ -94,8 +127,8 @@ def cells_by_step(problem: Problem, rows: ir.Table, formulas: Formulas, *, clip:
     by_step = []
     try:
         for step in range(problem.horizon):
-            row = moved_inside(problem, step, values) if clip else values
-            by_step.append(formulas(step, row, fine & possible(problem, step, row)))
+            row, fits = as_counted(problem, step, values, relative=relative, clip=clip)
+            by_step.append(formulas(step, row, fine & fits))
     except (TypeError, AttributeError) as error:
         # The error is about the formulas: no row has been read yet.
         raise ValueError(

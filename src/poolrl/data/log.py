@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Protocol
 
-from poolrl.checks import IntArray
+from poolrl.checks import IntArray, whole
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -31,6 +31,22 @@ class Log(Protocol):
         """units × max_per_unit. This is public, because neighbours replace one unit."""
 
     @property
+    def has_scale(self) -> bool:
+        """Whether amounts are divided by a scale."""
+
+    @property
+    def scale_memory(self) -> int:
+        """m, how many other trajectories' scales may change when one trajectory is replaced."""
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the log's labels."""
+
+    @property
+    def labels_public(self) -> bool:
+        """Whether neighbours keep their labels, so that it is public which rows have which labels."""
+
+    @property
     def is_full(self) -> bool:
         """Whether public facts promise a possible row in every slot and step."""
 
@@ -38,7 +54,10 @@ class Log(Protocol):
         """Refuse a log that does not fit the problem's public facts."""
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (H, k, kinds · bins)."""
+        """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
+
+    def label_totals(self, problem: Problem) -> IntArray:
+        """How many slots have each combination of labels at each step, (*labels, H)."""
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
@@ -48,8 +67,9 @@ class Log(Protocol):
 class Columns:
     """Which column of a long table holds what: the keywords of `Table` and of `Trajectories.from_table`.
 
-    `trajectory` and `step` say where a row belongs, `unit` who is protected. The other three name a column for each
-    coordinate, in the order of the problem's.
+    `trajectory` and `step` say where a row belongs, `unit` who is protected. `states`, `actions`, `next_states` and
+    `scale`, if there is one, name a column for each coordinate, in the order of the problem's. `labels` says which
+    column holds which label; a list of names stands for columns of these names.
     """
 
     trajectory: str
@@ -58,18 +78,40 @@ class Columns:
     actions: tuple[str, ...]
     next_states: tuple[str, ...]
     unit: str | None = None
+    scale: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("states", "actions", "next_states"):
+        for name in ("states", "actions", "next_states", "scale", "labels"):
             given = getattr(self, name)
             if isinstance(given, str):
                 raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
-            object.__setattr__(self, name, tuple(given))
+            object.__setattr__(self, name, _named(given) if name == "labels" else tuple(given))
 
     def names(self) -> list[str]:
         """Every column that is read."""
         unit = [] if self.unit is None else [self.unit]
-        return [self.trajectory, self.step, *self.states, *self.actions, *self.next_states, *unit]
+        numbers = [*self.states, *self.actions, *self.next_states, *self.scale]
+        return [self.trajectory, self.step, *numbers, *unit, *self.labels.values()]
+
+    def as_they_are(self) -> set[str]:
+        """Columns of ids and labels, which may hold text and must not be read as numbers."""
+        numbers = {self.step, *self.states, *self.actions, *self.next_states, *self.scale}
+        ids = {name for name in (self.trajectory, self.unit) if name is not None}
+        return ids | ({*self.labels.values()} - numbers)
+
+
+def _named(labels: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+    return dict(labels) if isinstance(labels, Mapping) else {name: name for name in labels}
+
+
+def check_declarations(*, has_scale: bool, scale_memory: int, has_labels: bool, labels_public: bool) -> None:
+    """Refuse declarations about a scale or labels that are not there."""
+    whole(at_least=0, scale_memory=scale_memory)
+    if scale_memory and not has_scale:
+        raise ValueError("scale_memory needs scale: say what amounts are measured in")
+    if labels_public and not has_labels:
+        raise ValueError("labels_public needs labels")
 
 
 def missing_column(name: str, names: Sequence[str]) -> str:

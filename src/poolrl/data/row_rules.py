@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -76,15 +76,23 @@ def possible(problem: Problem, step: int, row: Row) -> Numbers:
 
 
 def moved_inside(problem: Problem, step: int, row: Row) -> Row:
-    """The row with every value moved into its bounds, and the action into what its state allows."""
+    """The row with every value moved into its bounds, the action into what its state allows, and what it shows kept.
+
+    The row is observed first: 120 sold of 600 are 120 sold of the 400 that the bounds allow. A next state is made anew
+    only where something moved. A cut-off row stays cut off: it is rebuilt with the furthest outcome that there is.
+    """
     state, action, next_state = (np.clip(part, *limits) for part, limits in zip(row, bounds(problem), strict=True))
     action = np.clip(action, *problem.feasible(step, state))
     if not isinstance(problem, OutcomeProblem):
         return state, action, next_state
-    seen, _ = problem.observe(step, state, action, next_state)
+    seen, cut = problem.observe(step, *row)
     inside = np.clip(seen, problem.outcome_low, problem.outcome_high)
-    out = (seen != inside).any(axis=-1, keepdims=True)
-    return state, action, np.where(out, problem.next_state(step, state, action, inside), next_state)
+    furthest = problem.outcome_high if problem.boundary.side == "lower" else problem.outcome_low
+    rebuilt = problem.next_state(step, state, action, np.where(cut, furthest, inside))
+    changes = [before != after for before, after in zip((*row, seen), (state, action, next_state, inside), strict=True)]
+    if not isinstance(problem, SeparableProblem):
+        changes = [change.any(axis=-1, keepdims=True) for change in changes]
+    return state, action, np.where(reduce(or_, changes), rebuilt, next_state)
 
 
 def within(values: Numbers, low: FloatArray, high: FloatArray) -> Numbers:

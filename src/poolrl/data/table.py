@@ -6,13 +6,15 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
   - a row without an id, or whose step is not one of 0 .. H−1, is left out;
   - a trajectory that has a step twice is unobserved;
   - the first max_per_unit trajectories of a unit, in the order of their ids, are kept;
-  - a row is unobserved where a value is missing, NaN, infinite or outside the public bounds.
+  - a row is unobserved where a value is missing, NaN, infinite or outside the public bounds;
+  - with a scale, amounts are multiples of it, and a row is unobserved where it is not a positive number;
+  - a row is unobserved if a label is missing or was not declared.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, reduce
-from operator import add
+from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,15 @@ import numpy as np
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.counts import outcome_cells
-from poolrl.data.expressions import at_nearest, binary_ones, cells_by_step, finite, harmless, has_id
-from poolrl.data.log import Columns, Tally, missing_column
+from poolrl.data.expressions import at_nearest, cells_by_step, count_steps, finite, harmless, has_id
+from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
+from poolrl.data.log import Columns, Tally, check_declarations, missing_column
+from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
 from poolrl.data.row_rules import Numbers, Row
 from poolrl.data.sources.engine import NoRowsError, answer
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-# Steps are collected as bits of a 64-bit number, so many in each number.
-STEPS_PER_NUMBER = 30
 # The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
 NOWHERE = -1
 
@@ -43,15 +45,26 @@ class Table:
               actions=["order_up_to"], next_states=["left"], unit="shop", max_per_unit=52)
 
     `columns` are the fields of `Columns`. `first_step` is the number of the first step. With `clip`, values outside the
-    public bounds are moved to the nearest possible ones. Without it such rows are unobserved.
+    public bounds are moved to the nearest possible ones. Without it such rows are unobserved. What `scale_memory` and
+    `labels_public` declare is said at `Trajectories`.
     """
 
     def __init__(
-        self, rows: Any, *, max_per_unit: int = 1, first_step: int = 0, clip: bool = False, **columns: Any
+        self,
+        rows: Any,
+        *,
+        max_per_unit: int = 1,
+        first_step: int = 0,
+        clip: bool = False,
+        scale_memory: int = 0,
+        labels_public: bool = False,
+        **columns: Any,
     ) -> None:
         whole(max_per_unit=max_per_unit)
         whole(at_least=-(2**31), first_step=first_step)
         self.columns = Columns(**columns)
+        declared: dict[str, Any] = {"scale_memory": scale_memory, "labels_public": labels_public}
+        check_declarations(has_scale=self.has_scale, has_labels=bool(self.label_names), **declared)
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
         if self.columns.unit is None and max_per_unit != 1:
@@ -60,6 +73,8 @@ class Table:
         self._max_per_unit = int(max_per_unit)
         self.first_step = int(first_step)
         self.clip = clip
+        self._scale_memory = int(scale_memory)
+        self._labels_public = bool(labels_public)
         self._check_columns()
 
     def __repr__(self) -> str:
@@ -74,6 +89,26 @@ class Table:
     def max_per_unit(self) -> int:
         """c. Read-only, because both the counts and the noise depend on it."""
         return self._max_per_unit
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether amounts are divided by a scale."""
+        return bool(self.columns.scale)
+
+    @property
+    def scale_memory(self) -> int:
+        """m. Read-only, because the noise is scaled by it."""
+        return self._scale_memory
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the log's labels."""
+        return tuple(self.columns.labels)
+
+    @property
+    def labels_public(self) -> bool:
+        """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
+        return self._labels_public
 
     @cached_property
     def units(self) -> int:
@@ -96,45 +131,63 @@ class Table:
 
     def check(self, problem: Problem) -> None:
         """Refuse columns that do not fit the problem. Their content is not looked at."""
+        check_relative(self, problem)
         wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": problem.state_dim}
+        if self.has_scale:
+            wanted["scale"] = problem.state_dim
         for name, number in wanted.items():
             given = len(getattr(self.columns, name))
             if given != number:
                 raise ValueError(f"{name} must name {number} columns, got {given}")
+        for name, column in self.columns.labels.items():
+            comparable(self.rows[column], problem.labels, name)
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (H, k, kinds · bins)."""
-        leaves = np.zeros((problem.horizon, problem.outcome_dim, bins * problem.kinds), dtype=np.int64)
+        """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
+        shape = problem.horizon, problem.outcome_dim, bins * problem.kinds
+        leaves = np.zeros((problem.labels.count, *shape), dtype=np.int64)
         counts = self.outcome_expression(problem, bins=bins)
-        step, coordinate, cell, rows = _integers(counts, "step", "coordinate", "cell", "rows")
+        label, step, coordinate, cell, rows = _integers(counts, "label", "step", "coordinate", "cell", "rows")
         counted = cell != NOWHERE
         # By place, because an engine returns groups in any order.
-        leaves[step[counted], coordinate[counted], cell[counted]] = rows[counted]
-        return leaves
+        leaves[label[counted], step[counted], coordinate[counted], cell[counted]] = rows[counted]
+        return leaves.reshape(*problem.labels.shape, *shape)
+
+    def label_totals(self, problem: Problem) -> IntArray:
+        """How many slots have each combination of labels at each step, (*labels, H)."""
+        totals = np.zeros((problem.labels.count, problem.horizon), dtype=np.int64)
+        rows = self._labelled(problem)._kept(problem, {}, self.dropped(problem.horizon))
+        counts = rows.group_by(["label", "step"]).aggregate(rows=ibis._.count())
+        label, step, many = _integers(counts, "label", "step", "rows")
+        totals[label, step] = many
+        return totals.reshape(*problem.labels.shape, problem.horizon)
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+        refuse_visits(self, partition.problem)
         step, node, target, rows = _integers(self.visit_expression(partition), "step", "node", "target", "rows")
         cell, steps = node * partition.state_count + target, range(partition.problem.horizon)
         return [(cell[step == number], rows[step == number]) for number in steps]
 
     def outcome_expression(self, problem: OutcomeProblem, *, bins: int) -> ir.Table:
-        """The counts of `outcome_leaves` that are not zero: columns step, coordinate, cell, rows."""
+        """The counts of `outcome_leaves` that are not zero: columns label, step, coordinate, cell, rows."""
 
         def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
             cell, observed = outcome_cells(problem, step, *row, bins=bins)
             counted: Numbers = np.where(observed & usable, cell, NOWHERE)
             return counted.columns()
 
-        separable = isinstance(problem, SeparableProblem)
-        numbers, dropped = self._numbers(problem), self.dropped(problem.horizon)
-        counts = []
+        separable, relative = isinstance(problem, SeparableProblem), is_relative(self, problem)
+        labelled, dropped = self._labelled(problem), self.dropped(problem.horizon)
+        numbers, counts = labelled._numbers(problem), []
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
-            rows = self._kept(problem, numbers, dropped, coordinate if separable else None)
-            cell = cells_by_step(problem, rows, formulas, clip=self.clip)[coordinate]
-            tally = rows.select(rows.step, cell=cell).group_by(["step", "cell"]).aggregate(rows=ibis._.count())
-            counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64")))
+            rows = labelled._kept(problem, numbers, dropped, coordinate if separable else None)
+            cell = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative)[coordinate]
+            groups = ["label", "step", "cell"] if problem.labels else ["step", "cell"]
+            tally = rows.mutate(cell=cell).select(groups).group_by(groups).aggregate(rows=ibis._.count())
+            first = {} if problem.labels else {"label": ibis.literal(0, "int64")}
+            counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64"), **first))
         return ibis.union(*counts) if len(counts) > 1 else counts[0]
 
     def visit_expression(self, partition: Partition) -> ir.Table:
@@ -176,19 +229,9 @@ class Table:
 
     def lives(self, horizon: int) -> ir.Table:
         """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus."""
-        rows, sums = self.rows_of_steps(horizon), {}
-        for first in range(0, horizon, STEPS_PER_NUMBER):
-            here = None if horizon <= STEPS_PER_NUMBER else rows.step.between(first, first + STEPS_PER_NUMBER - 1)
-            bit = ibis.literal(1, "int64") << (rows.step % STEPS_PER_NUMBER)
-            # As doubles, which do not overflow. With at most `horizon` rows the sums are exact.
-            sums[f"from_{first}"] = bit.cast("float64").sum(where=here)
-        lives = rows.group_by(self._keys).aggregate(**sums, count=rows.count())
-        # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
-        few = lives["count"] <= horizon
-        numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
-        ones = reduce(add, [binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
+        lives = count_steps(self.rows_of_steps(horizon), self._keys, horizon)
         surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
-        return lives.select(*self._keys, "count", repeated=ones != lives["count"], surplus=surplus)
+        return lives.mutate(surplus=surplus)
 
     @staticmethod
     def _rank(lives: ir.Table) -> ir.IntegerColumn:
@@ -203,7 +246,18 @@ class Table:
     def _numbers(self, problem: Problem) -> dict[str, ir.Column]:
         columns = self.columns
         given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
-        return harmless(problem, given, clip=self.clip)
+        divisors: list[Any] = [self.rows[name].cast("float64") for name in columns.scale]
+        if has_own_bounds(problem):
+            shares = [self.rows[SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
+            divisors = [d * share for d, share in zip(divisors, shares, strict=True)] if divisors else shares
+        return harmless(problem, given, clip=self.clip, divisors=divisors)
+
+    def _labelled(self, problem: Problem) -> Table:
+        """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
+        found = copy(self)
+        if problem.labels:
+            found.rows = with_label_cells(self.rows, self.columns.labels, problem)
+        return found
 
     def _kept(
         self, problem: Problem, numbers: dict[str, ir.Column], dropped: ir.Table, only: int | None = None
@@ -211,6 +265,8 @@ class Table:
         """Step and harmless numbers of the rows that are used; `only` one coordinate of them, if given."""
         if only is not None:
             numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
+        if problem.labels:
+            numbers = {**numbers, "label": self.rows[CELL]}
         return self.rows_of_steps(problem.horizon, **numbers).anti_join(dropped, self._keys)
 
     def _ids(self) -> dict[str, ir.Column]:
@@ -233,7 +289,8 @@ class Table:
             kind, is_id = schema[name], name in (self.columns.trajectory, self.columns.unit)
             if is_id and (kind.is_nested() or kind.is_float16()):
                 raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
-            if not is_id and not kind.is_numeric():
+            # What a label's column may hold depends on the values that the problem declares.
+            if name not in self.columns.as_they_are() and not kind.is_numeric():
                 raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
 
 

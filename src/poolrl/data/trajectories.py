@@ -6,17 +6,24 @@ kept: they are a known function of the row. No message here quotes a value, a po
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.checks import IntArray, finite_array, whole
-from poolrl.data.counts import outcome_cells
-from poolrl.data.log import Columns, Tally
-from poolrl.data.row_rules import PARTS, Row, RowRule, bound_rules, fit_rules, moved_inside
+from poolrl.checks import IntArray, as_floats, finite_array, whole
+from poolrl.data.array_rows import ArrayRows
+from poolrl.data.log import Columns, Tally, check_declarations
+from poolrl.data.log_labels import cells_of, log_labels, packed, unpacked
+from poolrl.data.owners import first_of_each, owners
+from poolrl.data.relative import (
+    check_relative,
+    is_relative,
+    refuse_visits,
+)
+from poolrl.data.row_rules import PARTS, Row, moved_inside
 from poolrl.geometry.partition import Partition
 from poolrl.npz import read_arrays
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -27,15 +34,26 @@ if TYPE_CHECKING:
 Path = str | PathLike[str]
 # Bytes of all arrays of a saved log: no log that fits into memory has more.
 LARGEST_LOG_FILE = 2**40
-_SAVED = {*PARTS, "max_per_unit", "unit"}
+_SAVED = {*PARTS, "max_per_unit", "unit", "scale", "scale_memory", "labels_public"}
+_ALWAYS_SAVED = {*PARTS, "max_per_unit"}
 
 
 class Trajectories:
     """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
 
-    `unit` names who is protected, one label per trajectory. By default each trajectory is its own unit. The first
+    `unit` names who is protected, one name per trajectory. By default each trajectory is its own unit. The first
     `max_per_unit` trajectories of a unit are kept and the rest are dropped. So their order must not depend on other
     units; tables are put in the order of ids. Noise grows in proportion to `max_per_unit`.
+
+    `scale` (n, H, k) is what was expected before each order, in the same units: a forecast, an average, a shop's size.
+    The problem's amounts are then multiples of it. A row whose scale is not a positive number is unobserved.
+    `scale_memory` is m if replacing one trajectory can change the scales of m others, and noise grows by 1 + m: a mean
+    of a shop's last m weeks has memory m if a week is replaced by another of the same shop, and 2m if it may become
+    another shop's. A scale from outside the log has none. With `unit`, the scale of a trajectory must be computed from
+    rows of its own unit, or from outside the log; nothing can check that.
+
+    `labels` are public facts of a trajectory (n,) or of a step (n, H), by name. A row with a value that the problem
+    does not declare is unobserved. With `labels_public` neighbours keep their labels; else labels are protected too.
     """
 
     def __init__(
@@ -46,8 +64,14 @@ class Trajectories:
         next_states: ArrayLike,
         unit: ArrayLike | None = None,
         max_per_unit: int = 1,
+        scale: ArrayLike | None = None,
+        scale_memory: int = 0,
+        labels: Mapping[str, Any] | None = None,
+        labels_public: bool = False,
     ) -> None:
         whole(max_per_unit=max_per_unit)
+        declared: dict[str, Any] = {"scale_memory": scale_memory, "labels_public": labels_public}
+        check_declarations(has_scale=scale is not None, has_labels=bool(labels), **declared)
         states = finite_array("states", states)
         actions = finite_array("actions", actions)
         next_states = finite_array("next_states", next_states)
@@ -59,13 +83,22 @@ class Trajectories:
             raise ValueError("actions must have the trajectories and steps of states")
         if unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
-        owner = np.arange(len(states)) if unit is None else _owners(unit, len(states))
-        kept = _rank_within(owner) < max_per_unit
+        measured = None if scale is None else as_floats("scale", scale)
+        if measured is not None and measured.shape != states.shape:
+            raise ValueError("scale must have the shape of states: one number per trajectory, step and coordinate")
+        known = log_labels(labels or {}, states.shape[:2])
+        owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
+        # Without units nothing is dropped, and a copy of everything would only take memory.
+        kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
         self.states, self.actions, self.next_states = states[kept], actions[kept], next_states[kept]
+        self.scale = None if measured is None else measured[kept]
+        self._labels = {name: label.taken(kept) for name, label in known.items()}
         self.owner: NDArray[np.int64] = owner[kept]
         self.has_units = unit is not None
         self._units = int(owner.max()) + 1
         self._max_per_unit = int(max_per_unit)
+        self._scale_memory = int(scale_memory)
+        self._labels_public = bool(labels_public)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -93,41 +126,80 @@ class Trajectories:
         """units × max_per_unit. Public, unlike the number of trajectories: a new unit may own fewer or more."""
         return self.units * self.max_per_unit
 
+    @property
+    def has_scale(self) -> bool:
+        """Whether amounts are divided by a scale."""
+        return self.scale is not None
+
+    @property
+    def scale_memory(self) -> int:
+        """m. Read-only, because the noise is scaled by it."""
+        return self._scale_memory
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the log's labels."""
+        return tuple(self._labels)
+
+    @property
+    def labels(self) -> dict[str, NDArray[Any]]:
+        """The values of each label, (n,) or (n, H)."""
+        return {name: label.array() for name, label in self._labels.items()}
+
+    @property
+    def labels_public(self) -> bool:
+        """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
+        return self._labels_public
+
+    @property
+    def is_full(self) -> bool:
+        """True for c = 1: every trajectory has every step, and `check` refuses impossible rows.
+
+        Rows with an unusable scale or another label are not refused, so with either the log is never full.
+        """
+        return self.max_per_unit == 1 and not self.has_scale and not self.label_names
+
     def check(self, problem: Problem) -> None:
-        """Refuse a log that does not fit the problem's public facts."""
+        """Refuse a log that does not fit the problem's public facts. Rows that are multiples of a scale are not."""
         self._check_shape(problem)
-        rows = [self._rows(step) for step in range(self.horizon)]
-        for row in rows:  # the problem's formulas see rows within their bounds only
-            _refuse_broken(bound_rules(problem, row))
-        for step, row in enumerate(rows):
-            _refuse_broken(fit_rules(problem, step, row))
+        if is_relative(self, problem):
+            return
+        broken = self._array_rows(problem).broken_rule()
+        if broken is not None:
+            raise ValueError(
+                f"{broken.part} {broken.rule}; correct the log, declare wider bounds from public knowledge, or clip it "
+                "by choice with log.clipped(problem)"
+            )
 
     def clipped(self, problem: Problem) -> Self:
         """The same log with every value moved into the problem's public bounds, each row by itself."""
         self._check_shape(problem)
         parts = {name: np.empty_like(getattr(self, name)) for name in PARTS}
+        rows = self._array_rows(problem)
         for step in range(self.horizon):
-            for part, moved in zip(parts.values(), moved_inside(problem, step, self._rows(step)), strict=True):
-                part[:, step] = moved
-        return type(self)(**parts, unit=self.owner if self.has_units else None, max_per_unit=self.max_per_unit)
-
-    @property
-    def is_full(self) -> bool:
-        """True for c = 1: every trajectory has every step, and `check` refuses impossible rows."""
-        return self.max_per_unit == 1
+            given, divided = rows.given(step, slice(None)), rows.multiples(step, slice(None))
+            moved = moved_inside(problem, step, divided.row)
+            for part, value, before, after in zip(parts.values(), given, divided.row, moved, strict=True):
+                # What did not move keeps its bits.
+                part[:, step] = np.where(divided.usable & (before != after), after * divided.divisor, value)
+        more: dict[str, Any] = {"scale": self.scale, "scale_memory": self.scale_memory, "labels": self._labels}
+        owner = self.owner if self.has_units else None
+        return type(self)(**parts, **more, unit=owner, max_per_unit=self.max_per_unit, labels_public=self.labels_public)
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (H, k, kinds · bins)."""
-        cells = bins * problem.kinds
-        leaves = np.empty((self.horizon, problem.outcome_dim * cells), dtype=np.int64)
-        for step in range(self.horizon):
-            cell, observed = outcome_cells(problem, step, *self._rows(step), bins=bins)
-            cell += np.arange(problem.outcome_dim) * cells
-            leaves[step] = np.bincount(cell[observed], minlength=leaves.shape[1])
-        return leaves.reshape(self.horizon, problem.outcome_dim, cells)
+        """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
+        leaves = self._array_rows(problem).leaves(problem, bins=bins, relative=is_relative(self, problem))
+        return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
+
+    def label_totals(self, problem: Problem) -> IntArray:
+        """How many slots have each combination of labels at each step, (*labels, H)."""
+        count, cells = problem.labels.count, cells_of(problem.labels, self._labels, self.states.shape[:2])
+        found = [np.bincount(cells[cells[:, step] >= 0, step], minlength=count) for step in range(self.horizon)]
+        return np.stack(found, axis=-1).reshape(*problem.labels.shape, self.horizon)
 
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+        refuse_visits(self, partition.problem)
         tallies = []
         for step in range(self.horizon):
             state, action, next_state = self._rows(step)
@@ -136,7 +208,16 @@ class Trajectories:
         return tallies
 
     @classmethod
-    def from_table(cls, table: Any, *, max_per_unit: int = 1, first_step: int = 0, **columns: Any) -> Self:
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        max_per_unit: int = 1,
+        first_step: int = 0,
+        scale_memory: int = 0,
+        labels_public: bool = False,
+        **columns: Any,
+    ) -> Self:
         """Read a long table, one row per (trajectory, step), from pandas, polars or Arrow.
 
         `columns` are the fields of `Columns`. `first_step` is the number of the first step. Trajectories are put in the
@@ -146,7 +227,7 @@ class Trajectories:
 
         named = Columns(**columns)
         arrays = arrow.to_arrays(arrow.as_arrow(table, named), named, first_step=first_step)
-        return cls(**arrays, max_per_unit=max_per_unit)
+        return cls(**arrays, max_per_unit=max_per_unit, scale_memory=scale_memory, labels_public=labels_public)
 
     @classmethod
     def from_parquet(cls, path: Path, **columns: Any) -> Self:
@@ -163,41 +244,49 @@ class Trajectories:
         return cls.from_table(arrow.read_csv(path), **columns)
 
     def to_arrow(self) -> pa.Table:
-        """The log as a long table with columns trajectory, step, state_i, action_i, next_state_i (and unit)."""
-        import pyarrow as pa
+        """The log as a long table: trajectory, step, (unit,) state_i, action_i, next_state_i, (scale_i,) and labels."""
+        from poolrl.data import arrow
 
-        columns: dict[str, Any] = {
-            "trajectory": np.repeat(np.arange(len(self)), self.horizon),
-            "step": np.tile(np.arange(self.horizon), len(self)),
-        }
-        if self.has_units:
-            columns["unit"] = np.repeat(self.owner, self.horizon)
-        for name, array in (("state", self.states), ("action", self.actions), ("next_state", self.next_states)):
-            columns |= {f"{name}_{i}": array[:, :, i].ravel() for i in range(array.shape[2])}
-        return pa.table(columns)
+        parts = {"state": self.states, "action": self.actions, "next_state": self.next_states}
+        unit = {"unit": self.owner} if self.has_units else {}
+        scale = {} if self.scale is None else {"scale": self.scale}
+        return arrow.long_table(parts | scale, unit, self.labels)
 
     def save(self, path: Path) -> None:
         """Write an npz file (still sensitive)."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
-        owner: dict[str, Any] = {"unit": self.owner} if self.has_units else {}
+        parts["max_per_unit"] = np.array(self.max_per_unit)
+        if self.has_units:
+            parts["unit"] = self.owner
+        if self.scale is not None:
+            parts |= {"scale": self.scale, "scale_memory": np.array(self.scale_memory)}
+        if self._labels:
+            parts |= {"labels_public": np.array(self.labels_public)} | packed(self._labels)
         with open(path, "wb") as file:
-            np.savez_compressed(file, **parts, max_per_unit=np.array(self.max_per_unit), **owner)
+            np.savez_compressed(file, **parts)
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
         try:
             parts: dict[str, Any] = dict(read_arrays(path, most_bytes=LARGEST_LOG_FILE))
-            parts["max_per_unit"] = int(parts["max_per_unit"])
+            for name in ("max_per_unit", "scale_memory", "labels_public"):
+                if name in parts:
+                    parts[name] = int(parts[name])
+            labels = unpacked(parts)
         except (LookupError, ValueError, TypeError, OverflowError):
             # A reader's message about a damaged file may quote bytes of the log.
             raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
-        if not _SAVED - {"unit"} <= parts.keys() <= _SAVED:
-            raise ValueError(f"{path} is not a log written by Trajectories.save")
-        return cls(**parts)
+        if not _ALWAYS_SAVED <= parts.keys() <= _SAVED:
+            raise ValueError(f"{path} is not a log written by Trajectories.save") from None
+        return cls(**parts, labels=labels)
 
     def _rows(self, step: int) -> Row:
         return self.states[:, step], self.actions[:, step], self.next_states[:, step]
+
+    def _array_rows(self, problem: Problem) -> ArrayRows:
+        cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None
+        return ArrayRows(problem, (self.states, self.actions, self.next_states), self.scale, cells)
 
     def _check_shape(self, problem: Problem) -> None:
         wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}
@@ -205,39 +294,4 @@ class Trajectories:
         for name, number in wanted.items():
             if given[name] != number:
                 raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
-
-
-def _refuse_broken(rules: Iterable[RowRule]) -> None:
-    for rule in rules:
-        if not rule.held.all():
-            raise ValueError(
-                f"{rule.part} {rule.rule}; correct the log, declare wider bounds from public knowledge, or clip it by "
-                "choice with log.clipped(problem)"
-            )
-
-
-def _owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
-    """The units numbered 0, 1, ..., for labels of any type; equal labels (7 and 7.0) are one unit."""
-    try:
-        labels = np.asarray(unit)
-    except ValueError:
-        raise ValueError("unit must hold one label per trajectory") from None
-    if labels.shape != (trajectories,):
-        raise ValueError("unit must hold one label per trajectory")
-    if labels.dtype.kind == "O":
-        if any(label is None or label != label for label in labels):
-            raise ValueError("unit has missing labels")
-        numbers: dict[Any, int] = {}
-        return np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError("unit has missing labels")
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
-def _rank_within(owner: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0 for the first trajectory of each unit in the order of the log, 1 for the second, ..."""
-    order = np.argsort(owner, kind="stable")
-    sizes = np.bincount(owner)
-    rank = np.empty_like(owner)
-    rank[order] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return rank
+        check_relative(self, problem)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-# Bins of a released tree: from what even a small log can fill to what a loose public bound needs (`Outcomes.bins_for`).
-FEWEST_BINS, MOST_BINS = 16, 1024
+# Bins of a released tree: from what even a small log can fill to what a loose public bound needs (`Outcomes.level_sizes`).
+FEWEST_BINS, MOST_BINS = 8, 1024
 # A distribution is planned on at least so many bins, refined along a smooth curve, whatever the noise allows.
 PLANNING_BINS = 512
+# Steps of the dictionary's log-means: laws whose means are a tenth apart can hardly be told apart under noise.
+LOG_MEAN_STEP = 0.1
+# A likelihood of shapes needs no finer bins than this. The trees' own splits go further.
+SHAPE_BINS = 64
 # Points of an axis of separable values: where the action alone decides what happens next, and where the state counts
 # too, so that there are as many squared.
 ACTION_POINTS, STATE_POINTS = 257, 65

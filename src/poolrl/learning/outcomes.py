@@ -1,7 +1,7 @@
-"""From noisy outcome trees to outcome distributions: consistency, shrinkage, Kaplan-Meier.
+"""From noisy outcome trees to outcome distributions: shapes, consistent masses, Kaplan-Meier.
 
-Every step is post-processing of released numbers. With σ² = 0 the result is plain Kaplan-Meier on the bins. As ρ → 0 it
-becomes the public prior, which is uniform between the outcome's bounds.
+Every step is post-processing of released numbers. Much noise leaves the shape, little noise the tree, and σ² = 0 plain
+Kaplan-Meier on the bins. As ρ → 0 the result becomes the public prior, which is uniform between the outcome's bounds.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
-from poolrl.checks import FloatArray, positive, whole
+from poolrl.checks import FloatArray, IntArray, positive, whole
+from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
-from poolrl.learning.trees import Shrinkage, consistent_masses
+from poolrl.learning.cell_laws import coarser, explain
+from poolrl.learning.exploration import continued
+from poolrl.learning.kaplan_meier import kaplan_meier, refined
+from poolrl.learning.totals import observed_slots
+from poolrl.learning.trees import consistent_masses
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
@@ -24,43 +28,43 @@ from poolrl.problems.problem import OutcomeProblem
 class Outcomes:
     """Learn from private outcome counts, the default where the problem declares outcomes.
 
-    `bins` leaves of each tree, a power of two, by default as many as the noise allows (`bins_for`). `spread` is how far
-    a split is expected to differ from the public prior's split, before any data. `step_spread` is how far the split of
-    one step is expected to differ from that of all steps.
+    `bins` leaves of each tree, a power of two, by default as many as the noise allows (`level_sizes`). `spread` is how
+    far a split is expected to differ from the split of the cell's law, before any data.
     """
 
     bins: int | None = None
     spread: float = 0.5
-    step_spread: float = 0.2
 
     def __post_init__(self) -> None:
         if self.bins is not None:
             whole(bins=self.bins, at_least=2)
             if self.bins & (self.bins - 1):
                 raise ValueError(f"bins must be a power of two, got {self.bins}")
-        positive(spread=self.spread, step_spread=self.step_spread)
+        positive(spread=self.spread)
 
-    def bins_for(self, *, steps: int, coordinates: int, slots: int, per_unit: int, rho: float) -> int:
-        """The number of bins, from public quantities alone: about (1/r)^(5/4) / 2.
+    def level_sizes(
+        self, *, steps: int, coordinates: int, slots: int, per_unit: int, rho: float, label_cells: int = 1
+    ) -> tuple[int, ...]:
+        """How many nodes the released levels of each tree have, from public quantities alone.
 
-        Here r = c √(Hk/ρ) / n is the noise of one level as a share of the log. Bins narrower than r measure noise, and
-        each level takes its share of the budget. But one more level takes little if there are many, and a loose public
-        bound needs fine bins.
+        Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
+        measure noise, and each level takes its share of the budget. Finer than a few dozen bins the shape of the law
+        says more than the tree, until the log is large. The root of a tree is left out: its two halves tell it.
         """
-        if self.bins is not None:
-            return self.bins
-        noise_share = per_unit * math.sqrt(steps * coordinates / rho) / slots
-        wanted = noise_share**-1.25 / 2 if noise_share > 0 else MOST_BINS
-        affordable = min(max(wanted, FEWEST_BINS), MOST_BINS)
-        return int(2 ** round(math.log2(affordable)))
+        noise_share = per_unit * math.sqrt(steps * coordinates / rho) / (slots / label_cells)
+        wanted = BINS_AT_FULL_NOISE * noise_share**-BINS_GROWTH if noise_share > 0 else MOST_BINS
+        affordable = 2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MOST_BINS)))
+        bins = self.bins or int(affordable)
+        return tuple(2**level for level in range(bins.bit_length()) if level > 0 or bins == 1)
 
 
 @dataclass(frozen=True)
 class OutcomeDistribution:
-    """Independent outcomes per step and coordinate: weights (H, k, B) on points (k, B), in the user's units.
+    """Independent outcomes per step and coordinate: weights (*labels, H, k, B) on points, in the user's units.
 
-    `cutoffs` (H, k, B), where outcomes could be cut off, is the distribution of past order-up-to levels: how far the
-    log looked. `observed` is the observed share of the log. Plans need neither, but forecasts of another log do.
+    Points are (*labels, k, B). They reach as far as the outcomes of a coordinate do, which may be far less than the
+    public bound. `cutoffs`, of the weights' shape, is the distribution of past order-up-to levels on the same points:
+    how far the log looked. `observed` is the observed share of the log. Plans need neither, but forecasts do.
     """
 
     points: FloatArray
@@ -74,11 +78,17 @@ class OutcomeDistribution:
         return always if self.cutoffs is None else always | {"cutoffs": self.cutoffs}
 
 
-def outcomes_from_arrays(arrays: Mapping[str, FloatArray], horizon: int) -> OutcomeDistribution:
+def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProblem) -> OutcomeDistribution:
     """The inverse of `arrays`. Files before version 0.4 have no `observed`."""
     points, weights, cutoffs = (arrays.get(name) for name in ("points", "weights", "cutoffs"))
     observed = np.asarray(arrays.get("observed", 1.0))
-    if points is None or weights is None or points.ndim != 2 or weights.shape != (horizon, *points.shape):
+    labels, steps = problem.labels.shape, (problem.horizon, problem.outcome_dim)
+    if (
+        points is None
+        or weights is None
+        or points.shape[:-1] != (*labels, problem.outcome_dim)
+        or weights.shape != (*labels, *steps, points.shape[-1])
+    ):
         raise ValueError("the estimate of outcomes has another shape than the problem")
     if cutoffs is not None and cutoffs.shape != weights.shape:
         raise ValueError("the estimate of cut-off levels has another shape than that of outcomes")
@@ -89,40 +99,73 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], horizon: int) -> Outc
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
-    """Trees → consistent masses → Kaplan-Meier, mirrored back if feedback is on the higher side."""
-    bins = released.levels[-1].shape[-1]
-    kinds = released.levels[0].shape[2]
-    reaches = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
-    expected = prior_masses(kinds=kinds, bins=bins, reaches=reaches)
-    masses = consistent_masses(released, expected, Shrinkage(settings.spread, settings.step_spread))
-    # Beyond λ nothing is observed, so the estimate continues with the prior that has no boundary.
-    prior = prior_masses(kinds=kinds, bins=bins)
-    parts = max(1, PLANNING_BINS // bins)
+    """Trees → shapes → consistent masses around them → Kaplan-Meier → equal bins, as far as outcomes reach."""
+    *cells, kinds, bins = released.levels[-1].shape
+    levels = [level.reshape(-1, kinds, level.shape[-1]).astype(np.float64) for level in released.levels]
+    reach = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
+    totals = observed_slots(released)
+    laws = explain(levels, released.variance, totals.ravel(), cell_factors(tuple(cells)), reach=reach)
+    masses = consistent_masses(levels, released.variance, totals.ravel(), laws.expected(bins), settings.spread)
 
-    def distribution(counted: FloatArray, expected: FloatArray) -> FloatArray:
-        weights = kaplan_meier(counted, expected)
-        return refined(weights[..., ::-1] if problem.boundary.side == "higher" else weights, parts)
+    weights = refined(kaplan_meier(masses, coarser(laws.outcomes, bins)), laws.outcomes)
+    tried = None
+    if laws.cutoffs is not None:
+        # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
+        tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
+        weights, tried = continued(weights, tried), tried.reshape(*cells, -1)
+    weights = weights.reshape(*cells, -1)
+    tops = _tops(weights)
+    cutoffs = None if tried is None else equal_bins(tried, tops)
+    every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
+    observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / every_slot, 0.0, 1.0))
+    return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed)
 
-    # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
-    cutoffs = distribution(masses[..., ::-1, :], prior[::-1]) if kinds == 2 else None
-    observed = float(np.clip(masses.sum(axis=(-2, -1)).mean() / released.total, 0.0, 1.0))
-    return OutcomeDistribution(bin_middles(problem, bins * parts), distribution(masses, prior), cutoffs, observed)
+
+# The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).
+BINS_AT_FULL_NOISE, BINS_GROWTH = 2.65, 0.6
+# What is left out beyond the last point of a distribution; it stands at that point.
+NEGLIGIBLE = 1e-6
 
 
-def refined(weights: FloatArray, parts: int) -> FloatArray:
-    """Share every bin's weight (..., bins) between `parts` finer ones, (..., bins · parts), along a smooth curve.
+def _tops(weights: FloatArray) -> FloatArray:
+    """How far outcomes reach, over all steps, (*labels, k) in oriented unit coordinates, from weights on `bin_edges`."""
+    rest = 1.0 - np.cumsum(weights, axis=-1)  # beyond each bin, (*labels, H, k, F)
+    last = np.max((rest > NEGLIGIBLE).sum(axis=-1), axis=-2)
+    return bin_edges(weights.shape[-1])[np.minimum(last + 1, weights.shape[-1])]
 
-    Monotone cubics join the cumulative weights at the bins' edges. So no bin gains or loses weight, and no part is
-    negative. Equal weights, as in the prior, stay equal.
+
+def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
+    """Weights (*labels, H, k, F) of the bins of `bin_edges`, moved to PLANNING_BINS equal bins from 0 to `tops`.
+
+    Inside a bin outcomes are spread evenly. What lies beyond the top stands in the last bin.
     """
-    if parts == 1:
-        return weights
-    cumulative = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-    bins = weights.shape[-1]
-    # Next to a weight of 1e-308 a slope may overflow. The curve is then flat, as it should be.
-    with np.errstate(over="ignore"):
-        curve = PchipInterpolator(np.arange(bins + 1), cumulative, axis=-1)
-    return np.maximum(np.diff(curve(np.linspace(0, bins, bins * parts + 1)), axis=-1), 0.0)
+    edges = bin_edges(weights.shape[-1])
+    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    wanted = tops[..., None, :, None] * (np.arange(PLANNING_BINS + 1) / PLANNING_BINS)
+    # The edges are squares, so the place of a value among them is a square root.
+    lower = np.minimum((np.sqrt(wanted) * weights.shape[-1]).astype(np.int64), weights.shape[-1] - 1)
+    part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
+    lower, part = np.broadcast_to(lower, (*weights.shape[:-1], PLANNING_BINS + 1)), part
+    reached = np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
+    reached[..., -1] = below[..., -1]
+    return np.maximum(np.diff(reached, axis=-1), 0.0)
+
+
+def _middles(problem: OutcomeProblem, tops: FloatArray) -> FloatArray:
+    """The middles of the equal bins from 0 to `tops` (*labels, k), in the user's units."""
+    unit = problem.boundary.orient(tops[..., None] * (np.arange(PLANNING_BINS) + 0.5) / PLANNING_BINS)
+    width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
+    return problem.outcome_low[:, None] + width[..., None] * unit
+
+
+def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
+    """For each label, step and coordinate with several values, its value's number in every cell, (cells,).
+
+    A factor that names every cell would only repeat what the cells say themselves.
+    """
+    cells = math.prod(shape)
+    numbers = np.indices(shape).reshape(len(shape), -1)
+    return [number for number, size in zip(numbers, shape, strict=True) if 1 < size < cells]
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
@@ -136,53 +179,3 @@ def bin_middles(problem: OutcomeProblem, bins: int) -> FloatArray:
     unit = (np.arange(bins) + 0.5) / bins
     width = problem.outcome_high - problem.outcome_low
     return problem.outcome_low[:, None] + width[:, None] * unit
-
-
-def prior_masses(*, kinds: int, bins: int, reaches: FloatArray | float = 1.0) -> FloatArray:
-    """Expected shares of (seen, cut off) × bins before any data, (kinds, bins).
-
-    Outcomes are uniform, cut-off levels uniform up to one of the `reaches` (λ of some step and coordinate). Where both
-    fall into the same bin, the outcome is below the cut-off half of the time.
-    """
-    if kinds == 1:
-        return np.full((1, bins), 1.0 / bins)
-    edges = np.arange(bins + 1) / bins
-    reach = np.atleast_1d(reaches).reshape(-1, 1)
-    below = np.minimum(edges / reach, 1.0).mean(axis=0)  # P(cut-off ≤ edge)
-    cut = np.diff(below)
-    seen_share = (1 - below[1:] + cut / 2) / bins
-    cut_share = cut * (1 - edges[1:] + 0.5 / bins)
-    return np.stack([seen_share, cut_share])
-
-
-# Prior mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
-WHISPER = 1e-6
-
-
-def kaplan_meier(masses: FloatArray, prior: FloatArray) -> FloatArray:
-    """Probabilities (..., bins) from masses (..., kinds, bins) of seen and cut-off outcomes.
-
-    Outcome and cut-off level are independent, and each is spread evenly inside a bin. With hazards a and b, the share
-    s = a − ab/2 of those at risk is seen in the bin, and c = b − ab/2 is cut off. Solved for a,
-
-        a = u − √(u² − 2s) = 2s / (u + √(u² − 2s)),   u = 1 + (s − c)/2
-
-    Without a cut-off this is s, as usual. It is close to the actuarial rule s / (1 − c/2), but exact in the last bins
-    too. So the prior's expected counts give the prior back.
-    """
-    total = masses.sum(axis=(-2, -1), keepdims=True)
-    masses = masses + prior * np.maximum(total, 1.0) * WHISPER
-    if masses.shape[-2] == 1:
-        seen = masses[..., 0, :]
-        return np.asarray(seen / seen.sum(axis=-1, keepdims=True))
-    seen, cut = masses[..., 0, :], masses[..., 1, :]
-    at_risk = np.cumsum((seen + cut)[..., ::-1], axis=-1)[..., ::-1]
-    s, c = seen / at_risk, cut / at_risk
-    u = 1 + (s - c) / 2
-    hazard = np.clip(2 * s / (u + np.sqrt(np.maximum(u * u - 2 * s, 0.0))), 0.0, 1.0)
-    survival = np.cumprod(1 - hazard, axis=-1)
-    before = np.concatenate([np.ones_like(survival[..., :1]), survival[..., :-1]], axis=-1)
-    weights = before * hazard
-    # Outcomes beyond the last bin exceed every level that was tried. Only "at least that" is known of them.
-    weights[..., -1] += survival[..., -1]
-    return np.asarray(weights)

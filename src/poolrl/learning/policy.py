@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self
@@ -11,13 +12,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import FloatArray, as_floats
+from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.rules import Levels, Rule, rule_from_arrays
 from poolrl.npz import Arrays, read_arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.problems.problem import Problem
+from poolrl.problems.problem import OutcomeProblem, Problem
 
 POLICY_FORMAT = "poolrl policy 1"
 # Bytes of all arrays of a file, several times what the largest partitions need, and of its text.
@@ -50,8 +51,19 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({type(self.rule).__name__}, horizon={self.problem.horizon})\n{self.guarantee}"
 
-    def act(self, step: int, stock: ArrayLike) -> FloatArray:
-        """The action at `step` (0 is the first) in one state (w,) or in each of a batch (m, w)."""
+    def act(
+        self,
+        step: int,
+        stock: ArrayLike,
+        *,
+        scale: ArrayLike | None = None,
+        labels: Mapping[str, ArrayLike] | None = None,
+    ) -> FloatArray:
+        """The action at `step` (0 is the first) in one state (w,) or in each of a batch (m, w).
+
+        `scale`, one number or of the stock's shape, is what was expected before the order: amounts come in and go out
+        in the user's units. `labels` give a value, or one for each row, of every label of the problem.
+        """
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
             raise ValueError(f"step must be a whole number, got {type(step).__name__}")
         if not 0 <= step < self.problem.horizon:
@@ -63,12 +75,26 @@ class Policy:
         if not np.isfinite(state).all():
             raise ValueError("stock must be finite")
         batch = np.atleast_2d(state)
-        action = self.rule.act(self.problem, int(step), batch)
+        cell = self._cells(labels or {}, len(batch))
+        if scale is None:
+            action = self.rule.act(self.problem, int(step), batch, cell)
+        else:
+            unit = _scale_of(scale, batch.shape)
+            # Dividing and multiplying may lose a rounding error, and stock is never sent back.
+            action = np.maximum(self.rule.act(self.problem, int(step), batch / unit, cell) * unit, batch)
         return action if state.ndim == 2 else action[0]
+
+    def _cells(self, labels: Mapping[str, ArrayLike], rows: int) -> IntArray:
+        cell = self.problem.labels.cells(labels)
+        if cell.ndim > 1 or cell.size not in (1, rows):
+            raise ValueError(f"labels must be single values or arrays of {rows} values, one for each row of stock")
+        if (cell < 0).any():
+            raise ValueError("labels must be among the values that the problem declares")
+        return np.broadcast_to(cell, (rows,))
 
     @property
     def levels(self) -> FloatArray:
-        """Order-up-to levels (H, products), if the policy has such a table."""
+        """Order-up-to levels (*labels, H, products), if the policy has such a table; with a scale, multiples of it."""
         if not isinstance(self.rule, Levels):
             raise AttributeError(
                 f"a policy with {type(self.rule).__name__} has no order-up-to table; ask act(step, stock)"
@@ -139,8 +165,22 @@ class Policy:
         rule = rule_from_arrays(facts["rule"], problem, arrays)
         prefix = "outcomes."
         estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        outcomes = outcomes_from_arrays(estimate, problem.horizon) if estimate else None
+        outcomes = None
+        if estimate and isinstance(problem, OutcomeProblem):
+            outcomes = outcomes_from_arrays(estimate, problem)
         return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]), outcomes)
+
+
+def _scale_of(scale: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    given = as_floats("scale", scale)
+    if not (np.isfinite(given) & (given > 0)).all():
+        raise ValueError("scale must be positive and finite")
+    # One number for each row serves all its products.
+    spread = given[:, None] if given.ndim == 1 and given.shape != shape[1:] else given
+    try:
+        return np.broadcast_to(spread, shape)
+    except ValueError:
+        raise ValueError(f"scale must be one number, or have shape {shape}, got {given.shape}") from None
 
 
 def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
@@ -18,7 +18,7 @@ from poolrl.problems.problem import Problem, SeparableProblem
 
 @dataclass(frozen=True)
 class Levels:
-    """Order up to a level, (H, products): y = max(x, S_h)."""
+    """Order up to a level, (*labels, H, products): y = max(x, S_h)."""
 
     levels: FloatArray
 
@@ -26,10 +26,10 @@ class Levels:
         # A level changed by hand would keep the old guarantee.
         self.levels.flags.writeable = False
 
-    def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
-        """The level, or the nearest allowed action, (m, d) for states (m, w)."""
+    def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
+        """The level of each row's label cell, or the nearest allowed action, (m, d) for states (m, w)."""
         low, high = problem.allowed(step, state)
-        return np.clip(self.levels[step], low, high)
+        return np.clip(self.levels.reshape(-1, *self.levels.shape[-2:])[cell, step], low, high)
 
     def arrays(self) -> dict[str, FloatArray]:
         """The table."""
@@ -43,8 +43,8 @@ class SeparableQ:
     axes: Axes
     q: FloatArray
 
-    def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
-        """Greedy on the axes."""
+    def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
+        """Greedy on the axes. Labels need `Levels`, so there is one cell."""
         return self.axes.greedy(step, self.q[step], state)[0]
 
     def arrays(self) -> dict[str, FloatArray]:
@@ -59,8 +59,8 @@ class PartitionQ:
     partition: Partition
     q: FloatArray
 
-    def act(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
-        """Greedy over the partition's candidates."""
+    def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
+        """Greedy over the partition's candidates. Labels need `Levels`, so there is one cell."""
         return self.partition.greedy(step, self.q[step], state)[0]
 
     def arrays(self) -> dict[str, FloatArray]:
@@ -83,7 +83,7 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
     try:
         match kind:
             case "Levels":
-                return Levels(_shaped(own["levels"], (problem.horizon, problem.action_dim)))
+                return Levels(_shaped(own["levels"], (*problem.labels.shape, problem.horizon, problem.action_dim)))
             case "SeparableQ":
                 axes = _axes(problem, own)
                 return SeparableQ(axes, _shaped(own["q"], (problem.horizon, *axes.q_shape)))

@@ -18,6 +18,7 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import Sampler
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
+from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 from poolrl.problems.inventory import LostSales
 from poolrl.simulation.logs import simulate_log
@@ -67,7 +68,7 @@ def privacy_evidence(*, pairs: int = 20, rho: float = 1.0) -> list[Evidence]:
     partition = Zones(RINGS).partition(PROBLEM)
 
     def outcomes(log: Trajectories, noise: _Recorder) -> PrivateOutcomes:
-        return release_outcomes(log, PROBLEM, bins=BINS, rho=budget(rho), noise=noise)
+        return release_outcomes(log, PROBLEM, level_sizes=every_level(BINS), rho=budget(rho), noise=noise)
 
     def visits(log: Trajectories, noise: _Recorder) -> PrivateVisits:
         released = release_visits(log, PROBLEM, partition, rho=budget(rho), noise=noise)

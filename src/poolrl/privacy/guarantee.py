@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, Literal, Protocol, Self, get_args
 
 from poolrl.privacy import zcdp
 
 NOT_PRIVATE = "NOT PRIVATE"
+# Whether a log has labels, and whether a unit may change them in a neighbouring log.
+LabelMode = Literal["none", "protected", "public"]
 # Limits for guarantees in files. A release has one or two mechanisms.
 LARGEST_FRACTION, MOST_MECHANISMS = 10**100, 100
 
@@ -49,7 +51,7 @@ class Guarantee:
     """ρ-zCDP when one unit of the log is replaced by another; `str()` gives three lines for a privacy officer.
 
     `secure` says whether the noise came from the exact, unseeded sampler. A release is private only if it did, and if
-    ρ is finite.
+    ρ is finite. `scaled` and `labels` say what the data holder declared of the log; `declared_in_words` says it.
     """
 
     mechanisms: tuple[Mechanism, ...]
@@ -58,6 +60,13 @@ class Guarantee:
     trajectories_per_unit: int = 1
     unit: str = "trajectory"
     adjacency: str = "replace one"
+    scaled: bool = False  # amounts were divided by a scale
+    scale_memory: int = 0  # m: so many other trajectories' scales may change with one trajectory
+    labels: LabelMode = "none"
+
+    def __post_init__(self) -> None:
+        if self.labels not in get_args(LabelMode) or self.scale_memory < 0 or (self.scale_memory and not self.scaled):
+            raise ValueError("a guarantee knows three kinds of labels, and memory of a scale only")
 
     @classmethod
     def of_nothing(cls, steps: int) -> Self:
@@ -86,17 +95,18 @@ class Guarantee:
         if self.unit != "trajectory":
             whose = f"one {self.unit}: up to {self.trajectories_per_unit} trajectories of {self.steps} steps"
         protects = f"Protects {whose}; neighbouring logs replace one {self.unit} by any other."
+        declared = "".join(f" {sentence}" for sentence in declared_in_words(self))
         paid = "; ".join(
             f"{m.name}: {m.cells:,} counts, sensitivity {math.sqrt(m.sensitivity_squared):.4g}, "
             f"noise sd {math.sqrt(m.variance):.4g}"
             for m in self.mechanisms
         )
         if not self.private:
-            return f"{self._why_not()}\nWould protect {whose}.\nMechanisms: {paid or 'none'}."
+            return f"{self._why_not()}\nWould protect {whose}.{declared}\nMechanisms: {paid or 'none'}."
         small, smaller = (zcdp.rounded_up(self.epsilon(delta)) for delta in (1e-6, 1e-9))
         curve = f"epsilon = {small} at delta = 1e-6, {smaller} at 1e-9"
         return (
-            f"Private: rho = {self.rho:.6g} (zCDP), that is {curve}.\n{protects}\n"
+            f"Private: rho = {self.rho:.6g} (zCDP), that is {curve}.\n{protects}{declared}\n"
             f"Exact discrete Gaussian noise from a secure source. {paid}."
         )
 
@@ -112,6 +122,9 @@ class Guarantee:
             "trajectories_per_unit": self.trajectories_per_unit,
             "steps": self.steps,
             "adjacency": self.adjacency,
+            "scaled": self.scaled,
+            "scale_memory": self.scale_memory,
+            "labels": self.labels,
             "secure_noise": self.secure,
             "mechanisms": [m.to_dict() for m in self.mechanisms],
         }
@@ -128,6 +141,10 @@ class Guarantee:
             trajectories_per_unit=int(facts["trajectories_per_unit"]),
             unit=str(facts["unit"]),
             adjacency=str(facts["adjacency"]),
+            # Older files have none of them.
+            scaled=facts.get("scaled", False) is True,
+            scale_memory=int(facts.get("scale_memory", 0)),
+            labels=facts.get("labels", "none"),
         )
 
     def _why_not(self) -> str:
@@ -136,6 +153,47 @@ class Guarantee:
         if not math.isfinite(self.rho):
             return f"{NOT_PRIVATE}: rho = inf, the counts were released without noise."
         return f"{NOT_PRIVATE}: a dry run with seeded noise (or your own sampler), which can be subtracted again."
+
+
+class Declared(Protocol):
+    """A guarantee or a certificate: what the data holder declared of a log's scale and labels."""
+
+    @property
+    def unit(self) -> str:
+        """Who is protected."""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether amounts were divided by a scale."""
+
+    @property
+    def scale_memory(self) -> int:
+        """m."""
+
+    @property
+    def labels(self) -> LabelMode:
+        """What neighbours may change."""
+
+
+def declared_in_words(of: Declared) -> list[str]:
+    """What a scale and labels mean for who is protected: sentences, none without them."""
+    sentences = []
+    if of.scaled and of.unit != "trajectory":
+        own = f"rows of its own {of.unit}, or from outside the log"
+        sentences.append(f"Declared by the data holder: the scale of every trajectory comes from {own}.")
+    elif of.scaled and of.scale_memory:
+        many = f"{of.scale_memory} other{'s' if of.scale_memory > 1 else ''}"
+        sentences.append(
+            f"Declared by the data holder: replacing one trajectory changes the scales of at most {many}; "
+            f"{of.scale_memory + 1} trajectories are paid for."
+        )
+    elif of.scaled:
+        sentences.append("Declared by the data holder: the scale comes from outside the log.")
+    if of.labels == "public":
+        sentences.append(f"Labels are public: the other {of.unit} has the same labels.")
+    elif of.labels == "protected":
+        sentences.append(f"Labels are protected: the other {of.unit} may have other labels.")
+    return sentences
 
 
 def _in_range(text: str) -> Fraction:

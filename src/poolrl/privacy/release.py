@@ -1,7 +1,7 @@
 """The door: the only code that sees exact counts and noise together. Everything after it is free.
 
 Every release protects one unit of the log, by default one trajectory, when it is replaced by any other. A unit has
-c = max_per_unit slots. A slot that it does not fill counts as unobserved, so totals are public.
+max_per_unit slots. A slot that it does not fill counts as unobserved, so totals are public.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.counts import VisitCounts, count_outcomes, count_visits
 from poolrl.data.log import Log
+from poolrl.data.relative import refuse_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.partition import Partition
 from poolrl.privacy import sensitivity, zcdp
@@ -25,25 +26,36 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 
 def release_outcomes(
-    log: Log, problem: OutcomeProblem, *, bins: int, rho: zcdp.Budget, noise: NoiseSource
+    log: Log, problem: OutcomeProblem, *, level_sizes: tuple[int, ...], rho: zcdp.Budget, noise: NoiseSource
 ) -> PrivateOutcomes:
-    """Release dyadic trees of censored outcome counts.
+    """Release trees of censored outcome counts: those levels that have as many ranges as `level_sizes` says.
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
+    c trajectories move with a unit, by `sensitivity.moved_trajectories`.
     """
-    log.check(problem)
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
     complete = problem.boundary.everywhere and log.is_full
-    layout = sensitivity.outcome_trees(problem, bins=bins, per_unit=log.max_per_unit, complete=complete)
-    mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, bins=bins)
-    public_root = sensitivity.root_is_public(problem, complete=complete)
+    layout = sensitivity.outcome_trees(
+        problem, level_sizes=level_sizes, per_unit=_moved(log), complete=complete, labels_public=log.labels_public
+    )
+    log.check(problem)
+    mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, level_sizes=level_sizes)
+    public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
 
     sampler = noise.begin()
     noisy = [sampler.add(level, mechanism.variance) for level in counts.levels[int(public_root) :]]
     unobserved = None if complete else sampler.add(counts.unobserved, mechanism.variance)
     root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
+    # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
+    totals = counts.totals if log.labels_public else None
     guarantee = _guarantee(log, problem, noise, mechanism)
-    return PrivateOutcomes(tuple(root + noisy), unobserved, log.slots, float(mechanism.variance), guarantee)
+    return PrivateOutcomes(tuple(root + noisy), unobserved, log.slots, float(mechanism.variance), guarantee, totals)
+
+
+def _moved(log: Log) -> int:
+    return sensitivity.moved_trajectories(
+        per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
+    )
 
 
 def release_visits(
@@ -53,6 +65,7 @@ def release_visits(
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H c² of `sensitivity.visit_tables` for each, that is σ² = 2 H c² / ρ.
     """
+    refuse_visits(log, problem)
     log.check(problem)
     counts = count_visits(log, partition)
     layouts = sensitivity.visit_tables(
@@ -99,6 +112,7 @@ def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise
 
     Guarantee: ρ-zCDP for one trajectory, by `sensitivity.logged_numbers`.
     """
+    refuse_visits(log, problem)
     log.check(problem)
     if log.has_units:
         raise ValueError("input perturbation protects single trajectories: leave out unit and max_per_unit")
@@ -120,6 +134,7 @@ def release_levels(
 
     Guarantee: ρ-zCDP for a unit of any number of trajectories, by `sensitivity.decision_table`.
     """
+    refuse_visits(log, problem)
     if levels.shape != (problem.horizon, problem.action_dim):
         raise ValueError(f"levels must have shape {(problem.horizon, problem.action_dim)}, got {levels.shape}")
     exact = _to_lattice(levels, problem.action_low, problem.action_high)
@@ -143,4 +158,13 @@ def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mech
     # By `is`, because another class could declare itself equal.
     secure = any(type(noise) is each for each in SECURE)
     unit = "unit" if log.has_units else "trajectory"
-    return Guarantee(mechanisms, secure, problem.horizon, trajectories_per_unit=log.max_per_unit, unit=unit)
+    return Guarantee(
+        mechanisms,
+        secure,
+        problem.horizon,
+        trajectories_per_unit=log.max_per_unit,
+        unit=unit,
+        scaled=log.has_scale,
+        scale_memory=log.scale_memory,
+        labels=("public" if log.labels_public else "protected") if log.label_names else "none",
+    )

@@ -11,10 +11,14 @@ from poolrl.privacy.guarantee import Guarantee
 
 @dataclass(frozen=True)
 class PrivateOutcomes:
-    """Noisy dyadic trees of censored outcomes.
+    """Noisy trees of censored outcomes.
 
-    `levels[l]` has shape (H, k, kinds, 2ˡ), kinds = (seen, cut off) or (seen,) where nothing is ever cut off.
-    `unobserved` (H, k) is None where public facts rule it out. Each (step, coordinate) has `total` slots.
+    Each of the `levels` has shape (*labels, H, k, kinds, size), kinds = (seen, cut off) or (seen,) where nothing is
+    ever cut off. Sizes are powers of two, from 1 to the number of bins; some powers may be left out.
+
+    `unobserved` (H, k) is None where public facts rule it out. Each (step, coordinate) has `total` slots. Where labels
+    are public, `totals` (*labels, H) says how many of these slots each label cell has, and `unobserved` is
+    (*labels, H, k). Otherwise `totals` is None: how many there are is hidden by the noise.
     """
 
     levels: tuple[IntArray, ...]
@@ -22,6 +26,7 @@ class PrivateOutcomes:
     total: int
     variance: float  # of every noisy count
     guarantee: Guarantee
+    totals: IntArray | None = None
 
 
 @dataclass(frozen=True)

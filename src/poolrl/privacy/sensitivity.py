@@ -1,7 +1,8 @@
 """How far one unit can move each released table: the formulas of the guarantee, each written once.
 
 `release` draws noise by them, `verify` computes them again for a certificate, and `audit` compares them with what a
-unit really moves. H steps, k coordinates, c slots of a unit (`per_unit`). Neighbouring logs replace one unit.
+unit really moves. H steps, k coordinates, c trajectories that one unit moves (`per_unit`). Neighbouring logs replace
+one unit.
 """
 
 from __future__ import annotations
@@ -31,26 +32,57 @@ class TableLayout:
         return Mechanism(self.name, self.cells, self.sensitivity_squared, variance)
 
 
-def root_is_public(problem: OutcomeProblem, *, complete: bool) -> bool:
+def root_is_public(problem: OutcomeProblem, *, level_sizes: tuple[int, ...], complete: bool) -> bool:
     """If nothing is cut off or unobserved, every slot is under the root. The root is then a public number."""
-    return complete and not problem.censored
+    return complete and not problem.censored and level_sizes[0] == 1
 
 
-def outcome_trees(problem: OutcomeProblem, *, bins: int, per_unit: int, complete: bool) -> TableLayout:
-    """Dyadic trees of censored outcomes. `complete` means: public facts rule out that a slot is unobserved.
+def moved_trajectories(*, per_unit: int, scale_memory: int, has_units: bool) -> int:
+    """c: how many trajectories may change their cells when one unit is replaced.
 
-    Guarantee: at each step, coordinate and released level a slot is in at most one node. A unit of c slots takes at
-    most c from one node and adds c to another, so Δ₂² = 2 H k L c² for L released levels.
+    A trajectory that is its own unit may have served for the scales of m others, which then change too: c = 1 + m. With
+    units, the data holder declares that every scale comes from rows of its own unit, or from outside the log. Then
+    nothing else changes but the unit's own `per_unit` trajectories.
     """
+    return per_unit if has_units else 1 + scale_memory
+
+
+def every_level(bins: int) -> tuple[int, ...]:
+    """The sizes of all levels of a dyadic tree with so many leaves."""
     if bins < 2 or bins & (bins - 1):
         raise ValueError(f"bins must be a power of two, got {bins}")
+    return tuple(2**level for level in range(bins.bit_length()))
+
+
+def level_count(level_sizes: tuple[int, ...]) -> int:
+    """How many levels a tree has; refuses sizes that do not make a tree of dyadic ranges."""
+    powers = all(size >= 1 and size & (size - 1) == 0 for size in level_sizes)
+    if not powers or not level_sizes or list(level_sizes) != sorted(set(level_sizes)):
+        raise ValueError(f"level_sizes must be ascending powers of two, got {level_sizes}")
+    return len(level_sizes)
+
+
+def outcome_trees(
+    problem: OutcomeProblem,
+    *,
+    level_sizes: tuple[int, ...],
+    per_unit: int,
+    complete: bool,
+    labels_public: bool = False,
+) -> TableLayout:
+    """Trees of censored outcomes. `complete` means: public facts rule out that a slot is unobserved.
+
+    Guarantee: at each step, coordinate and released level a trajectory is in at most one node of at most one label
+    cell. A unit that moves c trajectories takes at most c from one node and adds c to another, so Δ₂² = 2 H k L c² for
+    L released levels, however many label cells there are.
+    """
     trees = problem.horizon * problem.outcome_dim
-    public_root = root_is_public(problem, complete=complete)
-    levels = bins.bit_length() - public_root
-    nodes = (2 * bins - 1 - public_root) * problem.kinds
-    # Unless it is complete, each tree also counts its unobserved slots.
-    cells = trees * (nodes + (not complete))
-    return TableLayout("outcome trees", cells, Fraction(2 * trees * levels * per_unit**2))
+    public_root = root_is_public(problem, level_sizes=level_sizes, complete=complete)
+    levels = level_count(level_sizes) - public_root
+    nodes = (sum(level_sizes) - public_root) * problem.kinds * problem.labels.count
+    # Unless it is complete, unobserved slots are counted too: in each label cell, or in all of them together.
+    unobserved = 0 if complete else problem.labels.count if labels_public else 1
+    return TableLayout("outcome trees", trees * (nodes + unobserved), Fraction(2 * trees * levels * per_unit**2))
 
 
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:

@@ -19,6 +19,7 @@ from poolrl.data.fingerprints import digests
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS
 from poolrl.interrupts import deferred
+from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk
@@ -89,7 +90,11 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
     for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
-        trees = sensitivity.outcome_trees(problem, bins=bins, per_unit=config.privacy.per_unit, complete=False)
+        per_unit, steps, coordinates = config.privacy.per_unit, problem.horizon, problem.outcome_dim
+        sizes = Outcomes(bins=bins).level_sizes(
+            steps=steps, coordinates=coordinates, slots=1, per_unit=per_unit, rho=config.privacy.rho
+        )
+        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=per_unit, complete=False)
         require_sampler(trees.mechanism(terms.rho).variance)
     ledger.open_account(terms.data_set, terms.budget)
     reservation = ledger.reserve(terms.data_set, terms.rho)

@@ -114,7 +114,7 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     log = AssumedLog(min(units, most_units(problem, owned)), per_unit, owned)
     budgets = sorted({*SLIDER_BUDGETS, rho})
     most = runs_for(problem, log.units * owned, fits=len(budgets) + 1, least=LEAST_RUNS, most=MOST_RUNS)
-    simulator, world = Simulator(problem), estimated_world(outcomes)
+    simulator, world = Simulator(problem), estimated_world(problem, outcomes)
     families = worlds_of(problem, "any", runs=1)
     full = replace(log, shelves_never_empty=True)
 

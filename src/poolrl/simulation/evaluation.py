@@ -5,10 +5,13 @@ Policies are compared on the same demand paths, so that their difference is not 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import FloatArray, finite_array
+from poolrl.checks import FloatArray, as_floats, finite_array
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.partition import Partition
@@ -27,29 +30,50 @@ from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
 
 
-def rollout_costs(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> FloatArray:
-    """The total cost of each path (paths, H, k), from the problem's initial state (zero stock)."""
-    paths = _paths(problem, outcomes)
+def rollout_costs(
+    problem: OutcomeProblem,
+    policy: Policy,
+    outcomes: ArrayLike,
+    *,
+    scale: ArrayLike | None = None,
+    labels: Mapping[str, ArrayLike] | None = None,
+) -> FloatArray:
+    """The total cost of each path (paths, H, k), from the problem's initial state (zero stock), in the user's units.
+
+    `scale` (paths, H, k) and `labels`, each (paths,) or (paths, H), are what the policy knows before each decision.
+    """
+    paths = _paths(problem, outcomes, bounded=scale is None)
     state = np.tile(problem.initial_state, (len(paths), 1))
     total = np.zeros(len(paths))
+    scales = None if scale is None else np.broadcast_to(as_floats("scale", scale), paths.shape)
+    by_step = {
+        name: np.broadcast_to(np.asarray(given).reshape(len(paths), -1), (len(paths), problem.horizon))
+        for name, given in (labels or {}).items()
+    }
     for step in range(problem.horizon):
-        action = policy.act(step, state)
-        total += problem.cost(step, state, action, paths[:, step])
+        known = {name: given[:, step] for name, given in by_step.items()}
+        action = policy.act(step, state, scale=None if scales is None else scales[:, step], labels=known)
+        if isinstance(problem, Inventory):
+            total += problem.cost(step, state, action, paths[:, step], problem.labels.cells(known))
+        else:
+            total += problem.cost(step, state, action, paths[:, step])
         state = problem.next_state(step, state, action, paths[:, step])
     return total
 
 
-def rollout_cost(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike) -> float:
-    """The mean total cost over the paths."""
-    return float(rollout_costs(problem, policy, outcomes).mean())
+def rollout_cost(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, **known: Any) -> float:
+    """The mean total cost over the paths; `known` is the scale and labels of `rollout_costs`."""
+    return float(rollout_costs(problem, policy, outcomes, **known).mean())
 
 
-def relative_gap(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
-    """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths."""
-    best = rollout_cost(problem, benchmark, outcomes)
+def relative_gap(
+    problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy, **known: Any
+) -> float:
+    """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
+    best = rollout_cost(problem, benchmark, outcomes, **known)
     if best <= 0:
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
-    return (rollout_cost(problem, policy, outcomes) - best) / best
+    return (rollout_cost(problem, policy, outcomes, **known) - best) / best
 
 
 def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
@@ -138,12 +162,13 @@ def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
     return Policy(problem, rule, Guarantee.of_nothing(problem.horizon), report)
 
 
-def _paths(problem: OutcomeProblem, outcomes: ArrayLike) -> FloatArray:
+def _paths(problem: OutcomeProblem, outcomes: ArrayLike, *, bounded: bool = True) -> FloatArray:
     paths = finite_array("outcomes", outcomes)
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim) or len(paths) == 0:
         wanted = f"(paths, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
     slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
-    if (paths < problem.outcome_low - slack).any() or (paths > problem.outcome_high + slack).any():
+    # With a scale the bounds are multiples of it, and a multiple may exceed them.
+    if bounded and ((paths < problem.outcome_low - slack).any() or (paths > problem.outcome_high + slack).any()):
         raise ValueError("outcomes must lie within the problem's public bounds")
     return paths

@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import finite_array
+from poolrl.checks import as_floats, finite_array
 from poolrl.data.trajectories import Trajectories
 from poolrl.problems.inventory import Behaviour, Inventory
 from poolrl.problems.problem import OutcomeProblem
 
 
 def simulate_log(
-    problem: OutcomeProblem, outcomes: ArrayLike, *, rng: np.random.Generator, behaviour: Behaviour | None = None
+    problem: OutcomeProblem,
+    outcomes: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    behaviour: Behaviour | None = None,
+    **known: Any,
 ) -> Trajectories:
     """The log that a shop would have recorded if these outcomes (episodes, horizon, k), for example demand, happened.
 
     `behaviour(step, states, rng)` returns actions for states (episodes, w). By default they are uniform over what is
-    feasible and within λ. For inventory this is also the method `problem.simulate_log`.
+    feasible and within λ. For inventory this is also the method `problem.simulate_log`. `known` goes to `Trajectories`:
+    with `scale`, amounts of the outcomes and the log are the user's, and those of the problem are multiples.
     """
     paths = finite_array("outcomes", outcomes)
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim):
         wanted = f"(episodes, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
-    if (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
+    scale = np.broadcast_to(as_floats("scale", known.get("scale", 1.0)), paths.shape)
+    if "scale" in known:
+        known["scale"] = scale
+    elif (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
         raise ValueError("outcomes must lie within the problem's public bounds")
+    # A row without a valid scale is simulated all the same: the shop was open.
+    unit = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     state = np.tile(problem.initial_state, (len(paths), 1))
     rows = []
     for step in range(problem.horizon):
         if behaviour is None:
-            low, high = problem.allowed(step, state)
-            action = rng.uniform(low, high)
+            low, high = problem.allowed(step, state / unit[:, step])
+            action = np.maximum(rng.uniform(low, high) * unit[:, step], state)
         else:
-            low, high = problem.feasible(step, state)
-            action = np.clip(np.asarray(behaviour(step, state, rng), dtype=np.float64), low, high)
+            low, high = problem.feasible(step, state / unit[:, step])
+            wanted = np.asarray(behaviour(step, state, rng), dtype=np.float64)
+            action = np.maximum(np.clip(wanted, low * unit[:, step], high * unit[:, step]), state)
         arrived = problem.next_state(step, state, action, paths[:, step])
         rows.append((state, action, arrived))
         state = arrived
     states, actions, next_states = (np.stack(parts, axis=1) for parts in zip(*rows, strict=True))
-    return Trajectories(states=states, actions=actions, next_states=next_states)
+    return Trajectories(states=states, actions=actions, next_states=next_states, **known)
 
 
 Inventory.simulate_log = simulate_log

@@ -55,7 +55,19 @@ def worlds_of(problem: Inventory, demand: str, *, runs: int) -> list[World]:
     ]
 
 
-def estimated_world(outcomes: OutcomeDistribution) -> World:
-    """The demand and the past orders that a fit has estimated."""
-    weights = outcomes.weights / outcomes.weights.sum(axis=-1, keepdims=True)
-    return World("estimate", weights, outcomes.cutoffs)
+def estimated_world(problem: Inventory, outcomes: OutcomeDistribution) -> World:
+    """The demand and the past orders that a fit without labels has estimated."""
+    orders = None if outcomes.cutoffs is None else _up_to_the_bound(problem, outcomes.points, outcomes.cutoffs)
+    return World("estimate", _up_to_the_bound(problem, outcomes.points, outcomes.weights), orders)
+
+
+def _up_to_the_bound(problem: Inventory, points: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weights (H, k, B) on equal bins of each product's own range, moved to equal bins up to the public bound."""
+    bins = points.shape[-1]
+    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    found = np.empty_like(weights)
+    for i, top in enumerate(problem.demand_max):
+        edges = np.linspace(0.0, points[i, -1] + points[i, 0], bins + 1)
+        wanted = np.linspace(0.0, top, bins + 1)
+        found[:, i] = [np.diff(np.interp(wanted, edges, step) / step[-1]) for step in below[:, i]]
+    return found

@@ -110,7 +110,7 @@ def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[
 def _table(
     database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, numbers_are_text: bool
 ) -> ir.Table:
-    """The log, or the answer to one SELECT on it. Numbers given as text are read row by row."""
+    """The log, or the answer to one SELECT on it. Numbers given as text are read row by row; ids and labels are not."""
     backend = shut(database)
     if query is not None:
         run_query(query, database)
@@ -123,7 +123,7 @@ def _table(
                 raise ValueError(missing_column(name, list(kinds)))
         chosen = [
             f"TRY_CAST({quoted_name(name)} AS DOUBLE) AS {quoted_name(name)}"
-            if numbers_are_text and kinds[name] == "VARCHAR" and name not in (columns.trajectory, columns.unit)
+            if numbers_are_text and kinds[name] == "VARCHAR" and name not in columns.as_they_are()
             else quoted_name(name)
             for name in dict.fromkeys(columns.names())
         ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
 # PostgreSQL's own numbers (OIDs) for its types.
-_INTEGERS, _FLOATS, _NUMERIC, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 1082, (1114, 1184)
+_INTEGERS, _FLOATS, _NUMERIC, _BOOLEAN, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 16, 1082, (1114, 1184)
 
 
 @contextmanager
@@ -39,10 +39,12 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         kinds = _described(connection, f"SELECT * FROM {rows}")
         require_columns(columns.names(), kinds)
-        ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
+        ids, as_they_are = {columns.trajectory, columns.unit}, columns.as_they_are()
         names = list(dict.fromkeys(columns.names()))
-        chosen = [_id_column(n, kinds[n]) if n in ids else _double_column(n) for n in names]
-        schema = {n: "float64" if n not in ids else _type(kinds[n]) for n in names}
+        # A label that is not text is a number like others.
+        numbers = {n for n in names if n not in as_they_are or (n not in ids and kinds[n] in (*_FLOATS, _NUMERIC))}
+        chosen = [_double_column(n) if n in numbers else _as_it_is(n, kinds[n]) for n in names]
+        schema = {n: "float64" if n in numbers else _type(kinds[n]) for n in names}
         backend = ibis.postgres.from_connection(connection)
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
         # Ibis may have rewritten the query, so the server checks it again.
@@ -83,10 +85,10 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
     return {(found.fname(i) or b"").decode(): found.ftype(i) for i in range(found.nfields)}
 
 
-def _id_column(name: str, kind: int) -> str:
-    """Whole numbers and times unchanged; other ids as text in the order of its bytes, as in other engines."""
+def _as_it_is(name: str, kind: int) -> str:
+    """Whole numbers, truth values and times unchanged; others as text in the order of its bytes, as engines have it."""
     column = quoted_name(name)
-    if kind in (*_INTEGERS, _DATE, *_TIMES):
+    if kind in (*_INTEGERS, _BOOLEAN, _DATE, *_TIMES):
         return column
     # 7 and 7.00 are one id.
     value = f"trim_scale({column})" if kind == _NUMERIC else column
@@ -96,7 +98,9 @@ def _id_column(name: str, kind: int) -> str:
 
 
 def _type(kind: int) -> str:
-    return "int64" if kind in _INTEGERS else "date" if kind == _DATE else "timestamp" if kind in _TIMES else "string"
+    names = {_BOOLEAN: "boolean", _DATE: "date"}
+    names |= dict.fromkeys(_INTEGERS, "int64") | dict.fromkeys(_TIMES, "timestamp")
+    return names.get(kind, "string")
 
 
 def _double_column(name: str) -> str:

@@ -1,0 +1,121 @@
+"""The labels of a log in memory: for each, its distinct values and which of them every trajectory or step has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poolrl.checks import IntArray
+from poolrl.problems.labels import Labels
+
+MISSING = -1
+
+
+@dataclass(frozen=True)
+class LogLabel:
+    """Distinct values (numbers or text), and codes (n,) or (n, H) that say which value stands where; −1 is missing."""
+
+    values: NDArray[Any]
+    codes: IntArray
+
+    @classmethod
+    def of(cls, name: str, given: ArrayLike) -> LogLabel:
+        """From an array of numbers or of text; None and NaN are missing."""
+        try:
+            array = np.asarray(given)
+        except ValueError:
+            raise ValueError(_SHAPE.format(name)) from None
+        if array.dtype.kind == "O":
+            is_text = np.array([isinstance(value, str) for value in array.ravel()], dtype=bool).reshape(array.shape)
+            if is_text.any():
+                return cls._coded(np.where(is_text, array, "").astype(str), is_text)
+        elif array.dtype.kind == "U":
+            return cls._coded(array, np.ones(array.shape, dtype=bool))
+        try:
+            numbers = array.astype(np.float64) if array.dtype.kind in "biufO" else None
+        except (TypeError, ValueError):
+            numbers = None
+        if numbers is None:
+            raise ValueError(f"label {name!r} must hold numbers or text")
+        return cls._coded(numbers, np.isfinite(numbers))
+
+    @classmethod
+    def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_]) -> LogLabel:
+        values, codes = np.unique(array[there], return_inverse=True)
+        every = np.full(array.shape, MISSING, dtype=np.int64)
+        every[there] = codes
+        return cls(values, every)
+
+    @property
+    def is_text(self) -> bool:
+        """Text or numbers."""
+        return self.values.dtype.kind == "U"
+
+    def array(self) -> NDArray[Any]:
+        """As it was given: numbers with NaN where one is missing, or text with None."""
+        missing, kind = (None, object) if self.is_text else (np.nan, np.float64)
+        return np.append(self.values.astype(kind), np.array([missing], dtype=kind))[self.codes]
+
+    def taken(self, rows: NDArray[Any] | slice) -> LogLabel:
+        """Of some trajectories only."""
+        return LogLabel(self.values, self.codes[rows])
+
+    def places(self, labels: Labels, name: str) -> IntArray:
+        """The place of each entry among the declared values, −1 where it is none of them."""
+        declared = "text" if isinstance(labels.values[labels.names.index(name)][0], str) else "numbers"
+        if declared != ("text" if self.is_text else "numbers") and len(self.values):
+            raise ValueError(f"label {name!r} must hold {declared}, as declared")
+        known = labels.places(name, self.values) if len(self.values) else np.empty(0, dtype=np.int64)
+        return np.append(known, MISSING)[self.codes]
+
+
+_SHAPE = "label {!r} must have one value per trajectory, or one per trajectory and step"
+
+
+def log_labels(given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, LogLabel]:
+    """Every label of n trajectories of H steps."""
+    found = {}
+    for name, values in given.items():
+        label = values if isinstance(values, LogLabel) else LogLabel.of(name, values)
+        if label.codes.shape not in (shape, shape[:1]):
+            raise ValueError(_SHAPE.format(name))
+        found[str(name)] = label
+    return found
+
+
+def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, int]) -> IntArray:
+    """The label cell of every trajectory and step, (n, H), −1 where a label is missing or was not declared."""
+    cell = np.zeros(shape, dtype=np.int64)
+    for name, size in zip(labels.names, labels.shape, strict=True):
+        place = given[name].places(labels, name)
+        place = place if place.ndim == 2 else place[:, None]
+        cell = np.where((cell < 0) | (place < 0), MISSING, cell * size + place)
+    return cell
+
+
+def packed(labels: Mapping[str, LogLabel]) -> dict[str, NDArray[Any]]:
+    """Labels as arrays of numbers, for a file without pickle: codes of each, and all names and values as JSON bytes."""
+    if not labels:
+        return {}
+    text = json.dumps([[name, label.values.tolist()] for name, label in labels.items()])
+    codes = {f"label_{i}": label.codes for i, label in enumerate(labels.values())}
+    return {"labels": np.frombuffer(text.encode(), dtype=np.uint8), **codes}
+
+
+def unpacked(arrays: dict[str, Any]) -> dict[str, LogLabel]:
+    """The inverse of `packed`; takes its entries out of the arrays."""
+    if "labels" not in arrays:
+        return {}
+    found = {}
+    for i, (name, values) in enumerate(json.loads(arrays.pop("labels").tobytes())):
+        codes = arrays.pop(f"label_{i}")
+        if codes.dtype != np.int64 or codes.min() < MISSING or codes.max() >= len(values):
+            raise ValueError("codes of a label that do not fit its values")
+        kind = str if values and isinstance(values[0], str) else np.float64
+        found[str(name)] = LogLabel(np.array(values, dtype=kind), codes)
+    return found

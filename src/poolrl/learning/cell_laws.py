@@ -1,0 +1,94 @@
+"""The laws of every cell: what demand and past order levels are like there, by their shapes and by all other cells.
+
+Outcome and cut-off level censor each other. So their laws are found in turn, each given the other (three times are
+enough), and the weights of the dictionary's laws by all cells together (`hierarchy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.geometry.resolution import SHAPE_BINS
+from poolrl.learning.hierarchy import Posterior, posterior
+from poolrl.learning.likelihood import Observed, expected_shares, log_likelihoods
+from poolrl.learning.shapes import UNIFORM, dictionary, fine_bins
+
+TURNS = 3
+
+
+@dataclass(frozen=True)
+class CellLaws:
+    """For every cell the law of outcomes and, where they can be cut off, of cut-off levels, (cells, fine bins)."""
+
+    outcomes: FloatArray
+    cutoffs: FloatArray | None
+
+    def expected(self, bins: int) -> FloatArray:
+        """The shares that each node of a tree is expected to have, (cells, kinds, bins)."""
+        return expected_shares(coarser(self.outcomes, bins), None if self.cutoffs is None else coarser(self.cutoffs, bins))
+
+
+def coarser(law: FloatArray, bins: int) -> FloatArray:
+    """A law on fewer bins."""
+    return law.reshape(*law.shape[:-1], bins, -1).sum(axis=-1)
+
+
+def explain(
+    levels: Sequence[FloatArray],
+    variance: float,
+    totals: FloatArray,
+    factors: Sequence[IntArray],
+    *,
+    reach: FloatArray,
+) -> CellLaws:
+    """The laws that explain trees of levels (cells, kinds, size), for cells with `totals` (cells,) slots.
+
+    `reach` holds λ of some steps and coordinates: before any data, cut-off levels are uniform up to one of them.
+    """
+    kinds, bins = levels[-1].shape[1:]
+    resolved = min(bins, SHAPE_BINS)
+    fine = dictionary(resolved, fine_bins(bins))
+    laws = fine.coarser(resolved)
+    table = laws.table
+    observed = Observed.of(list(levels), variance, resolved)
+    prior = np.tile(laws.others[UNIFORM], (len(totals), 1))
+    limits = _uniform_up_to(reach, fine.others.shape[1])
+    outcomes, cutoffs = prior, np.broadcast_to(coarser(limits, resolved), prior.shape) if kinds == 2 else None
+
+    def weigh(trees: Observed, law: FloatArray, other: FloatArray | None) -> Posterior:
+        likelihoods = log_likelihoods(trees, table, law=law, cutoffs=other, totals=totals)
+        return posterior(likelihoods, laws, factors)
+
+    for _ in range(TURNS if cutoffs is not None else 1):
+        if cutoffs is not None:
+            order_laws = weigh(observed.swapped(), cutoffs, outcomes)
+            cutoffs = cautious(order_laws, table, coarser(limits, resolved))
+        found = weigh(observed, outcomes, cutoffs)
+        outcomes = cautious(found, table, prior[0])
+    return CellLaws(
+        cautious(found, fine.table, fine.others[UNIFORM]),
+        None if cutoffs is None else cautious(order_laws, fine.table, limits),
+    )
+
+
+def cautious(found: Posterior, table: FloatArray, prior: FloatArray) -> FloatArray:
+    """The posterior mean law of every cell; the public prior (bins,) as far as the trees hardly contradict it.
+
+    The weight 1 − 1/K of what was learned, for a Bayes factor K against "all uniform", is zero without evidence. So the
+    estimate ends at the public prior as ρ → 0.
+    """
+    weight = max(0.0, -np.expm1(-found.evidence))
+    learned = (found.weights @ table.astype(np.float32)).astype(np.float64)
+    learned /= learned.sum(axis=1, keepdims=True)
+    return weight * learned + (1 - weight) * prior
+
+
+def _uniform_up_to(reach: FloatArray, bins: int) -> FloatArray:
+    """Cut-off levels before any data, (bins,): uniform up to one of the reaches."""
+    edges = bin_edges(bins)
+    return np.diff(np.minimum(edges / np.atleast_1d(reach).reshape(-1, 1), 1.0).mean(axis=0))

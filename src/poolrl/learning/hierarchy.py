@@ -1,0 +1,149 @@
+"""Which law does each cell have? A prior over laws, learned from all cells together (empirical Bayes).
+
+A cell's law is located with weight w, else uniform or zero. A located law has a shape, of weight q, and a log-mean
+
+    m ~ N( μ + Σ_f e_f[value of factor f in the cell],  τ² ),      e_f ~ N(0, τ_f²)
+
+where the factors are the step, the coordinate and each label. Everything but the cell's own law is shared: w, q, μ, the
+effects and their spreads. They are found in turn, each from its likelihood on the grid of log-means, given the others.
+So a thousand thin cells say together what none could say alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.shapes import UNIFORM, Laws
+
+ROUNDS = 6
+# Spreads of log-means: τ between cells, from equal to unrelated, and its most likely value before any data.
+CELL_SPREADS = np.array([0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.2])
+USUAL_SPREAD = 0.2
+# Effects are looked for up to this many units of log-mean away: shops that differ by a factor of 150.
+FARTHEST_EFFECT = 5.0
+LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
+# Cells seen before any data: located, uniform, zero; and all shapes together.
+FIRST_CLASSES, FIRST_SHAPES = np.array([24.0, 1.2, 2.4]), 24.0
+# A law this unlikely is as good as impossible. It bounds what one cell can say about the others.
+LEAST_LIKELIHOOD = 1e-30
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The weight of every law in every cell, (cells, J), and how much better than "all uniform" this explains the trees.
+
+    `evidence` is a log Bayes factor with fitted weights, so a rule of caution and not a probability.
+    """
+
+    weights: FloatArray
+    evidence: float
+
+
+def posterior(log_likelihood: FloatArray, laws: Laws, factors: Sequence[IntArray]) -> Posterior:
+    """Learn the prior from all cells, then weigh every cell's laws by it.
+
+    `factors` give the value's number of each factor in each cell, (cells,). A cell's prior never counts the cell's own
+    trees twice: its effects are those that the other cells of the same value would give.
+    """
+    grid, (means, shapes) = laws.log_means, laws.located.shape[:2]
+    cells = len(log_likelihood)
+    best = log_likelihood.max(axis=1, keepdims=True)
+    likelihood = np.exp(log_likelihood - best)
+    located = likelihood[:, : means * shapes].reshape(cells * means, shapes)
+    others = likelihood[:, means * shapes :]
+    q, w = laws.usual, FIRST_CLASSES / FIRST_CLASSES.sum()
+    effects = [np.zeros(int(factor.max()) + 1) for factor in factors]
+    spreads = [FIRST_EFFECT_SPREAD] * len(factors)
+    spread = USUAL_SPREAD
+    for _ in range(ROUNDS):
+        by_mean = (located @ q.astype(np.float32)).reshape(cells, means).astype(np.float64)
+        without_size = others @ w[1:]
+        curve = _log_mixture(by_mean @ _smoothing(grid, spread), without_size, w[0])  # of the location, (cells, M)
+        shift = _total(effects, factors, cells)
+        everywhere = _read(curve, grid, grid + shift[:, None])
+        centre, at_cell = _mean_and_cavity(everywhere.sum(axis=0)[None], everywhere, np.zeros(cells, np.int64), grid)
+        location, variance = at_cell
+        for i, factor in enumerate(factors):
+            offsets = np.arange(-FARTHEST_EFFECT, FARTHEST_EFFECT, grid[1] - grid[0])
+            start = centre[0][0] + shift - effects[i][factor]
+            given = _read(curve, grid, start[:, None] + offsets)
+            joint = np.zeros((len(effects[i]), len(offsets)))
+            np.add.at(joint, factor, given)
+            joint -= offsets**2 / (2 * spreads[i] ** 2)
+            (effects[i], doubt), (mean, more) = _mean_and_cavity(joint, given, factor, offsets)
+            spreads[i] = max(float(np.sqrt((effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
+            shift = _total(effects, factors, cells)
+            location, variance = location + mean, variance + more
+        spread = _likely_spread(by_mean, without_size, w[0], grid, centre[0][0] + shift)
+        prior = np.exp(-((grid - location[:, None]) ** 2) / (2 * (variance + spread**2)[:, None]))
+        prior *= w[0] / prior.sum(axis=1, keepdims=True)
+        total = (prior * by_mean).sum(axis=1) + without_size
+        shared = (prior / total[:, None]).astype(np.float32)
+        q_counts = q * (shared.ravel() @ located)
+        classes = [q_counts.sum(), *(w[1:] * (others / total[:, None]).sum(axis=0))]
+        final = q, w
+        q = q_counts + FIRST_SHAPES * laws.usual
+        q /= q.sum()
+        w = (classes + FIRST_CLASSES) / (classes + FIRST_CLASSES).sum()
+    weights = likelihood
+    weights[:, : means * shapes] *= (shared[:, :, None] * final[0].astype(np.float32)).reshape(cells, -1)
+    weights[:, means * shapes :] *= (final[1][1:] / total[:, None]).astype(np.float32)
+    uniform = log_likelihood[:, means * shapes + UNIFORM] - best[:, 0]
+    return Posterior(weights, float((np.log(total) - uniform).sum()))
+
+
+def _log_mixture(located: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
+    """A cell without a size says nothing about the sizes of others, so its curve is flat."""
+    return np.log(weight * located + without_size[:, None] + LEAST_LIKELIHOOD)
+
+
+def _smoothing(grid: FloatArray, spread: float) -> FloatArray:
+    """Column η holds N(m; η, τ²) on the grid of m."""
+    kernel = np.exp(-((grid[:, None] - grid) ** 2) / (2 * spread**2))
+    return np.asarray(kernel / kernel.sum(axis=0))
+
+
+def _likely_spread(
+    by_mean: FloatArray, without_size: FloatArray, weight: float, grid: FloatArray, location: FloatArray
+) -> float:
+    """τ, by its likelihood over all cells and a broad prior around the usual one."""
+    score = np.empty(len(CELL_SPREADS))
+    for i, tau in enumerate(CELL_SPREADS):
+        curve = _log_mixture(by_mean @ _smoothing(grid, tau), without_size, weight)
+        score[i] = _read(curve, grid, location[:, None]).sum() - np.log(tau / USUAL_SPREAD) ** 2 / 2
+    chance = np.exp(score - score.max())
+    return float(np.exp((chance @ np.log(CELL_SPREADS)) / chance.sum()))
+
+
+def _read(curve: FloatArray, grid: FloatArray, places: FloatArray) -> FloatArray:
+    """Curves (cells, M) on the even grid, read at (cells, D) places; constant beyond the grid."""
+    position = np.clip((places - grid[0]) / (grid[1] - grid[0]), 0.0, len(grid) - 1 - 1e-9)
+    lower = position.astype(np.int64)
+    part = position - lower
+    rows = np.arange(len(curve))[:, None]
+    return np.asarray((1 - part) * curve[rows, lower] + part * curve[rows, lower + 1])
+
+
+Moments = tuple[FloatArray, FloatArray]
+
+
+def _mean_and_cavity(
+    joint: FloatArray, given: FloatArray, owner: IntArray, places: FloatArray
+) -> tuple[Moments, Moments]:
+    """Mean and variance of each value's effect, and of the same effect in each cell without the cell's own curve."""
+    return _moments(joint, places), _moments(joint[owner] - given, places)
+
+
+def _moments(log_weights: FloatArray, places: FloatArray) -> Moments:
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    mean = weights @ places
+    return mean, weights @ places**2 - mean**2
+
+
+def _total(effects: Sequence[FloatArray], factors: Sequence[IntArray], cells: int) -> FloatArray:
+    return sum((effect[factor] for effect, factor in zip(effects, factors, strict=True)), np.zeros(cells))

@@ -1,0 +1,118 @@
+"""How well each law of the dictionary explains the released trees of each cell.
+
+A cell is one (label cell, step, coordinate). With n slots, outcomes of law D and cut-off levels of law G,
+
+    expected seen leaves  n D(i) S_G(i),    expected cut leaves  n G(i) S_D(i),    S(i) = P(beyond bin i) + half of bin i
+
+Nodes are sums of leaves plus noise of variance v, so the best linear estimate of the leaves is Gaussian with covariance
+v (AᵀA)⁻¹, where A sums leaves to nodes. The slots themselves are a sample, which adds about n p(i) to leaf i, and no law
+fits exactly, which adds some share of (n p(i))². Without these parts a law would have to fit the accidents of a log.
+Leaves beyond the explored range (`exploration`) say nothing: those who looked there did so for a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.exploration import looked_at
+
+# Cells with almost the same law of the other kind share their matrices. Below so many cells each has its own.
+MOST_GROUPS = 96
+# Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
+LEAST_VARIANCE = 0.25
+# No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
+MISFIT = 0.2
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The trees of all cells, reduced to what a likelihood needs: Aᵀ nodes (cells, kinds, B) and AᵀA (B, B)."""
+
+    sums: FloatArray
+    precision: FloatArray
+    variance: float
+
+    @classmethod
+    def of(cls, levels: list[FloatArray], variance: float, bins: int) -> Observed:
+        """From released levels (cells, kinds, size), those of at most `bins` nodes; the leaves count as `bins`."""
+        finest = levels[-1]
+        if finest.shape[-1] > bins:
+            merged = finest.reshape(*finest.shape[:-1], bins, -1).sum(axis=-1)
+            # A sum of leaves has the noise of all of them. It is needed only where that level was not released.
+            levels = [level for level in levels if level.shape[-1] <= bins]
+            if levels[-1].shape[-1] < bins:
+                levels = [*levels, merged]
+        sums = np.zeros((*levels[0].shape[:2], bins))
+        precision = np.zeros((bins, bins))
+        for level in levels:
+            size = level.shape[-1]
+            sums += np.repeat(level, bins // size, axis=-1)
+            precision += np.kron(np.eye(size), np.ones((bins // size, bins // size)))
+        return cls(sums, precision, variance)
+
+    def swapped(self) -> Observed:
+        """Outcome and cut-off level censor each other, so both are estimated alike, with their roles exchanged."""
+        return Observed(self.sums[:, ::-1], self.precision, self.variance)
+
+
+def beyond(law: FloatArray) -> FloatArray:
+    """S(i) = P(X beyond bin i) + half of bin i."""
+    return np.asarray(1.0 - np.cumsum(law, axis=-1) + law / 2)
+
+
+def expected_shares(law: FloatArray, cutoffs: FloatArray | None) -> FloatArray:
+    """Shares of (seen, cut off) × bins, (..., kinds, B)."""
+    if cutoffs is None:
+        return law[..., None, :]
+    return np.stack([law * beyond(cutoffs), cutoffs * beyond(law)], axis=-2)
+
+
+def log_likelihoods(
+    observed: Observed, laws: FloatArray, *, law: FloatArray, cutoffs: FloatArray | None, totals: FloatArray
+) -> FloatArray:
+    """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
+
+    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots.
+    """
+    found = np.empty((len(totals), len(laws)), dtype=np.float32)
+    inverse = np.linalg.inv(observed.precision)
+    leaves = (observed.sums @ inverse).astype(np.float32)
+    shares = expected_shares(law, cutoffs)
+    single, tails = laws.astype(np.float32), beyond(laws).astype(np.float32)
+    groups = _groups(law if cutoffs is None else cutoffs)
+    for group in range(int(groups.max()) + 1):
+        cells = np.flatnonzero(groups == group)
+        if not len(cells):
+            continue
+        size, unexplored = totals[cells].mean(), np.zeros(laws.shape[1], dtype=bool)
+        expected = [single]
+        if cutoffs is not None:
+            other = cutoffs[cells].mean(axis=0)
+            expected = [single * beyond(other).astype(np.float32), tails * other.astype(np.float32)]
+            unexplored = ~looked_at(other)
+        linear, square = 0.0, 0.0
+        for kind, of_laws in enumerate(expected):
+            mean = size * shares[cells, kind].mean(axis=0)
+            sampled = np.diag(mean + LEAST_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0))
+            weighted = of_laws @ np.linalg.inv(observed.variance * inverse + sampled).astype(np.float32)  # (J, B)
+            linear = linear + leaves[cells, kind] @ weighted.T
+            square = square + np.einsum("jb,jb->j", weighted, of_laws)
+        n = totals[cells, None].astype(np.float32)
+        found[cells] = n * linear - n**2 / 2 * square
+    return found
+
+
+def _groups(laws: FloatArray) -> IntArray:
+    """Numbers of groups of cells with similar laws, by their distribution functions."""
+    if len(laws) <= MOST_GROUPS:
+        return np.arange(len(laws))
+    cumulative = np.cumsum(laws, axis=1)
+    # Starting points spread over the order of means: no randomness, and none is ever empty at the start.
+    order = np.argsort(cumulative.sum(axis=1), kind="stable")
+    starts = cumulative[order[np.linspace(0, len(laws) - 1, MOST_GROUPS).astype(np.int64)]]
+    _, found = kmeans2(cumulative, starts, iter=5, minit="matrix", missing="warn")
+    return np.asarray(found, dtype=np.int64)

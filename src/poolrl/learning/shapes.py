@@ -1,0 +1,108 @@
+"""A public dictionary of laws: the shapes that demand usually has, at every size.
+
+A law is a distribution between the outcome's public bounds, in shares of the bound. Most laws are *located*: a shape
+(family and relative spread) with its mean on an even grid of log-means. Two laws have no size of their own: uniform
+between the bounds, which is the public prior, and always zero, as on days when the shop is closed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from poolrl.checks import FloatArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.geometry.resolution import LOG_MEAN_STEP, PLANNING_BINS
+
+# Coefficients of variation of single-peaked laws: from deliveries to a fixed list of customers to intermittent demand.
+SPREADS_OF_SHAPES = (0.08, 0.13, 0.2, 0.3, 0.42, 0.6, 0.85, 1.2)
+# Two peaks: the higher one's place in multiples of the lower one's, and the lower one's share.
+PEAK_RATIOS, PEAK_SHARES, PEAK_SPREADS = (1.7, 2.2, 2.8, 3.6, 4.8, 6.5), (0.3, 0.4, 0.5, 0.6, 0.7), (0.08, 0.16)
+# Even between two limits, as orders of somebody who tries things out: half the width, in multiples of the mean.
+EVEN_WIDTHS = (0.3, 0.6, 1.0)
+# Nothing on some days, else a gamma law: the share of such days.
+IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
+# How common one peak, two peaks, idle days and even laws are, before any data.
+USUAL = (0.8, 0.1, 0.05, 0.05)
+# Laws without a size, by their places in `Laws.others`.
+UNIFORM, ZERO = 0, 1
+# Means below this part of a bin cannot be told apart, means above this many bounds hardly.
+LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
+# Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
+LOWEST_SHARE = 5e-4
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Located laws (M, S, B) at M log-means in S shapes, and two others (2, B): the shares of B bins."""
+
+    log_means: FloatArray
+    located: FloatArray
+    others: FloatArray
+    usual: FloatArray  # (S,) how common each shape is, before any data
+
+    @property
+    def table(self) -> FloatArray:
+        """All laws, (M · S + 2, B), the located ones first."""
+        bins = self.located.shape[-1]
+        return np.concatenate([self.located.reshape(-1, bins), self.others])
+
+    def coarser(self, bins: int) -> Laws:
+        """The same laws on fewer bins."""
+        located = self.located.reshape(*self.located.shape[:-1], bins, -1).sum(axis=-1)
+        return Laws(self.log_means, located, self.others.reshape(len(self.others), bins, -1).sum(axis=-1), self.usual)
+
+
+@lru_cache(maxsize=4)
+def dictionary(resolved: int, bins: int) -> Laws:
+    """The laws on `bins` bins, with means down to what `resolved` bins can tell from zero.
+
+    What a law has beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
+    """
+    low, high = math.log(max(LOWEST_MEAN * bin_edges(resolved)[1], LOWEST_SHARE)), math.log(HIGHEST_MEAN)
+    log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
+    mean, edge = np.exp(log_means)[:, None], bin_edges(bins)
+    single = [_gamma(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single += [_normal(edge, mean, cv * mean) for cv in SPREADS_OF_SHAPES]
+    single += [_lognormal(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    # Mirrored at the mean: a long tail towards zero.
+    single += [1 - _gamma(2 * mean - edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    peaks = []
+    for ratio in PEAK_RATIOS:
+        for share in PEAK_SHARES:
+            lower = mean / (share + (1 - share) * ratio)
+            for cv in PEAK_SPREADS:
+                low_peak, high_peak = (_normal(edge, place, cv * mean) for place in (lower, ratio * lower))
+                peaks.append(share * low_peak + (1 - share) * high_peak)
+    idle = [p + (1 - p) * _gamma(edge, mean / (1 - p), cv) for p in IDLE_SHARES for cv in IDLE_SPREADS]
+    even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in EVEN_WIDTHS]
+    kinds = (single, peaks, idle, even)
+    usual = np.concatenate([np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, USUAL, strict=True)])
+    cumulative = [*single, *peaks, *idle, *even]
+    below = np.stack(cumulative, axis=1)  # (M, S, B + 1)
+    below[..., 0], below[..., -1] = 0.0, 1.0
+    others = np.stack([np.diff(edge), np.eye(1, bins)[0]])
+    return Laws(log_means, np.maximum(np.diff(below, axis=-1), 0.0), others, usual)
+
+
+def fine_bins(bins: int) -> int:
+    """How finely laws are planned on."""
+    return max(bins, PLANNING_BINS)
+
+
+def _gamma(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
+    return np.asarray(special.gammainc(cv**-2, np.maximum(edge, 0.0) / (mean * cv**2)))
+
+
+def _normal(edge: FloatArray, mean: FloatArray, deviation: FloatArray) -> FloatArray:
+    return np.asarray(special.ndtr((edge - mean) / deviation))
+
+
+def _lognormal(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
+    variance = math.log1p(cv**2)
+    with np.errstate(divide="ignore"):
+        return np.asarray(special.ndtr((np.log(edge) - np.log(mean) + variance / 2) / math.sqrt(variance)))

@@ -1,0 +1,54 @@
+"""How many slots each cell observed: public, or estimated from the roots of its trees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poolrl.checks import FloatArray
+from poolrl.learning.trees import upward
+from poolrl.privacy.released import PrivateOutcomes
+
+
+def observed_slots(released: PrivateOutcomes) -> FloatArray:
+    """Observed slots of every cell, (*labels, H, k).
+
+    Without labels a (step, coordinate) has `total` slots, of which some are unobserved. With public labels a cell has
+    its public total. With protected labels the total of a cell is one of the things that were learned: the trees'
+    roots, shrunk towards the average of all cells.
+    """
+    kinds = released.levels[0].shape[-2]
+    estimates, variances = upward(released.levels, released.variance)
+    roots, noise = estimates[0][..., 0].sum(axis=-1), kinds * variances[0]  # (*labels, H, k)
+    slots = np.asarray(released.total, dtype=np.float64)
+    if released.totals is not None:
+        slots = released.totals[..., None].astype(np.float64)
+    if released.unobserved is None:
+        return np.array(np.broadcast_to(slots, roots.shape))
+    # Either count alone tells the observed slots, and both together tell them better.
+    weight = released.variance / (released.variance + noise) if noise > 0 else 1.0
+    if released.totals is not None or roots.ndim == 2:
+        both = weight * roots + (1 - weight) * (slots - released.unobserved)
+        return np.clip(_shrunk(both, _observed_share(both, slots) * slots, noise * weight), 0.0, slots)
+    pooled = roots.reshape(-1, *roots.shape[-2:]).sum(axis=0)  # (H, k): labels of all cells together
+    cells = roots[..., 0, 0].size
+    both = weight / cells * pooled + (1 - weight / cells) * (slots - released.unobserved) if noise > 0 else pooled
+    by_step = np.clip(both, 0.0, slots)
+    average = by_step / cells
+    # A trajectory has all its steps and coordinates in one label cell, so their roots tell its size together.
+    sizes = roots.mean(axis=(-2, -1), keepdims=True)
+    sizes = _shrunk(sizes, average.mean(), noise / average.size)
+    expected = sizes * average / max(float(average.mean()), 1.0)
+    return np.maximum(_shrunk(roots, expected, noise), 0.0)
+
+
+def _observed_share(observed: FloatArray, slots: FloatArray) -> float:
+    """The share of all slots that was observed."""
+    return float(np.clip(observed.mean() / slots.mean(), 0.0, 1.0))
+
+
+def _shrunk(values: FloatArray, centre: FloatArray, noise: float) -> FloatArray:
+    """Values moved towards their centres, as far as noise explains their distance."""
+    if noise == 0:
+        return values
+    real = max(float(((values - centre) ** 2).mean()) - noise, 0.0)
+    return centre + real / (real + noise) * (values - centre)
