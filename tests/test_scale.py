@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Backlog, Guarantee, LostSales, SeededNoise, Table, Trajectories, Zones
-from poolrl.data.counts import count_outcomes
-from poolrl.data.relative import fits_when_shrunk
+from poolrl.data.counts import count_outcomes, outcome_cells
+from poolrl.data.relative import fits_in_any_unit
 from poolrl.data.row_rules import bound_rules, fit_rules, moved_inside
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes, release_rows, release_visits
@@ -134,12 +134,15 @@ def test_moving_a_row_keeps_what_it_shows(problem: Any, stock: float, order: flo
     row = tuple(np.array([part]) for part in (stock, order, left))
     moved = moved_inside(problem, 0, row)
     assert all(rule.held.all() for rule in (*bound_rules(problem, moved), *fit_rules(problem, 0, moved)))
-    if not fits_when_shrunk(problem, 0, row).all():
+    if not fits_in_any_unit(problem, 0, row).all():
         return
     (seen,), (cut,) = problem.observe(0, *row)
     (now_seen,), (now_cut,) = problem.observe(0, *moved)
     assert now_seen == min(seen, 4.0)
-    assert now_cut == (cut or (problem.censored and seen >= 4.0 and order > 4.0))
+    assert now_cut == (cut or (problem.censored and seen >= 4.0))
+    # Counting it as it is gives the same cell.
+    cell, _ = outcome_cells(problem, 0, *row, bins=BINS, relative=True)
+    assert cell == outcome_cells(problem, 0, *moved, bins=BINS)[0]
     for part in range(3):
         if stock >= problem.state_low[0] and max(abs(stock), order, abs(left), seen) <= 4.0:
             assert moved[part][0] == row[part][0]

@@ -122,9 +122,7 @@ class OnOutcomes:
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
         """Trees with as many bins as public facts suggest."""
-        moved = moved_trajectories(
-            per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
-        )
+        moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
         sizes = self.counts.level_sizes(
             steps=self.problem.horizon,
             coordinates=self.problem.outcome_dim,
@@ -138,7 +136,11 @@ class OnOutcomes:
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
-        rule, report = plan_on_outcomes(outcomes, self.where)
+        # A scale with memory was made from the log's own sales, and will be made from ours.
+        follows = released.guarantee.scale_memory > 0
+        rule, report = plan_on_outcomes(
+            outcomes, self.where, scale_follows_sales=follows, step_labels=released.step_labels
+        )
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
         return Policy(self.problem, rule, released.guarantee, report | {"observed": outcomes.observed}, outcomes)
 

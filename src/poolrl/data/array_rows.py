@@ -103,7 +103,7 @@ class ArrayRows:
                 if relative:
                     row, fits = as_counted(problem, step, row, relative=True, clip=False)
                     usable = usable & fits
-                cell, observed = outcome_cells(problem, step, *row, bins=bins)
+                cell, observed = outcome_cells(problem, step, *row, bins=bins, relative=relative)
                 cell += offset
                 if self.cells is not None:
                     cell += self.cells[block, step, None] * (coordinates * size)

@@ -46,10 +46,23 @@ class VisitCounts:
 
 
 def outcome_cells(
-    problem: OutcomeProblem, step: int, state: Numbers, action: Numbers, next_state: Numbers, *, bins: int
+    problem: OutcomeProblem,
+    step: int,
+    state: Numbers,
+    action: Numbers,
+    next_state: Numbers,
+    *,
+    bins: int,
+    relative: bool = False,
 ) -> tuple[Numbers, Numbers]:
-    """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it is observed."""
+    """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it is observed.
+
+    Rows that are `relative` to a scale may show an outcome beyond its bound. It is cut off there.
+    """
     seen, cut = problem.observe(step, state, action, next_state)
+    if relative:
+        low_side = problem.boundary.side == "lower"
+        cut = cut | (seen >= problem.outcome_high if low_side else seen <= problem.outcome_low)
     unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
     leaf = bin_of(problem.boundary.orient(unit), bins)
     cell = leaf + np.where(cut, bins, 0) if problem.censored else leaf

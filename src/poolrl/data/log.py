@@ -43,6 +43,10 @@ class Log(Protocol):
         """The names of the log's labels."""
 
     @property
+    def step_labels(self) -> tuple[str, ...]:
+        """Those labels that may change from step to step, by declaration."""
+
+    @property
     def labels_public(self) -> bool:
         """Whether neighbours keep their labels, so that it is public which rows have which labels."""
 

@@ -1,8 +1,8 @@
 """Amounts as multiples of a scale: which rows are usable, and how they are counted.
 
 With a scale, and where a label cell has a bound of its own, a row's amounts are divided before any formula sees them.
-A multiple may then exceed the problem's bounds through no fault of the row. What such a row shows is kept, and moved
-into the outcome's bounds. Arrays and tables are judged by the same functions.
+A multiple may then exceed the problem's bounds through no fault of the row. What such a row shows is kept: an outcome
+at its bound or beyond is "at least the bound". Arrays and tables are judged by the same functions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.data.log import Log
-from poolrl.data.row_rules import Numbers, Row, bound_rules, bounds, moved_inside, possible
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible
+from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
 # Beyond them amounts and scales count as infinite or zero: no quotient and no square of one can then overflow, also in
 # engines whose arithmetic fails where NumPy's gives infinity.
@@ -64,30 +64,32 @@ def as_counted(problem: Problem, step: int, row: Row, *, relative: bool, clip: b
     if clip:
         row = moved_inside(problem, step, row)
     elif relative and isinstance(problem, OutcomeProblem):
-        return moved_inside(problem, step, row), fits_when_shrunk(problem, step, row)
+        return row, fits_in_any_unit(problem, step, row)
     return row, possible(problem, step, row)
 
 
-def fits_when_shrunk(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
-    """Where the amounts of a row fit each other, also if they or the outcome exceed their bounds, (..., k).
+def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
+    """Where the amounts of a row fit each other, although they may exceed their bounds, (..., k).
 
-    Whether they do (sales are not negative, an order is not less than the stock) does not depend on the unit. So a row
-    that exceeds its bounds is judged in the unit in which it just fits them. No unit mends an amount on the wrong side
-    of zero.
+    A bound of zero is the same in every unit: sales are not negative. So are limits that follow from the state: an
+    order is not less than the stock. All other bounds a multiple may exceed through no fault of the row.
     """
-    seen, _ = problem.observe(step, *row)
+    state, action, _ = row
+    least, most = problem.feasible(step, state)
+    lowest, highest = problem.action_low, problem.action_high
+    slack = ROUNDING * (highest - lowest)
+    seen, cut = problem.observe(step, *row)
     limits = (*bounds(problem), (problem.outcome_low, problem.outcome_high))
-    shares = [_share_inside(part, low, high) for part, (low, high) in zip((*row, seen), limits, strict=True)]
-    share: Numbers = reduce(np.minimum, shares)
-    state, action, next_state = (part * share for part in row)
-    shrunk = state, action, next_state
-    held = [rule.held for rule in bound_rules(problem, shrunk)]
-    return reduce(and_, held) & possible(problem, step, shrunk)
+    held = [_on_its_side(amount, low, high) for amount, (low, high) in zip((*row, seen), limits, strict=True)]
+    # A limit that is the bound itself may be exceeded, unless it is zero.
+    held.append((action >= least - slack) | np.where(lowest < 0, least <= lowest, False))
+    held.append((action <= most + slack) | np.where(highest > 0, most >= highest, False))
+    return reduce(and_, held if problem.censored else [*held, ~cut])
 
 
-def _share_inside(amount: Numbers, low: FloatArray, high: FloatArray) -> Numbers:
-    """The largest share of an amount, up to all of it, that is within its bounds on its own side of zero."""
-    top, bottom = np.where(high > 0, high, 1.0), np.where(low < 0, low, -1.0)
-    above: Numbers = np.where(high > 0, top / np.maximum(amount, top), 1.0)
-    below: Numbers = np.where(low < 0, bottom / np.minimum(amount, bottom), 1.0)
-    return np.minimum(above, below)
+def _on_its_side(amount: Numbers, low: FloatArray, high: FloatArray) -> Numbers:
+    """Whether an amount is on the side of zero on which its bounds are."""
+    slack = ROUNDING * (high - low)
+    above: Numbers = np.where(low < 0, True, amount >= low - slack)
+    below: Numbers = np.where(high > 0, True, amount <= high + slack)
+    return above & below

@@ -14,6 +14,7 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
 from __future__ import annotations
 
 from copy import copy
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ class Table:
         clip: bool = False,
         scale_memory: int = 0,
         labels_public: bool = False,
+        step_labels: Iterable[str] = (),
         **columns: Any,
     ) -> None:
         whole(max_per_unit=max_per_unit)
@@ -75,6 +77,9 @@ class Table:
         self.clip = clip
         self._scale_memory = int(scale_memory)
         self._labels_public = bool(labels_public)
+        self._step_labels = tuple(step_labels)
+        if not set(self._step_labels) <= set(self.label_names):
+            raise ValueError(f"step_labels must be among the labels ({', '.join(self.label_names) or 'none'})")
         self._check_columns()
 
     def __repr__(self) -> str:
@@ -104,6 +109,11 @@ class Table:
     def label_names(self) -> tuple[str, ...]:
         """The names of the log's labels."""
         return tuple(self.columns.labels)
+
+    @property
+    def step_labels(self) -> tuple[str, ...]:
+        """The labels that were declared to change from step to step."""
+        return self._step_labels
 
     @property
     def labels_public(self) -> bool:
@@ -171,13 +181,13 @@ class Table:
 
     def outcome_expression(self, problem: OutcomeProblem, *, bins: int) -> ir.Table:
         """The counts of `outcome_leaves` that are not zero: columns label, step, coordinate, cell, rows."""
+        relative, separable = is_relative(self, problem), isinstance(problem, SeparableProblem)
 
         def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
-            cell, observed = outcome_cells(problem, step, *row, bins=bins)
+            cell, observed = outcome_cells(problem, step, *row, bins=bins, relative=relative)
             counted: Numbers = np.where(observed & usable, cell, NOWHERE)
             return counted.columns()
 
-        separable, relative = isinstance(problem, SeparableProblem), is_relative(self, problem)
         labelled, dropped = self._labelled(problem), self.dropped(problem.horizon)
         numbers, counts = labelled._numbers(problem), []
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.

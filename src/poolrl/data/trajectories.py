@@ -147,6 +147,11 @@ class Trajectories:
         return {name: label.array() for name, label in self._labels.items()}
 
     @property
+    def step_labels(self) -> tuple[str, ...]:
+        """The labels that were given for every step."""
+        return tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
+
+    @property
     def labels_public(self) -> bool:
         """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
         return self._labels_public

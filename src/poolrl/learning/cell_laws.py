@@ -30,7 +30,9 @@ class CellLaws:
 
     def expected(self, bins: int) -> FloatArray:
         """The shares that each node of a tree is expected to have, (cells, kinds, bins)."""
-        return expected_shares(coarser(self.outcomes, bins), None if self.cutoffs is None else coarser(self.cutoffs, bins))
+        return expected_shares(
+            coarser(self.outcomes, bins), None if self.cutoffs is None else coarser(self.cutoffs, bins)
+        )
 
 
 def coarser(law: FloatArray, bins: int) -> FloatArray:

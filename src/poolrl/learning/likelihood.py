@@ -2,11 +2,11 @@
 
 A cell is one (label cell, step, coordinate). With n slots, outcomes of law D and cut-off levels of law G,
 
-    expected seen leaves  n D(i) S_G(i),    expected cut leaves  n G(i) S_D(i),    S(i) = P(beyond bin i) + half of bin i
+    expected seen leaves  n D(i) S_G(i),   expected cut leaves  n G(i) S_D(i),   S(i) = P(beyond bin i) + half of bin i
 
 Nodes are sums of leaves plus noise of variance v, so the best linear estimate of the leaves is Gaussian with covariance
-v (AᵀA)⁻¹, where A sums leaves to nodes. The slots themselves are a sample, which adds about n p(i) to leaf i, and no law
-fits exactly, which adds some share of (n p(i))². Without these parts a law would have to fit the accidents of a log.
+v (AᵀA)⁻¹, where A sums leaves to nodes. The slots themselves are a sample, which adds about n p(i) to leaf i, and no
+law fits exactly, which adds some share of (n p(i))². Without these parts a law would have to fit accidents of the log.
 Leaves beyond the explored range (`exploration`) say nothing: those who looked there did so for a reason.
 """
 
@@ -15,15 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
+from scipy import sparse
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.exploration import looked_at
 
 # Cells with almost the same law of the other kind share their matrices. Below so many cells each has its own.
-MOST_GROUPS = 96
+MOST_GROUPS, REGROUPINGS = 96, 4
 # Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
-LEAST_VARIANCE = 0.25
+LEAST_LEAF_VARIANCE = 0.25
 # No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
 MISFIT = 0.2
 
@@ -97,7 +97,7 @@ def log_likelihoods(
         linear, square = 0.0, 0.0
         for kind, of_laws in enumerate(expected):
             mean = size * shares[cells, kind].mean(axis=0)
-            sampled = np.diag(mean + LEAST_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0))
+            sampled = np.diag(mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0))
             weighted = of_laws @ np.linalg.inv(observed.variance * inverse + sampled).astype(np.float32)  # (J, B)
             linear = linear + leaves[cells, kind] @ weighted.T
             square = square + np.einsum("jb,jb->j", weighted, of_laws)
@@ -107,12 +107,16 @@ def log_likelihoods(
 
 
 def _groups(laws: FloatArray) -> IntArray:
-    """Numbers of groups of cells with similar laws, by their distribution functions."""
+    """Numbers of groups of cells with similar laws, by their distribution functions (Lloyd's algorithm)."""
     if len(laws) <= MOST_GROUPS:
         return np.arange(len(laws))
-    cumulative = np.cumsum(laws, axis=1)
-    # Starting points spread over the order of means: no randomness, and none is ever empty at the start.
+    cumulative = np.cumsum(laws, axis=1).astype(np.float32)
+    # The first centres are spread over the order of means, so nothing here is random.
     order = np.argsort(cumulative.sum(axis=1), kind="stable")
-    starts = cumulative[order[np.linspace(0, len(laws) - 1, MOST_GROUPS).astype(np.int64)]]
-    _, found = kmeans2(cumulative, starts, iter=5, minit="matrix", missing="warn")
-    return np.asarray(found, dtype=np.int64)
+    centres = cumulative[order[np.linspace(0, len(laws) - 1, MOST_GROUPS).astype(np.int64)]]
+    for _ in range(REGROUPINGS):
+        nearest = np.argmin((centres**2).sum(axis=1) - 2 * cumulative @ centres.T, axis=1)
+        members = sparse.csr_array((np.ones(len(laws), np.float32), (nearest, np.arange(len(laws)))))
+        sizes = np.bincount(nearest, minlength=members.shape[0])
+        centres = (members @ cumulative)[sizes > 0] / sizes[sizes > 0, None]
+    return np.asarray(nearest, dtype=np.int64)

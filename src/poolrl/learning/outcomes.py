@@ -16,7 +16,7 @@ from poolrl.checks import FloatArray, IntArray, positive, whole
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.cell_laws import coarser, explain
-from poolrl.learning.exploration import continued
+from poolrl.learning.exploration import continued, looked_at
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.totals import observed_slots
 from poolrl.learning.trees import consistent_masses
@@ -71,16 +71,29 @@ class OutcomeDistribution:
     weights: FloatArray
     cutoffs: FloatArray | None = None
     observed: float = 1.0
+    slots: FloatArray | None = None  # (*labels, H, k) estimated numbers of observed slots: how common each cell is
+
+    @property
+    def explored(self) -> FloatArray:
+        """Up to which level the log looked often enough, (*labels, H, k); infinite where nothing is cut off."""
+        if self.cutoffs is None:
+            return np.full(self.weights.shape[:-1], np.inf)
+        last = np.maximum(looked_at(self.cutoffs).sum(axis=-1) - 1, 0)
+        points = np.broadcast_to(self.points[..., None, :, :], self.weights.shape)
+        end = np.take_along_axis(points, last[..., None], -1)[..., 0] + points[..., 0]
+        # Who looked beyond the last point looked further than outcomes reach.
+        return np.where(last == points.shape[-1] - 1, np.inf, end)
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
         always = {"points": self.points, "weights": self.weights, "observed": np.array(self.observed)}
-        return always if self.cutoffs is None else always | {"cutoffs": self.cutoffs}
+        given = {"cutoffs": self.cutoffs, "slots": self.slots}
+        return always | {name: array for name, array in given.items() if array is not None}
 
 
 def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProblem) -> OutcomeDistribution:
     """The inverse of `arrays`. Files before version 0.4 have no `observed`."""
-    points, weights, cutoffs = (arrays.get(name) for name in ("points", "weights", "cutoffs"))
+    points, weights, cutoffs, slots = (arrays.get(name) for name in ("points", "weights", "cutoffs", "slots"))
     observed = np.asarray(arrays.get("observed", 1.0))
     labels, steps = problem.labels.shape, (problem.horizon, problem.outcome_dim)
     if (
@@ -92,10 +105,12 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
         raise ValueError("the estimate of outcomes has another shape than the problem")
     if cutoffs is not None and cutoffs.shape != weights.shape:
         raise ValueError("the estimate of cut-off levels has another shape than that of outcomes")
-    parts = [part for part in (points, weights, cutoffs, observed) if part is not None]
+    if slots is not None and slots.shape != weights.shape[:-1]:
+        raise ValueError("the estimate of slots has another shape than that of outcomes")
+    parts = [part for part in (points, weights, cutoffs, observed, slots) if part is not None]
     if observed.ndim or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts):
         raise ValueError("the estimate of outcomes must hold finite numbers")
-    return OutcomeDistribution(points, weights, cutoffs, float(observed))
+    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots)
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
@@ -118,7 +133,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     cutoffs = None if tried is None else equal_bins(tried, tops)
     every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
     observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / every_slot, 0.0, 1.0))
-    return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed)
+    return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed, totals)
 
 
 # The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).
@@ -128,7 +143,7 @@ NEGLIGIBLE = 1e-6
 
 
 def _tops(weights: FloatArray) -> FloatArray:
-    """How far outcomes reach, over all steps, (*labels, k) in oriented unit coordinates, from weights on `bin_edges`."""
+    """How far outcomes reach, over all steps, (*labels, k) in oriented unit coordinates; weights are on `bin_edges`."""
     rest = 1.0 - np.cumsum(weights, axis=-1)  # beyond each bin, (*labels, H, k, F)
     last = np.max((rest > NEGLIGIBLE).sum(axis=-1), axis=-2)
     return bin_edges(weights.shape[-1])[np.minimum(last + 1, weights.shape[-1])]

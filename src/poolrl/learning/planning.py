@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import ACTION_POINTS
 from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import Solution, backward_induction
 from poolrl.learning.kernel import Visits, stages_from_outcomes, stages_from_visits
@@ -16,11 +16,14 @@ from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
 from poolrl.learning.separable import order_up_to_levels, stages_from_marginals
+from poolrl.learning.shops import plan_shops, settled_levels
 from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import Problem, SeparableProblem
 
 ValueSettings = Zones | Grid | Separable
+# A plan on outcomes trusts all its nodes, and cuts none.
+NOTHING_UNTRUSTED = {"fell_back_to_uniform": 0.0, "clipped_to_zero": 0.0}
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
@@ -48,48 +51,27 @@ def lay_out(problem: Problem, values: ValueSettings) -> Axes | Partition:
     return values.axes(problem)
 
 
-def plan_on_outcomes(outcomes: OutcomeDistribution, where: Axes | Partition) -> tuple[Rule, dict[str, Any]]:
+def plan_on_outcomes(
+    outcomes: OutcomeDistribution,
+    where: Axes | Partition,
+    *,
+    scale_follows_sales: bool = False,
+    step_labels: Sequence[str] = (),
+) -> tuple[Rule, dict[str, Any]]:
     """The best rule against an outcome distribution, with a report."""
     horizon = where.problem.horizon
     if isinstance(where, Partition):
         solution = backward_induction(horizon, stages_from_outcomes(outcomes, where), where)
         return PartitionQ(where, solution.q), _report(solution)
-    if isinstance(where.problem, Inventory):
-        return plan_shops(outcomes, where)
+    if isinstance(where.problem, Inventory) and where.points == ACTION_POINTS:
+        levels = plan_shops(where.problem, outcomes, step_labels)
+        if scale_follows_sales:
+            levels = settled_levels(where.problem, outcomes, levels)
+        return Levels(levels), {"nodes": outcomes.weights.size, **NOTHING_UNTRUSTED}
     solution = backward_induction(horizon, stages_from_marginals(outcomes, where), where)
     if where.problem.action_sets_state:
         return Levels(order_up_to_levels(outcomes, where, solution.q)), _report(solution)
     return SeparableQ(where, solution.q), _report(solution)
-
-
-def plan_shops(outcomes: OutcomeDistribution, where: Axes) -> tuple[Rule, dict[str, Any]]:
-    """Order-up-to levels of every label cell, step and product, (*labels, H, products).
-
-    All cells are planned as products of one shop, each on an axis that reaches as far as its own demand does. With a
-    scale, stock that is left over is worth other multiples tomorrow: amounts are planned in units of the public
-    profile's largest scale, and levels are divided by their own step's.
-    """
-    problem = where.problem
-    assert isinstance(problem, Inventory)
-    shops = problem.cells_as_products()
-    count, bins = shops.products, outcomes.points.shape[-1]
-    points = outcomes.points.reshape(count, bins)
-    weights = np.moveaxis(outcomes.weights.reshape(-1, problem.horizon, problem.products, bins), 1, 0)
-    largest = shops.scale_profile.max(axis=0)
-    profile = shops.scale_profile / largest
-    bound = (problem.demand_max * problem.bound_share).ravel()
-    top = bound if where.beyond else np.minimum(points[:, -1] + (points[:, -1] - points[:, 0]) / bins, bound)
-    shares = np.minimum(shops.share * bound * profile / top, 1.0)
-    costs = {"holding": shops.holding, "shortage": shops.shortage}
-    planned = type(problem)(
-        horizon=problem.horizon, products=count, demand_max=top, boundary=shares, **costs
-    )
-    axes = Axes(planned, where.points, where.beyond)
-    demand = OutcomeDistribution(points, weights.reshape(problem.horizon, count, bins))
-    solution = backward_induction(problem.horizon, stages_from_marginals(demand, axes, profile), axes)
-    levels = order_up_to_levels(demand, axes, solution.q, profile) / profile
-    labelled = levels.reshape(problem.horizon, problem.labels.count, problem.products)
-    return Levels(np.moveaxis(labelled, 0, 1).reshape(problem.holding.shape)), _report(solution)
 
 
 def plan_on_visits(

@@ -23,7 +23,6 @@ class Marginals:
     axes: Axes
     outcomes: OutcomeDistribution
     step: int
-    profile: FloatArray  # (k,) how large this step's outcomes are, in the axes' units
 
     @property
     def rows(self) -> slice:
@@ -37,7 +36,7 @@ class Marginals:
 
         problem, step, axis = self.axes.problem, self.step, self.axes.state_axis()
         state, action = self.axes.nodes(step)
-        drawn, weights = self.outcomes.points.T * self.profile, self.outcomes.weights[step]  # (B, k), (k, B)
+        drawn, weights = self.outcomes.points.T, self.outcomes.weights[step]  # (B, k), (k, B)
         sums = np.empty(action.shape)
         block = max(1, CACHED_NUMBERS // drawn.size)
 
@@ -54,27 +53,23 @@ class Marginals:
         return sums.T
 
 
-def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes, profile: FloatArray | None = None) -> Stages:
-    """Expected reward and value of every coordinate. `profile` (H, k) multiplies each step's outcomes."""
+def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
+    """Expected reward and value of every coordinate."""
     given = replace(outcomes, weights=np.ascontiguousarray(outcomes.weights))
-    sizes = np.ones(axes.problem.boundary.share.shape)[:, : axes.problem.state_dim] if profile is None else profile
-    return lambda step: [Marginals(axes, given, step, sizes[step])]
+    return lambda step: [Marginals(axes, given, step)]
 
 
-def order_up_to_levels(
-    outcomes: OutcomeDistribution, axes: Axes, q: FloatArray, profile: FloatArray | None = None
-) -> FloatArray:
+def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray) -> FloatArray:
     """The best action of each step and coordinate, (H, k), where the action alone decides what happens next.
 
     The axis only brackets the best level. Q_h is concave around its maximum, so a second, finer search finds it.
     """
     problem, horizon = axes.problem, len(q)
-    column = np.arange(problem.state_dim)
+    drawn, column = outcomes.points.T, np.arange(problem.state_dim)
     levels = np.empty((horizon, problem.state_dim))
     value = np.zeros(axes.v_shape)
     for step in reversed(range(horizon)):
         axis, best = axes.action_axis(step), q[step].argmax(axis=1)
-        drawn = outcomes.points.T * (1.0 if profile is None else profile[step])
         low = axis[np.maximum(best - 1, 0), column]
         high = axis[np.minimum(best + 1, axes.points - 1), column]
         fine = np.linspace(low, high, FINER_POINTS)  # (F, k)

@@ -66,19 +66,19 @@ def dictionary(resolved: int, bins: int) -> Laws:
     low, high = math.log(max(LOWEST_MEAN * bin_edges(resolved)[1], LOWEST_SHARE)), math.log(HIGHEST_MEAN)
     log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
     mean, edge = np.exp(log_means)[:, None], bin_edges(bins)
-    single = [_gamma(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
-    single += [_normal(edge, mean, cv * mean) for cv in SPREADS_OF_SHAPES]
-    single += [_lognormal(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single = [_gamma_below(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single += [_normal_below(edge, mean, cv * mean) for cv in SPREADS_OF_SHAPES]
+    single += [_lognormal_below(edge, mean, cv) for cv in SPREADS_OF_SHAPES]
     # Mirrored at the mean: a long tail towards zero.
-    single += [1 - _gamma(2 * mean - edge, mean, cv) for cv in SPREADS_OF_SHAPES]
+    single += [1 - _gamma_below(2 * mean - edge, mean, cv) for cv in SPREADS_OF_SHAPES]
     peaks = []
     for ratio in PEAK_RATIOS:
         for share in PEAK_SHARES:
             lower = mean / (share + (1 - share) * ratio)
             for cv in PEAK_SPREADS:
-                low_peak, high_peak = (_normal(edge, place, cv * mean) for place in (lower, ratio * lower))
+                low_peak, high_peak = (_normal_below(edge, place, cv * mean) for place in (lower, ratio * lower))
                 peaks.append(share * low_peak + (1 - share) * high_peak)
-    idle = [p + (1 - p) * _gamma(edge, mean / (1 - p), cv) for p in IDLE_SHARES for cv in IDLE_SPREADS]
+    idle = [p + (1 - p) * _gamma_below(edge, mean / (1 - p), cv) for p in IDLE_SHARES for cv in IDLE_SPREADS]
     even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in EVEN_WIDTHS]
     kinds = (single, peaks, idle, even)
     usual = np.concatenate([np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, USUAL, strict=True)])
@@ -94,15 +94,15 @@ def fine_bins(bins: int) -> int:
     return max(bins, PLANNING_BINS)
 
 
-def _gamma(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
+def _gamma_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
     return np.asarray(special.gammainc(cv**-2, np.maximum(edge, 0.0) / (mean * cv**2)))
 
 
-def _normal(edge: FloatArray, mean: FloatArray, deviation: FloatArray) -> FloatArray:
+def _normal_below(edge: FloatArray, mean: FloatArray, deviation: FloatArray) -> FloatArray:
     return np.asarray(special.ndtr((edge - mean) / deviation))
 
 
-def _lognormal(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
+def _lognormal_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
     variance = math.log1p(cv**2)
     with np.errstate(divide="ignore"):
         return np.asarray(special.ndtr((np.log(edge) - np.log(mean) + variance / 2) / math.sqrt(variance)))

@@ -34,10 +34,12 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
     both = weight / cells * pooled + (1 - weight / cells) * (slots - released.unobserved) if noise > 0 else pooled
     by_step = np.clip(both, 0.0, slots)
     average = by_step / cells
-    # A trajectory has all its steps and coordinates in one label cell, so their roots tell its size together.
-    sizes = roots.mean(axis=(-2, -1), keepdims=True)
-    sizes = _shrunk(sizes, average.mean(), noise / average.size)
-    expected = sizes * average / max(float(average.mean()), 1.0)
+    # A trajectory has all its coordinates in one label cell, and all its steps unless a label changes on the way. So
+    # their roots tell the cell's size together.
+    together = (-1,) if released.step_labels else (-2, -1)
+    usual = average.mean(axis=together, keepdims=True)
+    sizes = _shrunk(roots.mean(axis=together, keepdims=True), usual, noise * usual.size / average.size)
+    expected = sizes * average / np.maximum(usual, 1.0)
     return np.maximum(_shrunk(roots, expected, noise), 0.0)
 
 

@@ -83,9 +83,7 @@ def split(
     return parent * borrowed_share(parent, x, right_variance * weight, centre, spread)
 
 
-def borrowed_share(
-    parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float
-) -> FloatArray:
+def borrowed_share(parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float) -> FloatArray:
     """The posterior mean of shares x/m around their centres θ, clipped to [0, 1].
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v + vs / (v + s)):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + ...)

@@ -49,7 +49,8 @@ def release_outcomes(
     # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
     totals = counts.totals if log.labels_public else None
     guarantee = _guarantee(log, problem, noise, mechanism)
-    return PrivateOutcomes(tuple(root + noisy), unobserved, log.slots, float(mechanism.variance), guarantee, totals)
+    released = tuple(root + noisy), unobserved, log.slots, float(mechanism.variance)
+    return PrivateOutcomes(*released, guarantee, totals, log.step_labels)
 
 
 def _moved(log: Log) -> int:

@@ -27,6 +27,7 @@ class PrivateOutcomes:
     variance: float  # of every noisy count
     guarantee: Guarantee
     totals: IntArray | None = None
+    step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
 
 
 @dataclass(frozen=True)

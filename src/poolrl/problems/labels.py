@@ -21,7 +21,7 @@ MOST_LABEL_CELLS = 10**7
 
 
 class Labels:
-    """The declared values of each label. A label cell is one combination of values, numbered with the last label fastest.
+    """The declared values of each label. A label cell is a combination of values, numbered with the last label fastest.
 
     >>> labels = Labels({"store": [1, 2, 7], "promo": ["no", "yes"]})
     >>> labels.shape, labels.count

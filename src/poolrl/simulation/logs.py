@@ -43,11 +43,14 @@ def simulate_log(
     for step in range(problem.horizon):
         if behaviour is None:
             low, high = problem.allowed(step, state / unit[:, step])
-            action = np.maximum(rng.uniform(low, high) * unit[:, step], state)
+            action = rng.uniform(low, high) * unit[:, step]
         else:
             low, high = problem.feasible(step, state / unit[:, step])
             wanted = np.asarray(behaviour(step, state, rng), dtype=np.float64)
-            action = np.maximum(np.clip(wanted, low * unit[:, step], high * unit[:, step]), state)
+            action = np.clip(wanted, low * unit[:, step], high * unit[:, step])
+        if "scale" in known:
+            # Dividing and multiplying may lose a rounding error, and stock is never sent back.
+            action = np.maximum(action, state)
         arrived = problem.next_state(step, state, action, paths[:, step])
         rows.append((state, action, arrived))
         state = arrived

@@ -1,0 +1,165 @@
+"""Order-up-to levels of many shops at once: the dynamic programme of inventory control, by convolution.
+
+With demand D_h on equal bins and order-up-to levels y on their edges, for each label cell and product by itself,
+
+    G_h(y) = h_h E(y − D)⁺ + b_h E(D − y)⁺ + E V_{h+1}((y − D)⁺),    V_h(x) = min { G_h(y) : y ≥ x },    V_{H+1} = 0
+
+Unmet demand is lost, or waits and is ordered at once: both leave nothing for tomorrow. So the plan is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import fft
+
+from poolrl.checks import FloatArray
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.problems.inventory import Inventory
+
+# Beyond the explored range demand is extrapolated. No level lies further beyond it than this (docs/departures.md, 20).
+CLIMB = 1.5
+# Sales below this share of the best day's are none, and no policy moves its own scale further than this.
+LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0
+# A level lies at most this part of a bin beside the best edge: the parabola through three edges is local.
+NEAREST_EDGE = 1.0
+
+
+def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: Sequence[str] = ()) -> FloatArray:
+    """The best level of every label cell, step and product, (*labels, H, products).
+
+    With a scale, stock that is left is worth other multiples tomorrow. So amounts are planned in units of the public
+    profile's largest scale, and each level is divided by its own step's. Today's labels are known. Those of
+    `step_labels` are drawn anew tomorrow, as often as the released trees show them on that step; others stay.
+    """
+    cells, horizon, products = problem.labels.count, problem.horizon, problem.products
+    bins = outcomes.points.shape[-1]
+    points = outcomes.points.reshape(cells, products, bins)
+    tops = points[..., -1] + points[..., 0]
+    changing = tuple(problem.labels.names.index(name) for name in step_labels)
+    labelled = (*problem.labels.shape, products)
+    if changing:
+        # Tomorrow's values are averaged over these labels, so their cells need one axis.
+        widest = tops.reshape(labelled).max(axis=changing, keepdims=True)
+        tops = np.broadcast_to(widest, labelled).reshape(tops.shape)
+    per_step = (cells, horizon, products)
+    profile = problem.scale_profile.reshape(per_step) / problem.scale_profile.reshape(per_step).max(
+        axis=1, keepdims=True
+    )
+    holding, shortage = problem.holding.reshape(per_step), problem.shortage.reshape(per_step)
+    limits = problem.share * problem.demand_max * problem.bound_share.reshape(cells, 1, products)
+    limits = np.minimum(limits, CLIMB * outcomes.explored.reshape(per_step))
+    weights = outcomes.weights.reshape(*per_step, bins)
+    edges = np.arange(bins + 1) / bins * tops[..., None]  # (cells, products, B + 1)
+    levels = np.empty(per_step)
+    value = np.zeros_like(edges)
+    for step in reversed(range(horizon)):
+        size = profile[:, step]
+        demand = _on_axis(weights[:, step], points, size, tops)
+        cost = _expected_cost(demand, edges, holding[:, step], shortage[:, step]) + _carried(demand, value)
+        cap = np.maximum((edges <= (limits[:, step] * size)[..., None] * (1 + 1e-12)).sum(axis=-1) - 1, 0)
+        allowed = np.where(np.arange(bins + 1) <= cap[..., None], cost, np.inf)
+        levels[:, step] = np.minimum(_lowest_place(allowed, edges) / size, limits[:, step])
+        best = np.minimum.accumulate(allowed[..., ::-1], axis=-1)[..., ::-1]
+        # Above the limit nothing is ordered.
+        value = np.where(np.isinf(best), cost, best)
+        if changing:
+            chance = _chances(problem, outcomes, step, changing)[..., None, None]
+            by_label = value.reshape(*labelled, bins + 1)
+            average = (chance * by_label).sum(axis=changing, keepdims=True)
+            value = np.broadcast_to(average, by_label.shape).reshape(value.shape)
+    return levels.reshape(*problem.labels.shape, horizon, products)
+
+
+def _chances(problem: Inventory, outcomes: OutcomeDistribution, step: int, changing: tuple[int, ...]) -> FloatArray:
+    """How likely each value of the changing labels is at a step, (*labels) with other labels of size one."""
+    fixed = tuple(i for i in range(len(problem.labels.shape)) if i not in changing)
+    if outcomes.slots is None:
+        shape = [size if i in changing else 1 for i, size in enumerate(problem.labels.shape)]
+        return np.full(shape, 1 / np.prod(shape))
+    counts = np.maximum(outcomes.slots[..., step, :].sum(axis=-1), 0.0).sum(axis=fixed, keepdims=True)
+    return np.asarray((counts + 1e-9) / (counts + 1e-9).sum())
+
+
+def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+    """Levels as multiples of the scale that they will themselves bring about, where it is made from past sales.
+
+    Under other orders there are other sales, and an average of them is another scale: s′ = φ s. A level e of the log's
+    scale s is e/φ of s′, where φ compares the sales expected under the new levels with those under the old ones,
+
+        φ = E min(D, e) / E min(D, Y),     Y the past order-up-to levels
+
+    Without it, levels below one would lower the sales, then the scale, then the orders, until nothing is sold. A scale
+    averages over labels that come and go (promotion weeks). Along labels whose costs differ it is taken one by one.
+    """
+    if outcomes.cutoffs is None or outcomes.slots is None:
+        return levels
+    points = outcomes.points[..., None, :, :]
+    weights = outcomes.weights
+    new = (np.minimum(points, levels[..., None]) * weights).sum(axis=-1)
+    # E min(D, Y) = ∫ P(D > t) P(Y > t) dt
+    looks, lasts = (1 - np.cumsum(law, axis=-1) + law / 2 for law in (outcomes.cutoffs, weights))
+    old = (looks * lasts).sum(axis=-1) * 2 * points[..., 0]
+    axes = tuple(i for i in range(len(problem.labels.shape)) if _equal_along(problem, i))
+    counts = np.maximum(outcomes.slots, 0.0)
+    sold, usual = ((part * counts).sum(axis=axes, keepdims=True) for part in (new, old))
+    # A day on which hardly anything is sold has no scale to follow.
+    open_day = usual > LEAST_SALES * usual.max()
+    ratio = np.where(open_day, sold / np.where(open_day, usual, 1.0), 1.0)
+    return levels / np.clip(ratio, 1 / LARGEST_SHIFT, LARGEST_SHIFT)
+
+
+def _equal_along(problem: Inventory, axis: int) -> bool:
+    return all((np.ptp(costs, axis=axis) == 0).all() for costs in (problem.holding, problem.shortage))
+
+
+def _on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: FloatArray) -> FloatArray:
+    """Weights on equal bins up to `size` times their own top, moved to those up to `tops`, (cells, products, B)."""
+    bins = weights.shape[-1]
+    ratio = tops / ((points[..., -1] + points[..., 0]) * size)
+    if (ratio == 1).all():
+        return weights
+    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    place = np.minimum(np.arange(bins + 1) * ratio[..., None], bins)
+    lower = np.minimum(place.astype(np.int64), bins - 1)
+    part = place - lower
+    reached = np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
+    return np.diff(reached, axis=-1)
+
+
+def _expected_cost(demand: FloatArray, edges: FloatArray, holding: FloatArray, shortage: FloatArray) -> FloatArray:
+    """h E(y − D)⁺ + b E(D − y)⁺ on the edges y, with demand in the middles of the bins."""
+    middles = (edges[..., :-1] + edges[..., 1:]) / 2
+    none = np.zeros_like(demand[..., :1])
+    below = np.concatenate([none, np.cumsum(demand, axis=-1)], axis=-1)
+    amount = np.concatenate([none, np.cumsum(demand * middles, axis=-1)], axis=-1)
+    left = edges * below - amount
+    missing = (amount[..., -1:] - amount) - edges * (below[..., -1:] - below)
+    return holding[..., None] * left + shortage[..., None] * missing
+
+
+def _carried(demand: FloatArray, value: FloatArray) -> FloatArray:
+    """E V((y − D)⁺) on the edges y. What is left lies halfway between two edges, as demand is in the middle of a bin."""
+    bins = demand.shape[-1]
+    halfway = (value[..., :-1] + value[..., 1:]) / 2
+    length = fft.next_fast_len(2 * bins, real=True)
+    product = fft.rfft(demand, length) * fft.rfft(halfway, length)
+    sums = fft.irfft(product, length)[..., :bins]
+    below = np.cumsum(demand, axis=-1)
+    sold_out = (below[..., -1:] - np.concatenate([np.zeros_like(below[..., :1]), below], axis=-1)) * value[..., :1]
+    return np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + sold_out
+
+
+def _lowest_place(cost: FloatArray, edges: FloatArray) -> FloatArray:
+    """Where the cost is lowest, (...,): at the best edge, or at the minimum of the parabola through its neighbours."""
+    best = cost.argmin(axis=-1)
+    last = cost.shape[-1] - 1
+    middle = np.clip(best, 1, last - 1)[..., None]
+    before, here, after = (np.take_along_axis(cost, middle + i, -1)[..., 0] for i in (-1, 0, 1))
+    bend = before - 2 * here + after
+    inside = (best > 0) & (best < last) & np.isfinite(bend) & (bend > 0)
+    move = np.where(inside, (before - after) / (2 * np.where(inside, bend, 1.0)), 0.0)
+    width = edges[..., 1] - edges[..., 0]
+    found = np.take_along_axis(edges, best[..., None], -1)[..., 0]
+    return found + np.clip(move, -NEAREST_EDGE, NEAREST_EDGE) * width
