@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 TESTABLE := .venv/.testable
 COMPLETE := .venv/.complete
 
-.PHONY: install demo test test-all test-slow check audit fuzz soak results quality benchmarks decisions departures shrinkage clean
+.PHONY: install demo test test-all test-slow check audit fuzz soak results quality benchmarks decisions departures clean
 
 install: $(INSTALLED)
 
@@ -67,9 +67,6 @@ benchmarks: $(TESTABLE)
 
 decisions: $(TESTABLE)
 	$(BIN)/python -m benchmarks.decisions
-
-shrinkage: $(TESTABLE)
-	$(BIN)/python -m benchmarks.shrinkage
 
 departures: $(TESTABLE)
 	$(BIN)/python -m benchmarks.departures

@@ -11,66 +11,95 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from poolrl import Backlog, LostSales, Outcomes, SeededNoise, Trajectories
-from poolrl.learning.outcomes import estimate_outcomes, kaplan_meier, prior_masses, refined
-from poolrl.learning.trees import Shrinkage, borrowed_share, consistent_masses, upward
+from poolrl.checks import FloatArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.learning.kaplan_meier import kaplan_meier, refined
+from poolrl.learning.likelihood import expected_shares
+from poolrl.learning.outcomes import OutcomeDistribution, equal_bins, estimate_outcomes
+from poolrl.learning.trees import SPREADS, borrowed_share, consistent_masses, upward
 from poolrl.privacy.release import release_outcomes
+from poolrl.privacy.released import PrivateOutcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 
-SHRINKAGE = Shrinkage(0.3, 0.1)
-
 
 def noisy_tree(rng: np.random.Generator, depth: int, variance: float) -> tuple[np.ndarray, ...]:
-    leaves = rng.integers(0, 50, (2, 3, 1, 2**depth))
+    leaves = rng.integers(0, 50, (6, 1, 2**depth))
     levels = [leaves]
     while levels[0].shape[-1] > 1:
         levels.insert(0, levels[0][..., 0::2] + levels[0][..., 1::2])
     return tuple(level + np.rint(rng.normal(0, math.sqrt(variance), level.shape)).astype(int) for level in levels)
 
 
-def test_the_upward_pass_is_weighted_least_squares() -> None:
-    """Each node's estimate equals the direct least-squares solve on all measurements of its subtree."""
+def below(estimate: OutcomeDistribution, step: int, product: int, at: float) -> float:
+    """P(D < at), between the edges of the estimate's equal bins."""
+    points, weights = estimate.points[product], estimate.weights[step, product]
+    edges = np.linspace(0.0, points[-1] + points[0], len(points) + 1)
+    return float(np.interp(at, edges, np.concatenate([[0.0], np.cumsum(weights)])))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_upward_pass_is_weighted_least_squares(first: int) -> None:
+    """Each node's estimate equals the direct least-squares solve on all measurements of its subtree.
+
+    The root may not have been released (first = 1). Then its estimate is that of its subtree without it.
+    """
     depth, variance = 3, 7.0
     levels = noisy_tree(np.random.default_rng(0), depth, variance)
-    estimates, variances = upward(levels, variance)
+    estimates, variances = upward(levels[first:], variance)
     for top in range(depth + 1):
         height = depth - top
-        rows = [np.kron(np.eye(2**level), np.ones(2 ** (height - level))) for level in range(height + 1)]
-        design = np.concatenate(rows)  # every node of the subtree as a sum of its leaves
+        measured_levels = [level for level in range(height + 1) if top + level >= first]
+        rows = [np.kron(np.eye(2**level), np.ones(2 ** (height - level))) for level in measured_levels]
+        design = np.concatenate(rows)  # every measured node of the subtree as a sum of its leaves
         ones = np.ones(2**height)
         spread = ones @ np.linalg.inv(design.T @ design) @ ones * variance
         assert variances[top] == pytest.approx(spread)
         for node in range(2**top):
-            measured = np.concatenate(
-                [levels[top + k][1, 2, 0, node * 2**k : (node + 1) * 2**k] for k in range(height + 1)]
-            )
+            measured = np.concatenate([levels[top + k][5, 0, node * 2**k : (node + 1) * 2**k] for k in measured_levels])
             leaves = np.linalg.lstsq(design, measured, rcond=None)[0]
-            assert estimates[top][1, 2, 0, node] == pytest.approx(leaves.sum())
+            assert estimates[top][5, 0, node] == pytest.approx(leaves.sum())
 
 
 def test_a_share_is_the_posterior_mean() -> None:
-    """Against brute-force integration over share and τ for a single split."""
-    parent, x, variance, centre, spread = 40.0, 31.0, 60.0, 0.5, 0.3
-    from poolrl.learning.trees import SPREADS
+    """Against brute-force integration over share and τ for a single split.
 
+    The parent's 40 slots are a sample around the law's split, of variance s = 40/4 = 10. It counts as far as noise
+    exceeds it: 60 + 60 · 10 / (60 + 10).
+    """
+    parent, x, variance, centre, spread = 40.0, 31.0, 60.0, 0.5, 0.3
+    deviation = math.sqrt(60 + 60 * 10 / 70)
     weights = np.exp(-SPREADS / spread)
     shares = np.linspace(-6, 7, 200_001)
     numerator = denominator = 0.0
     for weight, tau in zip(weights, SPREADS, strict=True):
         if tau == 0:
-            joint = stats.norm.pdf(x, parent * centre, math.sqrt(variance))
+            joint = stats.norm.pdf(x, parent * centre, deviation)
             numerator, denominator = numerator + weight * joint * centre, denominator + weight * joint
             continue
-        density = stats.norm.pdf(shares, centre, tau) * stats.norm.pdf(x, parent * shares, math.sqrt(variance))
+        density = stats.norm.pdf(shares, centre, tau) * stats.norm.pdf(x, parent * shares, deviation)
         numerator += weight * np.trapezoid(shares * density, shares)
         denominator += weight * np.trapezoid(density, shares)
-    found, evidence = borrowed_share(np.array(parent), np.array(x), variance, np.array(centre), spread)
-    assert found == pytest.approx(numerator / denominator, rel=1e-6)
-    null = stats.norm.pdf(x, parent * centre, math.sqrt(variance))
-    assert evidence == pytest.approx(math.log(denominator / weights.sum() / null), rel=1e-6)
+    found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), spread)
+    assert found == pytest.approx(numerator / denominator, rel=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+def test_a_share_is_its_own_without_noise_and_the_laws_under_noise() -> None:
+    parent, x, centre = np.full(50, 100.0), np.linspace(0, 100, 50), np.full(50, 0.3)
+    assert borrowed_share(parent, x, 0.0, centre, 0.5) == pytest.approx(x / 100)
+    assert borrowed_share(parent, x, 1e12, centre, 0.5) == pytest.approx(centre, abs=1e-6)
+    assert borrowed_share(np.zeros(3), np.ones(3), 1.0, np.array([0.1, 0.5, 0.9]), 0.5) == pytest.approx([0.1, 0.5, 0.9])
+
+
+def release(
+    problem: LostSales | Backlog, log: Trajectories, rho: float, *, bins: int, seed: int = 0
+) -> PrivateOutcomes:
+    """Levels from size 2, as the default releases them."""
+    sizes = every_level(bins)[1:]
+    return release_outcomes(log, problem, level_sizes=sizes, rho=budget(rho), noise=SeededNoise(seed))
+
+
+@settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([0.01, 1.0, 100.0]),
@@ -83,66 +112,97 @@ def test_masses_are_never_negative_and_add_up(seed: int, rho: float, kind: type,
     log = problem.simulate_log(
         rng.uniform(0, 10, (30, 2, 2)), rng=rng, behaviour=lambda h, x, r: r.uniform(0, 10, x.shape)
     )
-    released = release_outcomes(
-        log, problem, level_sizes=every_level(16), rho=budget(rho), noise=SeededNoise(seed % 1000)
-    )
-    prior = prior_masses(kinds=released.levels[0].shape[2], bins=16)
-    masses = consistent_masses(released, prior, SHRINKAGE)
+    released = release(problem, log, rho, bins=16, seed=seed % 1000)
+    kinds = released.levels[0].shape[-2]
+    levels = [level.reshape(4, kinds, -1).astype(float) for level in released.levels]
+    centre = rng.dirichlet(np.ones(kinds * 16), size=4).reshape(4, kinds, 16)
+    totals = rng.uniform(0, 40, 4)
+    masses = consistent_masses(levels, released.variance, totals, centre, 0.5)
     assert (masses >= 0).all()
-    totals = masses.sum(axis=(2, 3))
-    if released.unobserved is None:
-        assert totals == pytest.approx(30)
-    else:
-        assert (totals <= 30 + 1e-9).all()
-    weights = kaplan_meier(masses, prior)
-    assert (weights >= 0).all()
-    assert weights.sum(axis=-1) == pytest.approx(1)
+    assert masses.sum(axis=(1, 2)) == pytest.approx(totals)
+    weights = kaplan_meier(masses, np.full((4, 16), 1 / 16))
+    estimate = estimate_outcomes(released, problem, Outcomes())
+    for law in (weights, estimate.weights, estimate.cutoffs if kinds == 2 else estimate.weights):
+        assert law is not None
+        assert (law >= 0).all()
+        assert law.sum(axis=-1) == pytest.approx(1)
+    assert (np.diff(estimate.points, axis=-1) > 0).all()
+    assert estimate.points.min() > 0
+    assert estimate.points.max() < 10
 
 
 def test_without_noise_the_masses_are_the_counts() -> None:
     problem = LostSales(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(1)
     log = problem.simulate_log(rng.uniform(0, 10, (40, 3, 2)), rng=rng)
-    released = release_outcomes(log, problem, level_sizes=every_level(32), rho=math.inf, noise=SeededNoise(0))
-    masses = consistent_masses(released, prior_masses(kinds=2, bins=32), SHRINKAGE)
-    assert masses == pytest.approx(released.levels[-1].astype(float), abs=1e-9)
+    levels = [level.reshape(6, 2, -1).astype(float) for level in release(problem, log, math.inf, bins=32).levels]
+    masses = consistent_masses(levels, 0.0, np.full(6, 40.0), np.full((6, 2, 32), 1 / 64), 0.5)
+    assert masses == pytest.approx(levels[-1], abs=1e-9)
 
 
 def test_kaplan_meier_agrees_with_scipy_on_censored_data() -> None:
-    """ρ = ∞, every observation in a bin of its own: the textbook estimator, at every time."""
+    """Every observation in a bin of its own: the textbook estimator, at every time."""
     rng = np.random.default_rng(2)
     bins, n = 1024, 300
-    values = rng.permutation(bins - 100)[:n] + 0.5  # distinct bins; the last observation is not at the end
+    values = rng.permutation(bins - 100)[:n]  # distinct bins; the last observation is not at the end
     cut = rng.random(n) < 0.4
-    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=float(bins))
-    # Seen: sales of `values` with stock left. Cut off: sold out at `values`.
-    actions = np.where(cut, values, bins).reshape(n, 1, 1)
-    next_states = np.where(cut, 0.0, bins - values).reshape(n, 1, 1)
-    log = Trajectories(states=np.zeros((n, 1, 1)), actions=actions, next_states=next_states)
-    released = release_outcomes(log, problem, level_sizes=every_level(bins), rho=math.inf, noise=SeededNoise(0))
-    weights = estimate_outcomes(released, problem, Outcomes()).weights[0, 0]
-    survival = 1 - np.cumsum(weights)
+    masses = np.zeros((2, bins))
+    masses[cut.astype(int), values] = 1.0
+    survival = 1 - np.cumsum(kaplan_meier(masses, np.full(bins, 1 / bins)))
     oracle = stats.ecdf(stats.CensoredData(uncensored=values[~cut], right=values[cut])).sf
-    at = np.floor(oracle.quantiles).astype(int)
-    assert survival[at] == pytest.approx(oracle.probabilities, abs=1e-4)
+    assert survival[oracle.quantiles.astype(int)] == pytest.approx(oracle.probabilities, abs=1e-4)
 
 
-def test_the_priors_expected_counts_give_the_prior_back() -> None:
-    for kinds in (1, 2):
-        prior = prior_masses(kinds=kinds, bins=16)
-        assert prior.sum() == pytest.approx(1)
-        assert kaplan_meier(prior * 1000, prior) == pytest.approx(np.full(16, 1 / 16))
+def plain_kaplan_meier(log: Trajectories, step: int, product: int, top: float, bins: int) -> FloatArray:
+    """P(D < edge) on the edges of square-root bins, by a loop over bins and nothing of the library."""
+    y, left = log.actions[:, step, product], log.next_states[:, step, product]
+    leaf = np.minimum(np.sqrt((y - left) / top) * bins, bins - 1).astype(int)
+    survival, alive, reached = 1.0, len(leaf), [0.0]
+    for k in range(bins):
+        seen, cut = int(((leaf == k) & (left > 0)).sum()), int(((leaf == k) & (left <= 0)).sum())
+        if seen:
+            s, c = seen / alive, cut / alive
+            u = 1 + (s - c) / 2
+            survival *= 1 - (u - math.sqrt(max(u * u - 2 * s, 0.0)))
+        alive -= seen + cut
+        reached.append(1 - survival)
+    return np.array(reached)
 
 
-@pytest.mark.parametrize("reach", [0.25, 0.5, 0.75])
-def test_the_prior_knows_the_boundary(reach: float) -> None:
-    """Nothing is counted beyond λ, so nothing is expected there; up to λ the prior gives itself back."""
-    prior = prior_masses(kinds=2, bins=16, reaches=np.full(6, reach))
-    inside = int(16 * reach)
-    assert prior.sum() == pytest.approx(1)
-    assert prior[:, inside:].sum() == pytest.approx(0)
-    weights = kaplan_meier(prior * 1000, prior_masses(kinds=2, bins=16))
-    assert weights == pytest.approx(np.full(16, 1 / 16), rel=1e-3)
+def test_without_noise_it_is_kaplan_meier_as_far_as_the_log_looked() -> None:
+    """ρ = ∞, with shapes that could say otherwise: demand is seen up to the explored range, so nothing leans on them."""
+    problem = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=[10.0, 40.0])
+    rng = np.random.default_rng(3)
+    demand = rng.gamma(4, 0.6, (400, 2, 2)) * [1.0, 4.0]
+    log = problem.simulate_log(
+        demand.clip(0, [10, 40]), rng=rng, behaviour=lambda h, x, r: r.uniform(0, [6, 24], x.shape)
+    )
+    released = release(problem, log, math.inf, bins=1024)
+    estimate = estimate_outcomes(released, problem, Outcomes())
+    for step in range(2):
+        for i, top in enumerate((10.0, 40.0)):
+            oracle = plain_kaplan_meier(log, step, i, top, 1024)
+            end = estimate.explored[step, i]
+            assert 0.4 * top < end < 0.65 * top  # orders go up to 0.6
+            # The two kinds of bins have different edges, so the estimate is read at its own.
+            edges = np.concatenate([[0.0], estimate.points[i] + estimate.points[i, 0]])
+            inside = edges < 0.98 * end
+            found = np.concatenate([[0.0], np.cumsum(estimate.weights[step, i])])[inside]
+            expected = np.interp(edges[inside], bin_edges(1024) * top, oracle)
+            assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+@pytest.mark.parametrize("reach", [0.25, 0.5, 1.0])
+def test_expected_counts_give_the_law_back(kinds: int, reach: float) -> None:
+    """Kaplan-Meier inverts `expected_shares` exactly; where nothing is at risk any more, the law itself goes on."""
+    rng = np.random.default_rng(4)
+    law = rng.dirichlet(np.ones(16))
+    levels = np.where(np.arange(16) < 16 * reach, 1.0, 0.0)
+    cutoffs = levels / levels.sum() if kinds == 2 else None
+    masses = expected_shares(law, cutoffs) * 1e6
+    assert masses.sum() == pytest.approx(1e6)
+    assert kaplan_meier(masses, law) == pytest.approx(law, abs=1e-5)
 
 
 def test_rows_that_tell_nothing_do_not_bend_the_estimate() -> None:
@@ -153,105 +213,97 @@ def test_rows_that_tell_nothing_do_not_bend_the_estimate() -> None:
         rng.beta(2, 3, (9000, 3, 1)) * 10, rng=rng, behaviour=lambda h, x, r: np.maximum(x, r.uniform(0, 10, x.shape))
     )
     parts = {"states": log.states, "actions": log.actions, "next_states": log.next_states}
-    owner = rng.integers(0, 6000, 9000)
-    owned = Trajectories(**parts, unit=owner, max_per_unit=3)
-    released = release_outcomes(owned, problem, level_sizes=every_level(64), rho=budget(20.0), noise=SeededNoise(0))
+    owned = Trajectories(**parts, unit=rng.integers(0, 6000, 9000), max_per_unit=3)
+    released = release(problem, owned, 20.0, bins=64)
     assert released.unobserved is not None
     assert (released.unobserved / released.total > 0.35).all()
-    cumulative = np.cumsum(estimate_outcomes(released, problem, Outcomes()).weights[:, 0], axis=-1)
+    estimate = estimate_outcomes(released, problem, Outcomes())
     for step, reach in enumerate((0.8, 0.5, 1.0)):
         for at in (0.2, 0.4, 0.45):
             if at < reach:
-                index = int(at * cumulative.shape[-1]) - 1
-                edge = (index + 1) / cumulative.shape[-1]
-                assert cumulative[step, index] == pytest.approx(stats.beta.cdf(edge, 2, 3), abs=0.03)
-
-
-def test_steps_and_products_lean_on_each_other_and_on_the_prior() -> None:
-    """One split, hand-made: the same counts everywhere speak louder than one of them alone."""
-    variance, shape = 400.0, (8, 5, 1)
-    parent = np.full(shape, 100.0)
-    alone = np.full(shape, 50.0)
-    alone[0, 0] = 80.0  # one step of one product differs
-    together = np.full(shape, 80.0)
-    prior = np.array(0.5)
-
-    def seen(left: np.ndarray) -> tuple[np.ndarray, float]:
-        return SHRINKAGE.split(parent, (left, variance), (parent - left, variance), prior_share=prior)
-
-    lonely, weak = seen(alone)
-    common, strong = seen(together)
-    assert lonely[0, 0] < 60
-    assert (common > 75).all()
-    assert strong > 10 > weak
-    product = np.full(shape, 50.0)
-    product[:, 0] = 80.0  # all steps of one product differ
-    own, _ = seen(product)
-    assert (own[:, 0] > 70).all()
-    assert (own[:, 1:] < 56).all()
-
-
-def test_weak_evidence_leaves_the_prior_alone() -> None:
-    """Trees drawn from the prior itself at a small budget: the masses hardly move from it."""
-    problem = LostSales(horizon=4, products=3, holding=1, shortage=1, demand_max=10.0)
-    rng = np.random.default_rng(5)
-    prior = prior_masses(kinds=2, bins=16)
-    moved = []
-    for seed in range(10):
-        log = problem.simulate_log(rng.uniform(0, 10, (100, 4, 3)), rng=rng)
-        released = release_outcomes(
-            log, problem, level_sizes=every_level(16), rho=budget(0.02), noise=SeededNoise(seed)
-        )
-        masses = consistent_masses(released, prior, SHRINKAGE) / 100
-        moved.append(np.abs(masses - prior).sum(axis=(2, 3)).mean())
-    assert np.mean(moved) < 0.1
+                assert below(estimate, step, 0, 10 * at) == pytest.approx(stats.beta.cdf(at, 2, 3), abs=0.03)
 
 
 def test_the_hazard_is_exact_for_even_bins() -> None:
     """Two bins, hazards a = 0.3 and b = 0.5 in the first: of 1,000 at risk 225 are seen and 425 cut off in it."""
     masses = np.array([[225.0, 100.0], [425.0, 250.0]])
-    weights = kaplan_meier(masses, np.full((2, 2), 0.25))
+    weights = kaplan_meier(masses, np.full(2, 0.5))
     assert weights[0] == pytest.approx(0.3, abs=1e-5)
 
 
-def test_vanishing_budget_gives_the_prior() -> None:
+@pytest.mark.parametrize("top", [2.0, 10.0])
+def test_vanishing_budget_gives_the_prior(top: float) -> None:
+    """F → uniform between the bounds, whatever the log holds; as the signal-to-noise ratio, so as √ρ."""
     problem = LostSales(horizon=4, products=2, holding=1, shortage=1, demand_max=10.0)
     rng = np.random.default_rng(3)
-    log = problem.simulate_log(rng.uniform(0, 2, (500, 4, 2)), rng=rng)  # far from uniform on [0, 10]
-    released = release_outcomes(log, problem, level_sizes=every_level(16), rho=budget(1e-9), noise=SeededNoise(0))
-    weights = estimate_outcomes(released, problem, Outcomes()).weights
-    assert weights == pytest.approx(np.full_like(weights, 1 / weights.shape[-1]), rel=1e-2)
+    log = problem.simulate_log(rng.uniform(0, top, (500, 4, 2)), rng=rng)
+    prior = np.arange(1, 513) / 512
+
+    def distance(rho: float, seed: int) -> float:
+        estimate = estimate_outcomes(release(problem, log, rho, bins=8, seed=seed), problem, Outcomes())
+        assert estimate.points[:, -1] == pytest.approx(10, abs=0.02)
+        return float(np.abs(np.cumsum(estimate.weights, axis=-1) - prior).max())
+
+    for seed in range(3):
+        near, nearer = distance(1e-9, seed), distance(1e-12, seed)
+        assert near < 0.02
+        assert nearer < 1e-3
+        assert nearer < near / 10
 
 
 @settings(max_examples=50, deadline=None)
-@example([1.1125369292536007e-308, 1.0], 2)
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=12).filter(lambda w: sum(w) > 0.01), st.sampled_from([2, 4, 16]))
-def test_refining_moves_nothing_between_bins(weights: list[float], parts: int) -> None:
+@example([1.1125369292536007e-308, 1.0], 2, 0)
+@given(
+    st.lists(st.floats(0, 1), min_size=2, max_size=12).filter(lambda w: sum(w) > 0.01),
+    st.sampled_from([2, 4, 16]),
+    st.integers(0, 100),
+)
+def test_refining_moves_nothing_between_bins(weights: list[float], parts: int, seed: int) -> None:
     coarse = np.array(weights) / sum(weights)
-    fine = refined(coarse, parts)
-    assert fine.shape == (len(coarse) * parts,)
+    law = np.random.default_rng(seed).dirichlet(np.full(len(coarse) * parts, 0.1))
+    fine = refined(coarse, law)
+    assert fine.shape == law.shape
     assert (fine >= 0).all()
     assert fine.reshape(-1, parts).sum(axis=1) == pytest.approx(coarse, abs=1e-12)
 
 
-def test_refining_is_smooth_and_leaves_the_prior_alone() -> None:
-    assert refined(np.full(8, 1 / 8), 4) == pytest.approx(np.full(32, 1 / 32))
-    rising = refined(np.array([1.0, 2.0, 3.0, 4.0]) / 10, 4)
-    assert (np.diff(rising[4:12]) > 0).all()  # not a staircase
-    assert refined(np.array([1.0, 0.0, 0.0]), 2)[2:] == pytest.approx(np.zeros(4))  # closed on Sundays
+def test_refining_follows_the_law() -> None:
+    """The bin's weight from the tree, its inside from the law; even where the law has nothing."""
+    law = np.array([0.1, 0.3, 0.0, 0.0, 0.2, 0.4])
+    assert refined(np.array([0.2, 0.3, 0.5]), law) == pytest.approx([0.05, 0.15, 0.15, 0.15, 1 / 6, 1 / 3])
+    assert refined(law.reshape(3, 2).sum(axis=1), law) == pytest.approx(law)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([8, 64, 1024]), st.floats(0.01, 1.0))
+def test_equal_bins_keep_the_distribution_function(seed: int, bins: int, top: float) -> None:
+    """P(D < y) on the new edges is what straight lines between the old edges give; beyond the top all is at its bin."""
+    weights = np.random.default_rng(seed).dirichlet(np.full(bins, 0.3))
+    found = equal_bins(weights[None, None], np.array([top]))[0, 0]
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(1)
+    edges = np.linspace(0, top, len(found) + 1)
+    expected = np.interp(edges, bin_edges(bins), np.concatenate([[0.0], np.cumsum(weights)]))
+    assert np.cumsum(found)[:-1] == pytest.approx(expected[1:-1], abs=1e-9)
 
 
 def test_bins_follow_public_quantities() -> None:
-    """The power of two nearest to (1/r)^(5/4) / 2 with r = c √(Hk/ρ)/n, within 16 and 1024."""
-    settings = Outcomes()
+    """The power of two nearest to 2.65 r^(−0.6) with r = c √(Hk/ρ) / n, within 8 and 1024; no root."""
     base = {"steps": 10, "coordinates": 8, "slots": 1000, "per_unit": 1, "rho": 0.1}
-    assert settings.bins_for(**base) == 32  # 1/r = 35.4, 43 wanted
-    assert settings.bins_for(**base | {"slots": 2000}) == 128  # 1/r = 70.7, 103 wanted
-    assert settings.bins_for(**base | {"per_unit": 2}) == 16
-    assert settings.bins_for(**base | {"slots": 10**6}) == 1024
-    assert settings.bins_for(**base | {"rho": 1e-9}) == 16
-    assert settings.bins_for(**base | {"rho": math.inf}) == 1024
-    assert Outcomes(bins=32).bins_for(**base) == 32
+
+    def finest(**changes: float) -> int:
+        sizes = Outcomes().level_sizes(**base | changes)
+        assert sizes == tuple(2**level for level in range(1, len(sizes) + 1))
+        return sizes[-1]
+
+    assert finest() == 16  # r = 28.3 / 1000: 22.5 wanted
+    assert finest(slots=2000) == 32  # 34.2 wanted
+    assert finest(slots=2000, label_cells=2) == 16  # the same slots in every cell as at first
+    assert finest(per_unit=2) == 16  # 14.9 wanted
+    assert finest(slots=10**7) == 1024
+    assert finest(rho=1e-9) == 8
+    assert finest(rho=math.inf) == 1024
+    assert Outcomes(bins=32).level_sizes(**base) == (2, 4, 8, 16, 32)
 
 
 @pytest.mark.parametrize(("bins", "message"), [(3, "power of two, got 3"), (1, "at least 2, got 1"), (2.0, "whole")])

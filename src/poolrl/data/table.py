@@ -13,8 +13,8 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
 
 from __future__ import annotations
 
-from copy import copy
 from collections.abc import Iterable
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any

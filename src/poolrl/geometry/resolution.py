@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# Bins of a released tree: from what even a small log can fill to what a loose public bound needs (`Outcomes.level_sizes`).
+# Bins of a released tree (`Outcomes.level_sizes`): what a small log can fill, and what a huge one without noise can.
 FEWEST_BINS, MOST_BINS = 8, 1024
-# A distribution is planned on at least so many bins, refined along a smooth curve, whatever the noise allows.
+# A distribution is planned on so many bins at least, refined by its shape, whatever the noise allows.
 PLANNING_BINS = 512
 # Steps of the dictionary's log-means: laws whose means are a tenth apart can hardly be told apart under noise.
 LOG_MEAN_STEP = 0.1

@@ -23,10 +23,14 @@ TURNS = 3
 
 @dataclass(frozen=True)
 class CellLaws:
-    """For every cell the law of outcomes and, where they can be cut off, of cut-off levels, (cells, fine bins)."""
+    """For every cell the law of outcomes and, where they can be cut off, of cut-off levels, (cells, fine bins).
+
+    `learned` is the part of the outcomes' laws that rests on the trees; the rest is the public prior.
+    """
 
     outcomes: FloatArray
     cutoffs: FloatArray | None
+    learned: float
 
     def expected(self, bins: int) -> FloatArray:
         """The shares that each node of a tree is expected to have, (cells, kinds, bins)."""
@@ -75,19 +79,24 @@ def explain(
     return CellLaws(
         cautious(found, fine.table, fine.others[UNIFORM]),
         None if cutoffs is None else cautious(order_laws, fine.table, limits),
+        learned_part(found),
     )
 
 
 def cautious(found: Posterior, table: FloatArray, prior: FloatArray) -> FloatArray:
-    """The posterior mean law of every cell; the public prior (bins,) as far as the trees hardly contradict it.
-
-    The weight 1 − 1/K of what was learned, for a Bayes factor K against "all uniform", is zero without evidence. So the
-    estimate ends at the public prior as ρ → 0.
-    """
-    weight = max(0.0, -np.expm1(-found.evidence))
+    """The posterior mean law of every cell; the public prior (bins,) as far as the trees hardly contradict it."""
+    weight = learned_part(found)
     learned = (found.weights @ table.astype(np.float32)).astype(np.float64)
     learned /= learned.sum(axis=1, keepdims=True)
     return weight * learned + (1 - weight) * prior
+
+
+def learned_part(found: Posterior) -> float:
+    """1 − 1/K for a Bayes factor K against "all uniform": zero without evidence.
+
+    So the estimate ends at the public prior as ρ → 0.
+    """
+    return max(0.0, -float(np.expm1(-found.evidence)))
 
 
 def _uniform_up_to(reach: FloatArray, bins: int) -> FloatArray:

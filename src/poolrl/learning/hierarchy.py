@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.likelihood import SingleArray
 from poolrl.learning.shapes import UNIFORM, Laws
 
 ROUNDS = 4
@@ -40,11 +41,11 @@ class Posterior:
     `evidence` is a log Bayes factor with fitted weights, so a rule of caution and not a probability.
     """
 
-    weights: FloatArray
+    weights: SingleArray
     evidence: float
 
 
-def posterior(log_likelihood: FloatArray, laws: Laws, factors: Sequence[IntArray]) -> Posterior:
+def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArray]) -> Posterior:
     """Learn the prior from all cells, then weigh every cell's laws by it.
 
     `factors` give the value's number of each factor in each cell, (cells,). A cell's prior never counts the cell's own

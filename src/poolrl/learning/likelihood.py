@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from poolrl.checks import FloatArray, IntArray
@@ -26,6 +27,10 @@ MOST_GROUPS, REGROUPINGS = 96, 4
 LEAST_LEAF_VARIANCE = 0.25
 # No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
 MISFIT = 0.2
+
+
+# Single precision: a likelihood has cells × laws numbers.
+SingleArray = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def expected_shares(law: FloatArray, cutoffs: FloatArray | None) -> FloatArray:
 
 def log_likelihoods(
     observed: Observed, laws: FloatArray, *, law: FloatArray, cutoffs: FloatArray | None, totals: FloatArray
-) -> FloatArray:
+) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
     `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots.

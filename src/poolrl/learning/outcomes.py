@@ -127,7 +127,9 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     if laws.cutoffs is not None:
         # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
         tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
-        weights, tried = continued(weights, tried), tried.reshape(*cells, -1)
+        # The public prior knows its own tail.
+        weights = laws.learned * continued(weights, tried) + (1 - laws.learned) * weights
+        tried = tried.reshape(*cells, -1)
     weights = weights.reshape(*cells, -1)
     tops = _tops(weights)
     cutoffs = None if tried is None else equal_bins(tried, tops)

@@ -86,7 +86,7 @@ def dictionary(resolved: int, bins: int) -> Laws:
     below = np.stack(cumulative, axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
     others = np.stack([np.diff(edge), np.eye(1, bins)[0]])
-    return Laws(log_means, np.maximum(np.diff(below, axis=-1), 0.0), others, usual)
+    return Laws(np.asarray(log_means, dtype=np.float64), np.maximum(np.diff(below, axis=-1), 0.0), others, usual)
 
 
 def fine_bins(bins: int) -> int:

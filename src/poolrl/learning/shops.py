@@ -140,7 +140,7 @@ def _expected_cost(demand: FloatArray, edges: FloatArray, holding: FloatArray, s
 
 
 def _carried(demand: FloatArray, value: FloatArray) -> FloatArray:
-    """E V((y − D)⁺) on the edges y. What is left lies halfway between two edges, as demand is in the middle of a bin."""
+    """E V((y − D)⁺) on the edges y. What is left lies between two edges, as demand is in the middle of a bin."""
     bins = demand.shape[-1]
     halfway = (value[..., :-1] + value[..., 1:]) / 2
     length = fft.next_fast_len(2 * bins, real=True)

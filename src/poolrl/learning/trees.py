@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from poolrl.checks import FloatArray
+from poolrl.checks import FloatArray, IntArray
 
 # Masses and the variance of each.
 NodeEstimate = tuple[FloatArray, float]
@@ -44,7 +44,7 @@ def consistent_masses(
     return np.asarray(np.broadcast_to(mass, centre.shape))
 
 
-def upward(levels: Sequence[FloatArray], variance: float) -> tuple[list[FloatArray], list[float]]:
+def upward(levels: Sequence[FloatArray | IntArray], variance: float) -> tuple[list[FloatArray], list[float]]:
     """Best linear estimate of every node from its own subtree, root first, with its variance.
 
         v_s = 2 v_child,   w = v_s / (v_s + σ²),   z = w n′ + (1 − w)(z_left + z_right),   v = σ² w

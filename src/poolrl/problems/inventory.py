@@ -92,26 +92,6 @@ class Inventory(SeparableProblem):
         holding, shortage = (self._in_cells(costs)[cell, step] for costs in (self.holding, self.shortage))
         return (holding * left + shortage * missing).sum(axis=-1)
 
-    def cells_as_products(self) -> Self:
-        """The same shops without labels: product c · k + i is product i in label cell c, in its own bound's multiples.
-
-        Cells share nothing but the log, so a plan for all of them is one plan for many products.
-        """
-        if not self.labels:
-            return self
-        side_by_side = {
-            name: np.moveaxis(self._in_cells(getattr(self, name)), 0, 1).reshape(self.horizon, -1)
-            for name in ("holding", "shortage", "scale_profile")
-        }
-        count = self.labels.count
-        return type(self)(
-            horizon=self.horizon,
-            products=count * self.products,
-            demand_max=np.tile(self.demand_max, count),
-            boundary=np.tile(self.share, count),
-            **side_by_side,
-        )
-
     def _in_cells(self, values: FloatArray) -> FloatArray:
         return values.reshape(self.labels.count, self.horizon, self.products)
 

@@ -46,15 +46,15 @@ def simulate_log(
             action = rng.uniform(low, high) * unit[:, step]
         else:
             low, high = problem.feasible(step, state / unit[:, step])
-            wanted = np.asarray(behaviour(step, state, rng), dtype=np.float64)
-            action = np.clip(wanted, low * unit[:, step], high * unit[:, step])
+            asked = np.asarray(behaviour(step, state, rng), dtype=np.float64)
+            action = np.clip(asked, low * unit[:, step], high * unit[:, step])
         if "scale" in known:
             # Dividing and multiplying may lose a rounding error, and stock is never sent back.
             action = np.maximum(action, state)
         arrived = problem.next_state(step, state, action, paths[:, step])
         rows.append((state, action, arrived))
         state = arrived
-    states, actions, next_states = (np.stack(parts, axis=1) for parts in zip(*rows, strict=True))
+    states, actions, next_states = (np.stack(part, axis=1) for part in zip(*rows, strict=True))
     return Trajectories(states=states, actions=actions, next_states=next_states, **known)
 
 
