@@ -11,8 +11,9 @@ from poolrl.checks import IntArray
 from poolrl.data.log import Log
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
-from poolrl.geometry.resolution import RING_COUNT
+from poolrl.geometry.resolution import JOINT_BANDS, RING_COUNT
 from poolrl.geometry.zones import Zones
+from poolrl.learning.dependence import measure_dependence
 from poolrl.learning.kernel import Visits
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
 from poolrl.learning.pessimism import Bernstein
@@ -24,7 +25,7 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
-from poolrl.privacy.sensitivity import moved_trajectories
+from poolrl.privacy.sensitivity import joint_table, moved_trajectories
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 
@@ -34,6 +35,8 @@ class Pool:
 
     By default `counts` and `values` follow from what the problem declares: outcomes and separable values, else
     visits and a partition. `pessimism` lowers the values of rarely visited nodes. It needs `Visits`.
+    `dependence` is the share of ρ that pays for a test whether orders follow demand. The policy's report says what it
+    found.
 
         Pool(rho=1.0).fit(problem, log)
 
@@ -44,9 +47,10 @@ class Pool:
     counts: Outcomes | Visits | None = None
     values: ValueSettings | None = None
     pessimism: Bernstein | None = None
+    dependence: float = 0.0
 
     def __post_init__(self) -> None:
-        zcdp.budget(self.rho)
+        zcdp.split(self.rho, dependence=self.dependence)
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -89,7 +93,12 @@ class Pool:
                 )
             if self.pessimism is not None:
                 raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
-            return OnOutcomes(problem, zcdp.budget(self.rho), counts, where)
+            if self.dependence:
+                # It refuses a problem that has no such table.
+                joint_table(problem, bands=JOINT_BANDS, per_unit=1)
+            return OnOutcomes(problem, *zcdp.split(self.rho, dependence=self.dependence), counts, where)
+        if self.dependence:
+            raise ValueError("dependence needs outcome counts: use counts=Outcomes(), or leave it out")
         if isinstance(where, Axes):
             raise ValueError(
                 "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "
@@ -116,7 +125,8 @@ class OnOutcomes:
     """Counts of outcomes, any values."""
 
     problem: OutcomeProblem
-    rho: zcdp.Budget
+    rho: zcdp.Budget  # of the trees
+    dependence: zcdp.Budget  # of the test, on top
     counts: Outcomes
     where: Partition | Axes
 
@@ -131,7 +141,8 @@ class OnOutcomes:
             rho=float(self.rho),
             label_cells=self.problem.labels.count,
         )
-        return release_outcomes(log, self.problem, level_sizes=sizes, rho=self.rho, noise=noise)
+        budgets = {"rho": self.rho, "dependence": self.dependence}
+        return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, **budgets)
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
@@ -142,7 +153,10 @@ class OnOutcomes:
             outcomes, self.where, scale_follows_sales=follows, step_labels=released.step_labels
         )
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
-        return Policy(self.problem, rule, released.guarantee, report | {"observed": outcomes.observed}, outcomes)
+        report = report | {"observed": outcomes.observed}
+        if released.dependence is not None:
+            report["dependence"] = measure_dependence(released.dependence).to_dict()
+        return Policy(self.problem, rule, released.guarantee, report, outcomes)
 
     def rehearse(self) -> None:
         """Trees of two leaves without a count."""

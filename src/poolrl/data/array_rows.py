@@ -15,7 +15,7 @@ from operator import and_
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.data.counts import outcome_cells, sees_everything
+from poolrl.data.counts import CellFormula, sees_everything
 from poolrl.data.relative import as_counted, has_own_bounds, usable_amount, usable_divisor
 from poolrl.data.row_rules import Row, RowRule, bound_rules, bounds, fit_rules
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -89,9 +89,11 @@ class ArrayRows:
         self._in_blocks(look, BLOCK_NUMBERS)
         return broken[min(broken)] if broken else None
 
-    def leaves(self, problem: OutcomeProblem, *, bins: int, relative: bool) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (label cells, H, k, kinds · bins)."""
-        coordinates, size = problem.outcome_dim, bins * problem.kinds
+    def leaves(
+        self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int, relative: bool
+    ) -> IntArray:
+        """How many rows fall into each of the `size` cells of a formula, (label cells, H, k, size)."""
+        coordinates = problem.outcome_dim
         trees = problem.labels.count * coordinates
         counted = np.zeros((problem.horizon, trees * size), dtype=np.int64)
         offset, adding, everything = np.arange(coordinates) * size, threading.Lock(), sees_everything(problem)
@@ -103,7 +105,7 @@ class ArrayRows:
                 if relative:
                     row, fits = as_counted(problem, step, row, relative=True, clip=False)
                     usable = usable & fits
-                cell, observed = outcome_cells(problem, step, *row, bins=bins, relative=relative)
+                cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
                 cell += offset
                 if self.cells is not None:
                     cell += self.cells[block, step, None] * (coordinates * size)

@@ -5,6 +5,7 @@ Both kinds are tables whose cells follow from public facts alone, so empty cells
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ from poolrl.data.row_rules import Numbers
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, SeparableProblem
+
+# (problem, step, state, action, next state; bins, relative) → cells and where they are observed, (..., k) each.
+CellFormula = Callable[..., tuple[Numbers, Numbers]]
 
 
 @dataclass(frozen=True)
@@ -60,15 +64,49 @@ def outcome_cells(
     Rows that are `relative` to a scale may show an outcome beyond its bound. It is cut off there.
     """
     seen, cut = problem.observe(step, state, action, next_state)
-    if relative:
-        low_side = problem.boundary.side == "lower"
-        cut = cut | (seen >= problem.outcome_high if low_side else seen <= problem.outcome_low)
-    unit = (seen - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
-    leaf = bin_of(problem.boundary.orient(unit), bins)
-    cell = leaf + np.where(cut, bins, 0) if problem.censored else leaf
+    leaf = _bin_of_amount(problem, seen, bins)
+    cell = leaf + np.where(_cut_off(problem, seen, cut, relative), bins, 0) if problem.censored else leaf
+    return cell, _observed(problem, step, state, action, cell)
+
+
+def joint_cells(
+    problem: OutcomeProblem,
+    step: int,
+    state: Numbers,
+    action: Numbers,
+    next_state: Numbers,
+    *,
+    bins: int,
+    relative: bool = False,
+) -> tuple[Numbers, Numbers]:
+    """Where each row of a step stands by its level and by what it shows, (..., k) from 0 to bins · 2 · bins − 1.
+
+    The level of a coordinate is its action, on the bands of the outcome. An outcome beyond its level counts as one in
+    the level's band: the test compares outcomes with edges below the level, and needs no more.
+    """
+    seen, cut = problem.observe(step, state, action, next_state)
+    level = _bin_of_amount(problem, action, bins)
+    leaf = np.minimum(_bin_of_amount(problem, seen, bins), level)
+    cell = level * (2 * bins) + np.where(_cut_off(problem, seen, cut, relative), bins, 0) + leaf
+    return cell, _observed(problem, step, state, action, cell)
+
+
+def _bin_of_amount(problem: OutcomeProblem, amount: Numbers, bins: int) -> Numbers:
+    unit = (amount - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
+    return bin_of(problem.boundary.orient(unit), bins)
+
+
+def _cut_off(problem: OutcomeProblem, seen: Numbers, cut: Numbers, relative: bool) -> Numbers:
+    if not relative:
+        return cut
+    low_side = problem.boundary.side == "lower"
+    return cut | (seen >= problem.outcome_high if low_side else seen <= problem.outcome_low)
+
+
+def _observed(problem: OutcomeProblem, step: int, state: Numbers, action: Numbers, cell: Numbers) -> Numbers:
     if sees_everything(problem):
-        return cell, np.broadcast_to(True, cell.shape)
-    return cell, problem.seen_coordinates(step, state, action)
+        return np.broadcast_to(True, cell.shape)
+    return problem.seen_coordinates(step, state, action)
 
 
 def sees_everything(problem: OutcomeProblem) -> bool:
@@ -89,6 +127,12 @@ def count_outcomes(log: Log, problem: OutcomeProblem, *, level_sizes: tuple[int,
         return OutcomeCounts(levels, totals[..., None] - observed, totals)
     everywhere = observed.reshape(-1, *observed.shape[-2:]).sum(axis=0)
     return OutcomeCounts(levels, log.slots - everywhere, None)
+
+
+def count_joint(log: Log, problem: OutcomeProblem, *, bands: int) -> IntArray:
+    """How many rows have each level and show each outcome, seen or cut off, (*labels, H, k, bands, 2, bands)."""
+    leaves = log.joint_leaves(problem, bands=bands)
+    return leaves.reshape(*leaves.shape[:-1], bands, 2, bands)
 
 
 def count_visits(log: Log, partition: Partition) -> VisitCounts:

@@ -60,6 +60,9 @@ class Log(Protocol):
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
 
+    def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
+        """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
+
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
 

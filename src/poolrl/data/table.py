@@ -25,7 +25,7 @@ import numpy as np
 
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
-from poolrl.data.counts import outcome_cells
+from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
 from poolrl.data.expressions import at_nearest, cells_by_step, count_steps, finite, harmless, has_id
 from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
 from poolrl.data.log import Columns, Tally, check_declarations, missing_column
@@ -154,9 +154,16 @@ class Table:
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
-        shape = problem.horizon, problem.outcome_dim, bins * problem.kinds
+        return self._leaves(problem, self.outcome_expression(problem, bins=bins), bins * problem.kinds)
+
+    def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
+        """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
+        counts = self.outcome_expression(problem, bins=bands, formula=joint_cells)
+        return self._leaves(problem, counts, bands * 2 * bands)
+
+    def _leaves(self, problem: OutcomeProblem, counts: ir.Table, size: int) -> IntArray:
+        shape = problem.horizon, problem.outcome_dim, size
         leaves = np.zeros((problem.labels.count, *shape), dtype=np.int64)
-        counts = self.outcome_expression(problem, bins=bins)
         label, step, coordinate, cell, rows = _integers(counts, "label", "step", "coordinate", "cell", "rows")
         counted = cell != NOWHERE
         # By place, because an engine returns groups in any order.
@@ -179,12 +186,14 @@ class Table:
         cell, steps = node * partition.state_count + target, range(partition.problem.horizon)
         return [(cell[step == number], rows[step == number]) for number in steps]
 
-    def outcome_expression(self, problem: OutcomeProblem, *, bins: int) -> ir.Table:
-        """The counts of `outcome_leaves` that are not zero: columns label, step, coordinate, cell, rows."""
+    def outcome_expression(
+        self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells
+    ) -> ir.Table:
+        """The counts of a formula's cells that are not zero: columns label, step, coordinate, cell, rows."""
         relative, separable = is_relative(self, problem), isinstance(problem, SeparableProblem)
 
         def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
-            cell, observed = outcome_cells(problem, step, *row, bins=bins, relative=relative)
+            cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
             counted: Numbers = np.where(observed & usable, cell, NOWHERE)
             return counted.columns()
 

@@ -15,14 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import IntArray, as_floats, finite_array, whole
 from poolrl.data.array_rows import ArrayRows
+from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
 from poolrl.data.log import Columns, Tally, check_declarations
 from poolrl.data.log_labels import cells_of, log_labels, packed, unpacked
 from poolrl.data.owners import first_of_each, owners
-from poolrl.data.relative import (
-    check_relative,
-    is_relative,
-    refuse_visits,
-)
+from poolrl.data.relative import check_relative, is_relative, refuse_visits
 from poolrl.data.row_rules import PARTS, Row, moved_inside
 from poolrl.geometry.partition import Partition
 from poolrl.npz import read_arrays
@@ -193,7 +190,15 @@ class Trajectories:
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
-        leaves = self._array_rows(problem).leaves(problem, bins=bins, relative=is_relative(self, problem))
+        return self._leaves(problem, outcome_cells, size=bins * problem.kinds, bins=bins)
+
+    def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
+        """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
+        return self._leaves(problem, joint_cells, size=bands * 2 * bands, bins=bands)
+
+    def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
+        relative = is_relative(self, problem)
+        leaves = self._array_rows(problem).leaves(problem, formula, size=size, bins=bins, relative=relative)
         return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
 
     def label_totals(self, problem: Problem) -> IntArray:

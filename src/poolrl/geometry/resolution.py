@@ -10,6 +10,9 @@ PLANNING_BINS = 512
 LOG_MEAN_STEP = 0.1
 # A likelihood of shapes needs no finer bins than this. The trees' own splits go further.
 SHAPE_BINS = 64
+# Bands of order-up-to levels and of outcomes in the table that tests dependence. With six, and a bound ten times too
+# large, a chain's shops stand in two of them, and little is left to compare; with more, noise grows.
+JOINT_BANDS = 8
 # Points of an axis of separable values: where the action alone decides what happens next, and where the state counts
 # too, so that there are as many squared.
 ACTION_POINTS, STATE_POINTS = 257, 65

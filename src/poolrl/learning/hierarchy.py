@@ -25,6 +25,8 @@ ROUNDS = 4
 # Spreads of log-means: τ between cells, from equal to unrelated, and its most likely value before any data.
 CELL_SPREADS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.65, 1.2])
 USUAL_SPREAD = 0.2
+# Before any data: people declare bounds a few times what they usually sell, sometimes ten times.
+USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
 # Effects are looked for up to this many units of log-mean away: shops that differ by a factor of 150.
 FARTHEST_EFFECT = 5.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
@@ -68,7 +70,8 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
         curve = _log_mixture(by_mean @ _smoothing(grid, spread), without_size, w[0])  # of the location, (cells, M)
         shift = _total(effects, factors, cells)
         everywhere = _read(curve, grid, grid + shift[:, None])
-        centre, at_cell = _mean_and_cavity(everywhere.sum(axis=0)[None], everywhere, np.zeros(cells, np.int64), grid)
+        joint_centre = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
+        centre, at_cell = _mean_and_cavity(joint_centre[None], everywhere, np.zeros(cells, np.int64), grid)
         location, variance = at_cell
         for i, factor in enumerate(factors):
             offsets = np.arange(-FARTHEST_EFFECT, FARTHEST_EFFECT, grid[1] - grid[0])

@@ -45,18 +45,17 @@ class Observed:
     def of(cls, levels: list[FloatArray], variance: float, bins: int) -> Observed:
         """From released levels (cells, kinds, size), those of at most `bins` nodes; the leaves count as `bins`."""
         finest = levels[-1]
-        if finest.shape[-1] > bins:
-            merged = finest.reshape(*finest.shape[:-1], bins, -1).sum(axis=-1)
+        coarse = [(level, 1.0) for level in levels if level.shape[-1] <= bins]
+        if not coarse or coarse[-1][0].shape[-1] < bins:
             # A sum of leaves has the noise of all of them. It is needed only where that level was not released.
-            levels = [level for level in levels if level.shape[-1] <= bins]
-            if levels[-1].shape[-1] < bins:
-                levels = [*levels, merged]
-        sums = np.zeros((*levels[0].shape[:2], bins))
+            merged = finest.reshape(*finest.shape[:-1], bins, -1).sum(axis=-1)
+            coarse.append((merged, bins / finest.shape[-1]))
+        sums = np.zeros((*finest.shape[:2], bins))
         precision = np.zeros((bins, bins))
-        for level in levels:
+        for level, weight in coarse:
             size = level.shape[-1]
-            sums += np.repeat(level, bins // size, axis=-1)
-            precision += np.kron(np.eye(size), np.ones((bins // size, bins // size)))
+            sums += weight * np.repeat(level, bins // size, axis=-1)
+            precision += weight * np.kron(np.eye(size), np.ones((bins // size, bins // size)))
         return cls(sums, precision, variance)
 
     def swapped(self) -> Observed:

@@ -49,13 +49,14 @@ class Outcomes:
 
         Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
         measure noise, and each level takes its share of the budget. Finer than a few dozen bins the shape of the law
-        says more than the tree, until the log is large. The root of a tree is left out: its two halves tell it.
+        says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children tell
+        them, and what they would cost is better spent below.
         """
         noise_share = per_unit * math.sqrt(steps * coordinates / rho) / (slots / label_cells)
         wanted = BINS_AT_FULL_NOISE * noise_share**-BINS_GROWTH if noise_share > 0 else MOST_BINS
         affordable = 2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MOST_BINS)))
         bins = self.bins or int(affordable)
-        return tuple(2**level for level in range(bins.bit_length()) if level > 0 or bins == 1)
+        return tuple(2**level for level in range(bins.bit_length()) if 2**level >= min(bins, COARSEST_LEVEL))
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
 
 # The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).
 BINS_AT_FULL_NOISE, BINS_GROWTH = 2.65, 0.6
+# The coarsest level that is released.
+COARSEST_LEVEL = 4
 # What is left out beyond the last point of a distribution; it stands at that point.
 NEGLIGIBLE = 1e-6
 
@@ -187,12 +190,12 @@ def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
     """The public prior: all outcomes between the bounds are equally likely."""
-    weights = np.full((problem.horizon, problem.outcome_dim, bins), 1.0 / bins)
+    weights = np.full((*problem.labels.shape, problem.horizon, problem.outcome_dim, bins), 1.0 / bins)
     return OutcomeDistribution(bin_middles(problem, bins), weights)
 
 
 def bin_middles(problem: OutcomeProblem, bins: int) -> FloatArray:
-    """The middles of equal bins between the outcome's public bounds, (k, bins)."""
+    """The middles of equal bins between the outcome's public bounds, (*labels, k, bins)."""
     unit = (np.arange(bins) + 0.5) / bins
-    width = problem.outcome_high - problem.outcome_low
-    return problem.outcome_low[:, None] + width[:, None] * unit
+    width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
+    return problem.outcome_low[:, None] + width[..., None] * unit

@@ -39,9 +39,13 @@ def lay_out(problem: Problem, values: ValueSettings) -> Axes | Partition:
     shape = (problem.horizon, problem.state_dim + problem.action_dim)
     if problem.boundary.share.shape != shape:
         raise ValueError(f"the problem's boundary must have shape {shape}, got {problem.boundary.share.shape}")
+    special = isinstance(problem, Inventory) and needs_own_plan(problem)
+    if (problem.labels or special) and not (special and values == Separable()):
+        raise ValueError(
+            "labels and a scale profile need a problem of inventory and values=Separable(), "
+            "one table of levels for each label cell"
+        )
     if not isinstance(values, Separable):
-        if problem.labels:
-            raise ValueError("labels are planned with values=Separable(), one table of levels for each label cell")
         return values.partition(problem)
     if not isinstance(problem, SeparableProblem):
         raise ValueError(
@@ -49,6 +53,11 @@ def lay_out(problem: Problem, values: ValueSettings) -> Axes | Partition:
             "Use Grid (few dimensions) or Zones"
         )
     return values.axes(problem)
+
+
+def needs_own_plan(problem: Inventory) -> bool:
+    """Whether only `shops` can plan it: formulas of a problem know neither labels nor a scale profile."""
+    return bool(problem.labels) or bool((problem.scale_profile != 1).any())
 
 
 def plan_on_outcomes(

@@ -12,32 +12,47 @@ from fractions import Fraction
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.data.counts import VisitCounts, count_outcomes, count_visits
+from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits
 from poolrl.data.log import Log
 from poolrl.data.relative import refuse_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
 from poolrl.privacy.noise.source import NoiseSource, Sampler
-from poolrl.privacy.released import PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
+from poolrl.privacy.released import PrivateDependence, PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
 from poolrl.problems.problem import OutcomeProblem, Problem
+
+# The budget of a table that is not asked for.
+NOTHING = Fraction(0)
 
 
 def release_outcomes(
-    log: Log, problem: OutcomeProblem, *, level_sizes: tuple[int, ...], rho: zcdp.Budget, noise: NoiseSource
+    log: Log,
+    problem: OutcomeProblem,
+    *,
+    level_sizes: tuple[int, ...],
+    rho: zcdp.Budget,
+    noise: NoiseSource,
+    dependence: zcdp.Budget = NOTHING,
 ) -> PrivateOutcomes:
     """Release trees of censored outcome counts: those levels that have as many ranges as `level_sizes` says.
 
+    With a budget for `dependence`, a second table joins levels and outcomes, so that learning can test whether they are
+    independent.
+
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
-    c trajectories move with a unit, by `sensitivity.moved_trajectories`.
+    c trajectories move with a unit, by `sensitivity.moved_trajectories`. The second table costs `dependence` on top, by
+    Δ₂² = 2 H k c² of `sensitivity.joint_table`.
     """
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
     complete = problem.boundary.everywhere and log.is_full
     layout = sensitivity.outcome_trees(
         problem, level_sizes=level_sizes, per_unit=_moved(log), complete=complete, labels_public=log.labels_public
     )
+    joint = sensitivity.joint_table(problem, bands=JOINT_BANDS, per_unit=_moved(log)) if dependence else None
     log.check(problem)
     mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
@@ -48,9 +63,15 @@ def release_outcomes(
     root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
     # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
     totals = counts.totals if log.labels_public else None
-    guarantee = _guarantee(log, problem, noise, mechanism)
+    mechanisms, tested = [mechanism], None
+    if joint is not None:
+        testing = joint.mechanism(dependence)
+        # From the same sampler: a seed that began anew would give both tables the same noise.
+        noisy_joint = sampler.add(count_joint(log, problem, bands=JOINT_BANDS), testing.variance)
+        mechanisms, tested = [mechanism, testing], PrivateDependence(noisy_joint, float(testing.variance))
+    guarantee = _guarantee(log, problem, noise, *mechanisms)
     released = tuple(root + noisy), unobserved, log.slots, float(mechanism.variance)
-    return PrivateOutcomes(*released, guarantee, totals, log.step_labels)
+    return PrivateOutcomes(*released, guarantee, totals, log.step_labels, tested)
 
 
 def _moved(log: Log) -> int:

@@ -10,6 +10,14 @@ from poolrl.privacy.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
+class PrivateDependence:
+    """Noisy joint counts of levels and outcomes, (*labels, H, k, bands, 2, bands): level, seen or cut off, outcome."""
+
+    counts: IntArray
+    variance: float  # of every noisy count
+
+
+@dataclass(frozen=True)
 class PrivateOutcomes:
     """Noisy trees of censored outcomes.
 
@@ -28,6 +36,7 @@ class PrivateOutcomes:
     guarantee: Guarantee
     totals: IntArray | None = None
     step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
+    dependence: PrivateDependence | None = None  # if it was asked and paid for
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.problems.problem import OutcomeProblem, Problem
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Noise is exact on integers: a number is rounded to this many steps of its public range.
 LATTICE = 2**16
@@ -83,6 +83,22 @@ def outcome_trees(
     # Unless it is complete, unobserved slots are counted too: in each label cell, or in all of them together.
     unobserved = 0 if complete else problem.labels.count if labels_public else 1
     return TableLayout("outcome trees", trees * (nodes + unobserved), Fraction(2 * trees * levels * per_unit**2))
+
+
+def joint_table(problem: Problem, *, bands: int, per_unit: int) -> TableLayout:
+    """Joint counts of the level that was chosen and of what it showed, on `bands` of each, seen or cut off.
+
+    Guarantee: at each step and coordinate a trajectory is in at most one cell of at most one label cell. A unit that
+    moves c trajectories takes at most c from one cell and adds c to another, so Δ₂² = 2 H k c².
+    """
+    if not isinstance(problem, SeparableProblem) or not problem.censored:
+        raise ValueError(
+            "dependence needs a problem whose outcomes are cut off coordinate by coordinate (a SeparableProblem with "
+            f"censored outcomes, such as LostSales); {type(problem).__name__} is none"
+        )
+    tables = problem.horizon * problem.outcome_dim
+    cells = tables * problem.labels.count * bands * 2 * bands
+    return TableLayout("levels and outcomes", cells, Fraction(2 * tables * per_unit**2))
 
 
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:

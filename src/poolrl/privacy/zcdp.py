@@ -39,6 +39,18 @@ def finite_budget(**named: Budget) -> Fraction:
     return exact
 
 
+def split(rho: Budget, **named: float) -> tuple[Budget, Budget]:
+    """(ρ − sρ, sρ), exact, for a share 0 ≤ s < 1. The argument's name goes into the message."""
+    ((name, share),) = named.items()
+    number = isinstance(share, int | float | np.integer | np.floating) and not isinstance(share, bool)
+    if not number or not 0 <= share < 1:
+        raise ValueError(f"{name} must be a share of rho, at least 0 and less than 1, got {share!r}")
+    whole, exact = budget(rho), Fraction(str(float(share)))
+    if exact == 0 or isinstance(whole, float):
+        return whole, whole if exact else exact
+    return whole - exact * whole, exact * whole
+
+
 # Digits only: "1e999999999" is a short text, but no memory can hold the number.
 _WRITTEN = re.compile(r"\d{1,400}(/(?!0+\Z)\d{1,400})?", re.ASCII)
 

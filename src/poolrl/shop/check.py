@@ -18,6 +18,7 @@ from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
+from poolrl.shop.order_habits import orders_against_demand
 
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
 Standing = Literal["good", "note", "bad"]
@@ -41,7 +42,7 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
     ]
     try:
         with open_log(file) as log:
-            return [*findings, *_trajectories(file, log), *_rows(file, log)]
+            return [*findings, *_trajectories(file, log), *_rows(file, log), *_order_habits(file, log)]
     except (ValueError, OSError) as error:
         return [*findings, LogFinding("table", "bad", str(error))]
 
@@ -160,6 +161,15 @@ def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[LogFinding]:
         if parts:
             found.append(LogFinding(f"feedback on {product}", "good", "; ".join(parts)))
     return found
+
+
+def _order_habits(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
+    """Whether orders follow demand, which the estimate assumes they do not."""
+    problem = file.config.problem.shop
+    # Backlogged demand is always seen, so nothing is assumed of orders.
+    if problem.censored:
+        found = orders_against_demand(log, problem)
+        yield LogFinding("orders and demand", "note" if found.flagged else "good", found.in_words)
 
 
 def _integers_of(question: ir.Table) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, finite_array
-from poolrl.geometry.axes import Axes
+from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import (
@@ -23,7 +23,7 @@ from poolrl.geometry.resolution import (
 )
 from poolrl.geometry.zones import Zones
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
-from poolrl.learning.planning import plan_on_outcomes
+from poolrl.learning.planning import needs_own_plan, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
@@ -137,7 +137,7 @@ def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
 
 
 def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
-    """The dynamic programme on a known distribution: probabilities (H, k, bins) of equal outcome bins."""
+    """The dynamic programme on a known distribution: probabilities (*labels, H, k, bins) of equal outcome bins."""
     middles = bin_middles(problem, probabilities.shape[-1])
     return _planned(problem, OutcomeDistribution(middles, probabilities))
 
@@ -149,7 +149,12 @@ def data_free(problem: OutcomeProblem) -> Policy:
 
 def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
     where: Axes | Partition
-    if isinstance(problem, SeparableProblem):
+    wanted = (*problem.labels.shape, problem.horizon, problem.outcome_dim)
+    if outcomes.weights.shape[:-1] != wanted:
+        raise ValueError(f"with labels every cell has its own outcomes: probabilities must have shape {(*wanted, 'bins')}")
+    if isinstance(problem, Inventory) and needs_own_plan(problem):
+        where = Separable().axes(problem)
+    elif isinstance(problem, SeparableProblem):
         points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
         # The distribution is known beyond λ too.
         where = Axes(problem, points, beyond=True)
