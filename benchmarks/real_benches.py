@@ -201,10 +201,13 @@ def managers_bench(name: str, chain: Chain, seed: int) -> Iterator[Figure]:
         old = levels_of_0_5(plain, log.log(slice(None)), rho=rho, seed=seed)[:, 0]
         yield Figure(name, OLD, rho, cost(lambda week, day, *_, old=old: np.full(chain.stores, old[day])) / today)
         chosen = chosen_parts(chain.stores, LEARNED - HISTORY, rho)
-        tried: dict[tuple[str, ...], str] = {chosen: OURS, ("scale", "promo"): "scale, promotion", ("scale",): "scale"}
-        for parts, contender in tried.items():
-            rule = _learned_rule(chain, log, parts, (holding, shortage), bound, rho, seed)
-            yield Figure(name, contender, rho, cost(rule) / today)
+        values: dict[tuple[str, ...], float] = {}
+        for parts in (chosen, ("scale", "promo"), ("scale",)):
+            if parts not in values:
+                values[parts] = cost(_learned_rule(chain, log, parts, (holding, shortage), bound, rho, seed)) / today
+        yield Figure(name, OURS, rho, values[chosen])
+        yield Figure(name, "scale, promotion", rho, values["scale", "promo"])
+        yield Figure(name, "scale", rho, values[("scale",)])
         flat = _learned_rule(chain, log, ("scale", "promo"), (holding, shortage), bound, rho, seed, profile=1.0)
         yield Figure(name, "scale, promotion, flat profile", rho, cost(flat) / today)
 

@@ -79,6 +79,14 @@ def finite_array(name: str, value: ArrayLike) -> FloatArray:
     return array
 
 
+def shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """An array that may be sensitive, broadcast to `shape`."""
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {array.shape}") from None
+
+
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """Anything that is a regular array of numbers, as floats."""
     try:

@@ -27,6 +27,8 @@ CELL_SPREADS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.65, 1.2])
 USUAL_SPREAD = 0.2
 # Before any data: people declare bounds a few times what they usually sell, sometimes ten times.
 USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
+# A few cells are like no other, and may have any log-mean.
+OUTLIERS = 0.01
 # Effects are looked for up to this many units of log-mean away: shops that differ by a factor of 150.
 FARTHEST_EFFECT = 5.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
@@ -84,7 +86,8 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
             location, variance = location + mean, variance + more
         spread = _likely_spread(by_mean, without_size, w[0], grid, centre[0][0] + shift)
         prior = np.exp(-((grid - location[:, None]) ** 2) / (2 * (variance + spread**2)[:, None]))
-        prior *= w[0] / prior.sum(axis=1, keepdims=True)
+        prior /= prior.sum(axis=1, keepdims=True)
+        prior = w[0] * ((1 - OUTLIERS) * prior + OUTLIERS / means)
         total = (prior * by_mean).sum(axis=1) + without_size
         shared = (prior / total[:, None]).astype(np.float32)
         q_counts = q * (shared.ravel() @ located)

@@ -61,8 +61,8 @@ class Policy:
     ) -> FloatArray:
         """The action at `step` (0 is the first) in one state (w,) or in each of a batch (m, w).
 
-        `scale`, one number or of the stock's shape, is what was expected before the order: amounts come in and go out
-        in the user's units. `labels` give a value, or one for each row, of every label of the problem.
+        `scale`, one number, one for each row or of the stock's shape, is what was expected before the order: amounts
+        come in and go out in the user's units. `labels` give a value, or one for each row, of every label of the problem.
         """
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
             raise ValueError(f"step must be a whole number, got {type(step).__name__}")
@@ -79,7 +79,7 @@ class Policy:
         if scale is None:
             action = self.rule.act(self.problem, int(step), batch, cell)
         else:
-            unit = _scale_of(scale, batch.shape)
+            unit = _scale_of(scale, batch.shape, batch=state.ndim == 2)
             # Dividing and multiplying may lose a rounding error, and stock is never sent back.
             action = np.maximum(self.rule.act(self.problem, int(step), batch / unit, cell) * unit, batch)
         return action if state.ndim == 2 else action[0]
@@ -171,14 +171,16 @@ class Policy:
         return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]), outcomes)
 
 
-def _scale_of(scale: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+def _scale_of(scale: ArrayLike, shape: tuple[int, ...], *, batch: bool) -> FloatArray:
     given = as_floats("scale", scale)
     if not (np.isfinite(given) & (given > 0)).all():
         raise ValueError("scale must be positive and finite")
-    # One number for each row serves all its products.
-    spread = given[:, None] if given.ndim == 1 and given.shape != shape[1:] else given
+    # In a batch one number for each row serves all its products, as a label does.
+    per_row = batch and given.shape == shape[:1]
+    if per_row and shape[0] == shape[1] > 1:
+        raise ValueError(f"scale must have shape {shape}: {given.shape} could be one for each row or each product")
     try:
-        return np.broadcast_to(spread, shape)
+        return np.broadcast_to(given[:, None] if per_row else given, shape)
     except ValueError:
         raise ValueError(f"scale must be one number, or have shape {shape}, got {given.shape}") from None
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import fft
 
-from poolrl.checks import FloatArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.inventory import Inventory
 
@@ -44,9 +44,10 @@ def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: S
         widest = tops.reshape(labelled).max(axis=changing, keepdims=True)
         tops = np.broadcast_to(widest, labelled).reshape(tops.shape)
     per_step = (cells, horizon, products)
-    profile = problem.scale_profile.reshape(per_step) / problem.scale_profile.reshape(per_step).max(
-        axis=1, keepdims=True
-    )
+    # Cells that may follow each other share one unit.
+    labels = len(problem.labels.shape)
+    largest = problem.scale_profile.max(axis=(*changing, labels), keepdims=True)
+    profile = (problem.scale_profile / largest).reshape(per_step)
     holding, shortage = problem.holding.reshape(per_step), problem.shortage.reshape(per_step)
     limits = problem.share * problem.demand_max * problem.bound_share.reshape(cells, 1, products)
     limits = np.minimum(limits, CLIMB * outcomes.explored.reshape(per_step))
@@ -60,7 +61,7 @@ def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: S
         cost = _expected_cost(demand, edges, holding[:, step], shortage[:, step]) + _carried(demand, value)
         cap = np.maximum((edges <= (limits[:, step] * size)[..., None] * (1 + 1e-12)).sum(axis=-1) - 1, 0)
         allowed = np.where(np.arange(bins + 1) <= cap[..., None], cost, np.inf)
-        levels[:, step] = np.minimum(_lowest_place(allowed, edges) / size, limits[:, step])
+        levels[:, step] = np.minimum(_lowest_place(cost, allowed.argmin(axis=-1), edges) / size, limits[:, step])
         best = np.minimum.accumulate(allowed[..., ::-1], axis=-1)[..., ::-1]
         # Above the limit nothing is ordered.
         value = np.where(np.isinf(best), cost, best)
@@ -151,15 +152,17 @@ def _carried(demand: FloatArray, value: FloatArray) -> FloatArray:
     return np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + sold_out
 
 
-def _lowest_place(cost: FloatArray, edges: FloatArray) -> FloatArray:
-    """Where the cost is lowest, (...,): at the best edge, or at the minimum of the parabola through its neighbours."""
-    best = cost.argmin(axis=-1)
+def _lowest_place(cost: FloatArray, best: IntArray, edges: FloatArray) -> FloatArray:
+    """Where the cost is lowest near the best allowed edge, (...,): the minimum of the parabola through three edges.
+
+    A limit lies between two edges. Where the cost still falls beyond the last edge below it, the place lies beyond too.
+    """
     last = cost.shape[-1] - 1
     middle = np.clip(best, 1, last - 1)[..., None]
     before, here, after = (np.take_along_axis(cost, middle + i, -1)[..., 0] for i in (-1, 0, 1))
     bend = before - 2 * here + after
-    inside = (best > 0) & (best < last) & np.isfinite(bend) & (bend > 0)
-    move = np.where(inside, (before - after) / (2 * np.where(inside, bend, 1.0)), 0.0)
+    move = np.where(bend > 0, (before - after) / (2 * np.where(bend > 0, bend, 1.0)), np.sign(here - after))
     width = edges[..., 1] - edges[..., 0]
     found = np.take_along_axis(edges, best[..., None], -1)[..., 0]
-    return found + np.clip(move, -NEAREST_EDGE, NEAREST_EDGE) * width
+    inside = (best > 0) & (best < last)
+    return found + np.where(inside, np.clip(move, -NEAREST_EDGE, NEAREST_EDGE), 0.0) * width

@@ -40,7 +40,7 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
     usual = average.mean(axis=together, keepdims=True)
     sizes = _shrunk(roots.mean(axis=together, keepdims=True), usual, noise * usual.size / average.size)
     expected = sizes * average / np.maximum(usual, 1.0)
-    return np.maximum(_shrunk(roots, expected, noise), 0.0)
+    return np.clip(_shrunk(roots, expected, noise), 0.0, slots)
 
 
 def _observed_share(observed: FloatArray, slots: FloatArray) -> float:

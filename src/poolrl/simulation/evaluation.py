@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import FloatArray, as_floats, finite_array
+from poolrl.checks import FloatArray, as_floats, finite_array, shaped
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.partition import Partition
@@ -45,11 +45,12 @@ def rollout_costs(
     paths = _paths(problem, outcomes, bounded=scale is None)
     state = np.tile(problem.initial_state, (len(paths), 1))
     total = np.zeros(len(paths))
-    scales = None if scale is None else np.broadcast_to(as_floats("scale", scale), paths.shape)
-    by_step = {
-        name: np.broadcast_to(np.asarray(given).reshape(len(paths), -1), (len(paths), problem.horizon))
-        for name, given in (labels or {}).items()
-    }
+    scales = None if scale is None else shaped("scale", as_floats("scale", scale), paths.shape)
+    by_step = {}
+    for name, given in (labels or {}).items():
+        values = np.asarray(given)
+        per_path = values[:, None] if values.ndim == 1 else values
+        by_step[name] = shaped(f"label {name!r}", per_path, paths.shape[:2])
     for step in range(problem.horizon):
         known = {name: given[:, step] for name, given in by_step.items()}
         action = policy.act(step, state, scale=None if scales is None else scales[:, step], labels=known)
@@ -76,9 +77,11 @@ def relative_gap(
     return (rollout_cost(problem, policy, outcomes, **known) - best) / best
 
 
-def cost_difference(problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy) -> float:
+def cost_difference(
+    problem: OutcomeProblem, policy: Policy, outcomes: ArrayLike, *, benchmark: Policy, **known: Any
+) -> float:
     """c − c*, the gap of the paper's appendix (there with the opposite sign), on common paths."""
-    return rollout_cost(problem, policy, outcomes) - rollout_cost(problem, benchmark, outcomes)
+    return rollout_cost(problem, policy, outcomes, **known) - rollout_cost(problem, benchmark, outcomes, **known)
 
 
 def expected_cost(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> float:
@@ -120,6 +123,8 @@ def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
     Actions stay within λ. For the unrestricted optimum pass a problem whose boundary is 1. Every sampled outcome is
     shared between its two neighbours on a fine axis, so that its mean is kept.
     """
+    if problem.labels:
+        raise ValueError("saa plans one shop: call it for each label cell, with a problem without labels")
     paths = _paths(problem, outcomes)
     # The axis spans the sample, which is not secret here. So a loose public bound costs no resolution.
     low, high = paths.min(axis=(0, 1)), paths.max(axis=(0, 1))
@@ -151,7 +156,7 @@ def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
     where: Axes | Partition
     wanted = (*problem.labels.shape, problem.horizon, problem.outcome_dim)
     if outcomes.weights.shape[:-1] != wanted:
-        raise ValueError(f"with labels every cell has its own outcomes: probabilities must have shape {(*wanted, 'bins')}")
+        raise ValueError(f"probabilities must have shape {(*wanted, 'bins')}, got {outcomes.weights.shape}")
     if isinstance(problem, Inventory) and needs_own_plan(problem):
         where = Separable().axes(problem)
     elif isinstance(problem, SeparableProblem):

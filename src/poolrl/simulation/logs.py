@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import as_floats, finite_array
+from poolrl.checks import as_floats, finite_array, shaped
 from poolrl.data.trajectories import Trajectories
 from poolrl.problems.inventory import Behaviour, Inventory
 from poolrl.problems.problem import OutcomeProblem
@@ -31,7 +31,7 @@ def simulate_log(
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim):
         wanted = f"(episodes, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
-    scale = np.broadcast_to(as_floats("scale", known.get("scale", 1.0)), paths.shape)
+    scale = shaped("scale", as_floats("scale", known.get("scale", 1.0)), paths.shape)
     if "scale" in known:
         known["scale"] = scale
     elif (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():

@@ -1,0 +1,119 @@
+"""Do the log's orders follow demand, and what would mend it? On exact counts, so for the data holder's eyes alone.
+
+The statistic is that of `learning.dependence`. If it is flagged, it is computed twice more: within each unit, as if the
+unit's column were a label, and in multiples of the mean of earlier sales, as if that were the scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import ibis
+
+from poolrl.data.counts import count_joint
+from poolrl.data.log import Columns
+from poolrl.data.sources.engine import answer
+from poolrl.data.table import Table
+from poolrl.geometry.resolution import JOINT_BANDS
+from poolrl.learning.dependence import Dependence, compare_levels
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import ROUNDING
+
+# The scale that is tried: mean sales of so many trajectories before, and a bound in multiples of it.
+MEAN_OF, BOUND_IN_MULTIPLES = 4, 4.0
+# More units than this are people rather than shops, and no label.
+MOST_TRIED_VALUES = 2000
+
+
+@dataclass(frozen=True)
+class OrderHabits:
+    """What was found, in words for the data holder."""
+
+    flagged: bool
+    in_words: str
+
+
+def orders_against_demand(log: Table, problem: Inventory) -> OrderHabits:
+    """Test the log as it is. If its orders follow demand, test the two remedies too."""
+    try:
+        raw = exact_dependence(log, problem)
+    except ValueError as error:
+        return OrderHabits(False, f"could not be compared: {error}")
+    if not raw.flagged:
+        return OrderHabits(False, f"{raw.advice} ({_figures(raw)})")
+    found = f"orders follow demand ({_figures(raw)}), so demand is overestimated"
+    return OrderHabits(True, f"{found}; {_remedies(log, problem)}")
+
+
+def exact_dependence(log: Table, problem: Inventory) -> Dependence:
+    """The statistic without noise. Not for release."""
+    return compare_levels(count_joint(log, problem, bands=JOINT_BANDS), 0.0)
+
+
+def _remedies(log: Table, problem: Inventory) -> str:
+    unit = log.columns.unit
+    if unit is None or log.has_scale or log.label_names:
+        # Without a column that says whose row it is, earlier rows are not known to be the same shop's.
+        return (
+            "give a scale, for example a forecast or the mean of the same shop's last sales, or make the column that "
+            "tells shops apart a label"
+        )
+    mean = f"the mean sales of the last {MEAN_OF} trajectories of the same {unit} and step, in the order of their ids"
+    scaled = _tried(lambda: exact_dependence(*_in_multiples(log, problem, unit)))
+    labelled = _tried(lambda: exact_dependence(*_by_unit(log, problem, unit)))
+    return f"give a scale, for example {mean} ({scaled}), or make the column {unit!r} a label ({labelled})"
+
+
+def _tried(remedy: Callable[[], Dependence]) -> str:
+    """How the log would stand then."""
+    try:
+        found = remedy()
+    except ValueError as error:
+        return f"not tried: {error}"
+    return f"then {_figures(found)}: {'orders still follow demand' if found.flagged else 'no longer flagged'}"
+
+
+def _by_unit(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
+    """The log with its unit as a label. The values are read off the log, so this is for the data holder alone."""
+    found = answer(log.rows.select(unit).distinct().limit(MOST_TRIED_VALUES + 1))[unit].to_pylist()
+    values = [value for value in found if value is not None]
+    if len(found) > MOST_TRIED_VALUES:
+        raise ValueError(f"it has more than {MOST_TRIED_VALUES:,} values")
+    bounds: dict[str, Any] = {"demand_max": problem.demand_max, "boundary": problem.share}
+    return _table(log, labels={unit: unit}), _like(problem, **bounds, labels={unit: values})
+
+
+def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
+    """The log with the mean of earlier sales of the same unit and step as its scale."""
+    columns, rows = log.columns, log.rows
+    earlier = ibis.rows_window(
+        preceding=(MEAN_OF, 1), group_by=[rows[unit], rows[columns.step]], order_by=rows[columns.trajectory]
+    )
+    scales: dict[str, Any] = {}
+    for i, (action, left) in enumerate(zip(columns.actions, columns.next_states, strict=True)):
+        level = rows[action].cast("float64")
+        sold = level - rows[left].cast("float64")
+        # A mean of fewer rows is another scale. An order beyond λ shows nothing, whatever it is divided by.
+        limit = float((problem.share[:, i] * problem.demand_max[i]).max()) * (1 + ROUNDING)
+        usable = (sold.count().over(earlier) == MEAN_OF) & (level <= limit)
+        scales[f"poolrl_scale_{i}"] = ibis.ifelse(usable, sold.mean().over(earlier), ibis.null("float64"))
+    scaled = _table(log, rows=rows.mutate(**scales), scale=tuple(scales))
+    return scaled, _like(problem, demand_max=BOUND_IN_MULTIPLES)
+
+
+def _table(log: Table, rows: Any = None, **more: Any) -> Table:
+    columns: Columns = replace(log.columns, **more)
+    given = log.rows if rows is None else rows
+    return Table(given, **asdict(columns), max_per_unit=log.max_per_unit, first_step=log.first_step, clip=log.clip)
+
+
+def _like(problem: Inventory, **facts: Any) -> Inventory:
+    """The same shop with other bounds or labels. Costs play no part here."""
+    sizes: dict[str, Any] = {"horizon": problem.horizon, "products": problem.products}
+    return type(problem)(**sizes, holding=1.0, shortage=1.0, **facts)
+
+
+def _figures(found: Dependence) -> str:
+    return f"effect {found.effect:+.2f}, z {found.z:+.1f}"

@@ -1,0 +1,134 @@
+"""Cells learn from each other: thin cells, cells without rows, new shops; and one cell's trees are not counted twice."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from poolrl import LostSales, Pool, SeededNoise, Trajectories
+from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.learning.cell_laws import CellLaws, explain
+from poolrl.learning.hierarchy import _mean_and_cavity
+from poolrl.learning.outcomes import cell_factors
+from poolrl.learning.shapes import dictionary
+from poolrl.privacy.sensitivity import every_level
+
+BINS, FINE = 16, dictionary(16, 512)
+MIDDLES = (bin_edges(512)[1:] + bin_edges(512)[:-1]) / 2
+GAMMA_03 = 3  # the gamma law with coefficient of variation 0.3
+
+
+def thin_cells(
+    log_means: FloatArray, slots: FloatArray, variance: float, rng: np.random.Generator
+) -> tuple[list[FloatArray], FloatArray]:
+    """Noisy trees of samples from one shape at the grid's nearest log-means, and the true laws, (cells, 512)."""
+    places = np.rint((log_means - FINE.log_means[0]) / (FINE.log_means[1] - FINE.log_means[0])).astype(int)
+    laws = FINE.located[places, GAMMA_03]
+    coarse = laws.reshape(len(laws), BINS, -1).sum(axis=-1)
+    leaves = np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(slots, coarse, strict=True)])[:, None]
+    exact = [leaves.reshape(len(laws), 1, size, -1).sum(axis=-1) for size in every_level(BINS)[1:]]
+    return [level + rng.normal(0, math.sqrt(variance), level.shape) for level in exact], laws
+
+
+def distances(found: CellLaws, laws: FloatArray) -> FloatArray:
+    """The largest difference of distribution functions, cell by cell."""
+    return np.abs(np.cumsum(found.outcomes, axis=-1) - np.cumsum(laws, axis=-1)).max(axis=-1)
+
+
+def shops_and_days(rng: np.random.Generator) -> tuple[FloatArray, list[IntArray]]:
+    """Log-means of 30 shops on 7 days: additive effects and a little of every cell's own."""
+    shops, days = rng.normal(0, 0.5, (30, 1)), rng.normal(0, 0.3, (1, 7))
+    return (math.log(0.1) + shops + days + rng.normal(0, 0.03, (30, 7))).ravel(), cell_factors((30, 7))
+
+
+def test_thin_cells_lean_on_each_other() -> None:
+    """25 slots a cell under noise of deviation 8: together they say what none can say alone."""
+    rng = np.random.default_rng(0)
+    log_means, factors = shops_and_days(rng)
+    slots = np.full(210, 25.0)
+    levels, laws = thin_cells(log_means, slots, 64.0, rng)
+    together = distances(explain(levels, 64.0, slots, factors, reach=np.ones(1)), laws)
+    alone = [
+        distances(explain([level[[i]] for level in levels], 64.0, slots[[i]], [], reach=np.ones(1)), laws[[i]])[0]
+        for i in range(0, 210, 7)
+    ]
+    assert together[::7].mean() < 0.6 * np.mean(alone)
+    assert together.mean() < 0.2
+
+
+def test_a_cell_without_rows_is_found_by_its_effects() -> None:
+    """One day of one shop was never recorded: its law follows from the shop's other days and that day elsewhere."""
+    rng = np.random.default_rng(1)
+    log_means, factors = shops_and_days(rng)
+    slots = np.full(210, 200.0)
+    held_out = [8, 60, 111, 205]
+    slots[held_out] = 0.0
+    levels, laws = thin_cells(log_means, slots, 64.0, rng)
+    found = distances(explain(levels, 64.0, slots, factors, reach=np.ones(1)), laws)[held_out]
+    # The population's law is what is known of a cell without its effects.
+    population = explain(levels, 64.0, slots, [], reach=np.ones(1))
+    without = distances(population, laws)[held_out]
+    assert found.max() < 0.2
+    assert found.mean() < 0.6 * without.mean()
+
+
+def test_the_prior_of_a_cell_does_not_count_its_own_trees() -> None:
+    """A value's effect in a cell is that of a fit without the cell: moments of the product of all other curves."""
+    rng = np.random.default_rng(2)
+    places, owner = np.linspace(-2, 2, 41), np.array([0, 0, 1, 0])
+    given = -((places - rng.normal(0, 1, (4, 1))) ** 2) * rng.uniform(0.5, 3, (4, 1))
+    prior = -(places**2) / 2
+    joint = np.stack([prior + given[owner == value].sum(axis=0) for value in (0, 1)])
+    (mean, _), (without, doubt) = _mean_and_cavity(joint, given, owner, places)
+    for cell in range(4):
+        others = [c for c in range(4) if c != cell and owner[c] == owner[cell]]
+        chance = np.exp(prior + given[others].sum(axis=0))
+        chance /= chance.sum()
+        assert without[cell] == pytest.approx(chance @ places)
+        assert doubt[cell] == pytest.approx(chance @ places**2 - (chance @ places) ** 2)
+    assert without[2] == pytest.approx(0, abs=1e-12)  # the only one of its value knows the prior
+    assert abs(mean[1]) > 0.1
+
+
+def test_factors_are_those_with_several_values() -> None:
+    """Two shops, one label of one value, three steps, one product; a factor that names each cell is left out."""
+    factors = cell_factors((2, 1, 3, 1))
+    assert [factor.tolist() for factor in factors] == [[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]]
+    assert cell_factors((1, 5, 1)) == []
+
+
+@pytest.mark.parametrize("labels_public", [True, False])
+def test_a_new_shop_gets_the_law_of_the_others(labels_public: bool) -> None:
+    """Shop 12 was declared, but has no rows yet. It is planned like an average shop and not like an empty one."""
+    problem = LostSales(
+        horizon=2, holding=1.0, shortage=3.0, demand_max=100.0, labels={"shop": range(1, 13), "promo": ["no", "yes"]}
+    )
+    rng = np.random.default_rng(3)
+    shop, promo = rng.integers(1, 12, 3000), rng.choice(["no", "yes"], 3000)
+    mean = 20 * np.where(promo == "yes", 1.8, 1.0)
+    demand = np.clip(rng.gamma(8, mean[:, None, None] / 8, (3000, 2, 1)), 0, 100)
+    log = problem.simulate_log(demand, rng=rng, labels={"shop": shop, "promo": promo}, labels_public=labels_public)
+    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
+    known, new = policy.levels[:-1, :, :, 0].mean(axis=0), policy.levels[-1, :, :, 0]  # (promo, step)
+    assert new == pytest.approx(known, rel=0.2)
+    assert (new[1] > 1.4 * new[0]).all()
+    outcomes = policy.outcomes
+    assert outcomes is not None
+    means = (outcomes.points[:, :, None] * outcomes.weights).sum(axis=-1)[..., 0]
+    assert means[-1] == pytest.approx(means[:-1].mean(axis=0), rel=0.2)
+
+
+def test_a_log_in_memory_gives_the_same_for_one_label_of_one_value() -> None:
+    """A label with a single value is no label: without noise the plan is the same to the last digit."""
+    rng = np.random.default_rng(4)
+    facts = {"horizon": 2, "holding": 1.0, "shortage": 2.0, "demand_max": 10.0}
+    plain = LostSales(**facts)
+    log = plain.simulate_log(rng.uniform(0, 8, (200, 2, 1)), rng=rng)
+    labelled = Trajectories(
+        states=log.states, actions=log.actions, next_states=log.next_states, labels={"shop": np.full(200, 7)}
+    )
+    one = Pool(math.inf).fit(LostSales(**facts, labels={"shop": [7]}), labelled)
+    assert one.levels[0] == pytest.approx(Pool(math.inf).fit(plain, log).levels, rel=1e-9)

@@ -1,0 +1,220 @@
+"""Plans for many shops at once: against the generic planner, exact costs, brute force and hand-made shops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Separable, Trajectories, data_free, saa
+from poolrl.checks import FloatArray
+from poolrl.learning.outcomes import OutcomeDistribution, bin_middles
+from poolrl.learning.planning import plan_on_outcomes
+from poolrl.learning.shops import plan_shops
+from poolrl.problems.inventory import Inventory
+from poolrl.simulation.evaluation import expected_cost, optimum
+from poolrl.simulation.worlds import estimated_world
+
+KINDS = [LostSales, Backlog]
+
+
+def gamma_laws(mean: FloatArray, cv: FloatArray | float, bins: int) -> FloatArray:
+    """Gamma laws on equal bins of [0, 1], (*shape, bins) for means (*shape)."""
+    x, mean, cv = (np.arange(bins) + 0.5) / bins, np.asarray(mean)[..., None], np.asarray(cv)[..., None]
+    log_density = (cv**-2 - 1) * np.log(x) - x / (mean * cv**2)
+    density = np.exp(log_density - log_density.max(axis=-1, keepdims=True))
+    return np.asarray(density / density.sum(axis=-1, keepdims=True))
+
+
+def smooth_laws(rng: np.random.Generator, shape: tuple[int, ...], bins: int) -> FloatArray:
+    """Gamma laws of many sizes and spreads."""
+    return gamma_laws(rng.uniform(0.15, 0.5, shape), rng.uniform(0.2, 0.8, shape), bins)
+
+
+def costs(rng: np.random.Generator, *shape: int) -> dict[str, Any]:
+    return {"holding": rng.uniform(0.05, 0.5, shape), "shortage": rng.uniform(0.2, 1, shape)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_levels_are_optimal_and_as_good_as_the_generic_planners(kind: type[Inventory], share: float) -> None:
+    rng = np.random.default_rng(0)
+    problem = kind(horizon=4, products=3, demand_max=[10.0, 40.0, 1.0], boundary=share, **costs(rng, 4, 3))
+    probabilities = smooth_laws(rng, (4, 3), 512)
+    outcomes = OutcomeDistribution(bin_middles(problem, 512), probabilities)
+    levels = plan_shops(problem, outcomes)
+    generic = plan_on_outcomes(outcomes, Separable(513).axes(problem))[0].arrays()["levels"]
+    cost = expected_cost(problem, levels, probabilities)
+    assert cost == pytest.approx(expected_cost(problem, generic, probabilities), rel=1e-3)
+    assert levels == pytest.approx(generic, abs=0.01 * problem.demand_max.max())
+    assert (levels <= share * problem.demand_max * (1 + 1e-12)).all()
+    for _ in range(30):
+        nearby = np.clip(levels * rng.normal(1, 0.05, levels.shape), 0, share * problem.demand_max)
+        assert expected_cost(problem, nearby, probabilities) >= cost * 0.999
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_plans_like_the_generic_path(kind: type[Inventory]) -> None:
+    """The same released trees, planned by both: each is optimal for the estimated demand to a thousandth."""
+    rng = np.random.default_rng(1)
+    problem = kind(horizon=3, products=2, demand_max=100.0, boundary=0.9, **costs(rng, 3, 2))
+    log = problem.simulate_log(np.clip(rng.gamma(4, 7, (800, 3, 2)), 0, 100), rng=rng)
+    usual = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
+    generic = Pool(1.0, values=Separable(513)).fit(problem, log, noise=SeededNoise(0))
+    assert usual.outcomes is not None
+    demand = estimated_world(problem, usual.outcomes).probabilities
+    found, other = (expected_cost(problem, policy.levels, demand) for policy in (usual, generic))
+    assert found <= other * 1.001
+
+
+def test_the_last_step_is_a_newsvendor_between_edges() -> None:
+    """P(D < y) = b / (h + b), by linear interpolation: exactly, because the cost of even bins is a parabola."""
+    rng = np.random.default_rng(2)
+    problem = LostSales(horizon=1, products=4, holding=1.0, shortage=[[0.2, 1.0, 5.0, 30.0]], demand_max=10.0)
+    probabilities = smooth_laws(rng, (1, 4), 512)
+    levels = plan_shops(problem, OutcomeDistribution(bin_middles(problem, 512), probabilities))[0]
+    for i, ratio in enumerate(problem.shortage[0] / (1 + problem.shortage[0])):
+        below = np.concatenate([[0.0], np.cumsum(probabilities[0, i])])
+        assert levels[i] == pytest.approx(np.interp(ratio, below, np.linspace(0, 10, 513)), abs=10 / 512)
+
+
+def brute_force(
+    demand: FloatArray, chance: FloatArray, problem: LostSales, profile: FloatArray, *, top: float, points: int
+) -> tuple[FloatArray, FloatArray]:
+    """Best amounts (labels, H) and their cost by loops over labels, steps, levels and every demand point.
+
+    `demand` (labels, H, m) are equally likely amounts of a label's step, and `chance` (H, labels) the law of labels.
+    """
+    axis = np.linspace(0, top, points)
+    labels, horizon = demand.shape[:2]
+    best = np.empty((labels, horizon))
+    tomorrow = np.zeros(points)
+    for step in reversed(range(horizon)):
+        values = []
+        for label in range(labels):
+            holding, shortage = problem.holding[label, step, 0], problem.shortage[label, step, 0]
+            left = axis[:, None] - demand[label, step] * profile[label, step]
+            cost = holding * np.maximum(left, 0) + shortage * np.maximum(-left, 0)
+            g = (cost + np.interp(np.maximum(left, 0), axis, tomorrow)).mean(axis=1)
+            best[label, step] = axis[g.argmin()]
+            values.append(np.minimum.accumulate(g[::-1])[::-1])
+        tomorrow = np.sum([c * v for c, v in zip(chance[step], values, strict=True)], axis=0)
+    return best, tomorrow[0]
+
+
+@pytest.mark.parametrize("profile", [np.ones((2, 3)), np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 0.5]])])
+def test_step_labels_against_brute_force(profile: FloatArray) -> None:
+    """Promotion days come and go. Today's is known, tomorrow's is drawn as often as the released trees show it."""
+    bins, chance = 256, np.array([[0.5, 0.5], [0.9, 0.1], [0.3, 0.7]])
+    problem = LostSales(
+        horizon=3,
+        demand_max=8.0,
+        labels={"promo": [0, 1]},
+        scale_profile=profile[..., None],
+        holding=np.array([[[0.1], [0.3], [2.0]], [[0.1], [0.3], [0.1]]]),
+        shortage=np.array([[[1.0], [0.6], [0.5]], [[1.0], [3.0], [1.5]]]),
+    )
+    weights = gamma_laws(np.array([[[0.1], [0.15], [0.1]], [[0.4], [0.5], [0.4]]]), 0.6, bins)
+    middles = bin_middles(problem, bins)
+    slots = np.moveaxis(chance, 0, 1)[..., None] * 1000
+    outcomes = OutcomeDistribution(middles, weights, slots=slots)
+    levels = plan_shops(problem, outcomes, ["promo"])[..., 0]
+    # Quantiles of the weights stand for them: 2,000 equally likely points, spread evenly inside the bins.
+    below = np.cumsum(weights[..., 0, :], axis=-1)
+    at = (np.arange(2000) + 0.5) / 2000
+    edges = np.linspace(0, 8, bins + 1)
+    demand = np.array([[np.interp(at, np.concatenate([[0.0], each]), edges) for each in label] for label in below])
+    best, _ = brute_force(demand, chance, problem, profile, top=8.0 * profile.max(), points=3001)
+    assert levels * profile == pytest.approx(best, abs=0.02 * best.max())
+    alone = plan_shops(problem, outcomes)[..., 0]
+    assert np.abs(alone - levels).max() > 0.1  # who takes labels to stay plans otherwise
+    # On the last day there is no tomorrow.
+    assert alone[:, -1] == pytest.approx(levels[:, -1], abs=0.01)
+
+
+def test_labels_that_stay_are_planned_one_by_one() -> None:
+    rng = np.random.default_rng(4)
+    own = {"holding": rng.uniform(0.1, 1, (2, 3, 4, 2)), "shortage": rng.uniform(0.1, 1, (2, 3, 4, 2))}
+    tops = rng.uniform(5, 50, (2, 3, 2))
+    facts = {"horizon": 4, "products": 2}
+    problem = LostSales(**facts, **own, demand_max=tops, labels={"kind": ["a", "b"], "shop": [1, 2, 3]})
+    weights = smooth_laws(rng, (2, 3, 4, 2), 512)
+    together = plan_shops(problem, OutcomeDistribution(bin_middles(problem, 512), weights))
+    for cell in np.ndindex(2, 3):
+        one = LostSales(**facts, **{name: values[cell] for name, values in own.items()}, demand_max=tops[cell])
+        alone = plan_shops(one, OutcomeDistribution(bin_middles(one, 512), weights[cell]))
+        assert together[cell] == pytest.approx(alone, rel=1e-9)
+
+
+def test_a_scale_profile_is_demand_of_that_size() -> None:
+    """Levels are multiples of the day's scale: times the profile they are those of the shop without a scale."""
+    rng = np.random.default_rng(5)
+    profile, money = np.array([1.0, 0.25, 0.5, 1.0]), {"holding": 0.3, "shortage": 3.0}
+    problem = LostSales(horizon=4, demand_max=4.0, scale_profile=7 * profile[:, None], **money)
+    law = smooth_laws(rng, (4, 1), 512)
+    scaled = plan_shops(problem, OutcomeDistribution(bin_middles(problem, 512), law))
+    # On the common axis a quarter of the size means that four bins fall into one.
+    stretched = np.zeros_like(law)
+    for step, size in enumerate(profile):
+        merged = law[step, 0].reshape(-1, int(1 / size)).sum(axis=-1)
+        stretched[step, 0, : len(merged)] = merged
+    plain = LostSales(horizon=4, demand_max=4.0, **money)
+    amounts = plan_shops(plain, OutcomeDistribution(bin_middles(plain, 512), stretched))
+    assert scaled * profile[:, None] == pytest.approx(amounts, rel=1e-6)
+    ignoring = plan_shops(plain, OutcomeDistribution(bin_middles(plain, 512), law))
+    assert np.abs(ignoring / scaled - 1).max() > 0.02
+
+
+def test_labelled_fits_without_noise_are_separate_fits() -> None:
+    """Costs and bounds that differ by label: nothing is borrowed where nothing is hidden."""
+    rng = np.random.default_rng(6)
+    tops = np.array([20.0, 90.0, 55.0])
+    money = {"holding": rng.uniform(0.1, 1, (3, 2, 1)), "shortage": rng.uniform(0.5, 2, (3, 2, 1))}
+    problem = LostSales(horizon=2, **money, demand_max=tops[:, None], labels={"shop": ["a", "b", "c"]})
+    shop = rng.integers(0, 3, 900)
+    demand = rng.gamma(5, 0.08, (900, 2, 1)).clip(0, 1) * tops[shop][:, None, None]
+    orders = rng.uniform(0, 1, (900, 2, 1)) * tops[shop][:, None, None]
+    log = problem.simulate_log(
+        demand,
+        rng=rng,
+        behaviour=lambda h, x, r: np.maximum(x, orders[:, h]),
+        labels={"shop": np.array(["a", "b", "c"])[shop]},
+    )
+    together = Pool(math.inf).fit(problem, log).levels
+    for i, top in enumerate(tops):
+        alone = LostSales(horizon=2, **{name: each[i] for name, each in money.items()}, demand_max=top)
+        states, actions, next_states = (part[shop == i] for part in (log.states, log.actions, log.next_states))
+        rows = Trajectories(states=states, actions=actions, next_states=next_states)
+        assert together[i] == pytest.approx(Pool(math.inf).fit(alone, rows).levels, rel=1e-3)
+
+
+def test_a_vanishing_budget_is_the_data_free_plan_of_every_label() -> None:
+    problem = LostSales(
+        horizon=3,
+        holding=1.0,
+        shortage=np.array([1.0, 40.0])[:, None, None],
+        demand_max=np.array([10.0, 30.0])[:, None],
+        labels={"shop": [1, 2]},
+    )
+    rng = np.random.default_rng(7)
+    log = problem.simulate_log(rng.uniform(0, 3, (300, 3, 1)), rng=rng, labels={"shop": rng.integers(1, 3, 300)})
+    free = data_free(problem)
+    assert free.levels[:, -1, 0] == pytest.approx([5.0, 30 * 40 / 41], rel=1e-3)
+    for seed in range(3):
+        assert Pool(1e-12).fit(problem, log, noise=SeededNoise(seed)).levels == pytest.approx(free.levels, rel=5e-3)
+
+
+def test_what_only_shops_can_plan_is_refused_elsewhere_before_anything_is_paid() -> None:
+    rng = np.random.default_rng(8)
+    facts = {"horizon": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 10.0}
+    for problem in (LostSales(**facts, labels={"shop": [1, 2]}), LostSales(**facts, scale_profile=[[1.0], [2.0]])):
+        for values in (Separable(513), Grid(5)):
+            with pytest.raises(ValueError, match=r"labels and a scale profile need .* values=Separable\(\)"):
+                Pool(1.0, values=values).prepare(problem)
+    labelled = LostSales(**facts, labels={"shop": [1, 2]})
+    with pytest.raises(ValueError, match="saa plans one shop"):
+        saa(labelled, rng.uniform(0, 10, (5, 2, 1)))
+    with pytest.raises(ValueError, match=r"probabilities must have shape \(2, 2, 1, 'bins'\), got \(2, 1, 4\)"):
+        optimum(labelled, np.full((2, 1, 4), 0.25))
