@@ -1,7 +1,7 @@
 """A chain of shops as it is: daily demand of many stores, promotion weeks, and managers who order by what they expect.
 
-Demand is Rossmann's daily sales (Kaggle's train.csv, the user's own copy), or made up in the same kind where the file is
-missing: stores that differ by a factor of ten, a week with a closed Sunday, promotions every second week, slow drift.
+Demand is Rossmann's daily sales (Kaggle's train.csv, the user's own copy). Where the file is missing it is made up:
+stores that differ by a factor of ten, a closed Sunday, promotions every second week, slow drift.
 """
 
 from __future__ import annotations

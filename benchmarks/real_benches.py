@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -212,6 +214,37 @@ def managers_bench(name: str, chain: Chain, seed: int) -> Iterator[Figure]:
         yield Figure(name, "scale, promotion, flat profile", rho, cost(flat) / today)
 
 
+def choices_bench(name: str, chain: Chain, seed: int) -> Iterator[Figure]:
+    """Bench f: what was chosen for bench e, one choice at a time undone (scale and promotion week)."""
+    holding, shortage = drawn_costs(seed, DAYS)
+    learned, judged = slice(HISTORY, LEARNED), slice(LEARNED, chain.demand.shape[1])
+
+    def managers(week: int, day: int, scale: FloatArray, stock: FloatArray) -> FloatArray:
+        return FACTOR * scale
+
+    log = run_chain(chain, managers, weeks=learned, sold=chain.demand[:, :HISTORY], stock=np.zeros(chain.stores))
+
+    def cost(rule: Callable[..., FloatArray]) -> float:
+        ran = run_chain(chain, rule, weeks=judged, sold=sales(log, HISTORY), stock=log.left[:, -1, -1])
+        return float(chain_costs(chain, ran, judged, holding, shortage).mean())
+
+    today = cost(managers)
+    variants: dict[str, dict[str, Any]] = {
+        f"levels up to {limit:g} times the explored range": {"poolrl.learning.shops.CLIMB": limit}
+        for limit in (1.0, 1.3, 1.5, 2.0, math.inf)
+    }
+    variants["levels that do not settle with their scale"] = {
+        "poolrl.learning.planning.settled_levels": lambda problem, outcomes, levels: levels
+    }
+    for contender, undone in variants.items():
+        with ExitStack() as stack:
+            for place, value in undone.items():
+                stack.enter_context(patch(place, value))
+            for rho in RHOS:
+                rule = _learned_rule(chain, log, ("scale", "promo"), (holding, shortage), 45_000.0, rho, seed)
+                yield Figure(name, contender, rho, cost(rule) / today)
+
+
 def _learned_rule(
     chain: Chain, log: Any, parts: tuple[str, ...], costs: tuple[FloatArray, FloatArray], bound: float, rho: float,
     seed: int, profile: Any = WEEK_PROFILE,
@@ -260,4 +293,5 @@ BENCHES: dict[str, tuple[str, Callable[[Chain, int], Iterator[Figure]]]] = {
     "c": ("each store, gap to SAA", lambda c, s: labelled_bench("c", c, s, 25_000.0, promo=False)),
     "d": ("stores x promotion, cost / SAA without", lambda c, s: labelled_bench("d", c, s, 30_000.0, promo=True)),
     "e": ("managers, cost / today's", lambda c, s: managers_bench("e", c, s)),
+    "f": ("choices of e, cost / today's", lambda c, s: choices_bench("f", c, s)),
 }

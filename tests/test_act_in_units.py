@@ -73,7 +73,11 @@ SOUTH = {"shop": "south", "promo": 1}
         (1, {"labels": SOUTH, "scale": "large"}, "scale must hold numbers"),
         (3, {"labels": SOUTH, "scale": np.ones(4)}, r"scale must be one number, or have shape \(3, 2\), got \(4,\)"),
         (1, {"labels": SOUTH, "scale": np.ones(3)}, r"scale must be one number, or have shape \(1, 2\), got \(3,\)"),
-        (2, {"labels": SOUTH, "scale": np.ones(2)}, r"scale must have shape \(2, 2\): \(2,\) could be one for each row"),
+        (
+            2,
+            {"labels": SOUTH, "scale": np.ones(2)},
+            r"must have shape \(2, 2\): \(2,\) could be one for each row",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_refused(policy: Policy, rows: int, known: dict, message: str) -> None:

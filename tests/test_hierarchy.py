@@ -1,4 +1,4 @@
-"""Cells learn from each other: thin cells, cells without rows, new shops; and one cell's trees are not counted twice."""
+"""Cells learn from each other: thin cells, cells without rows, new shops; and no tree is counted twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def thin_cells(
     laws = FINE.located[places, GAMMA_03]
     coarse = laws.reshape(len(laws), BINS, -1).sum(axis=-1)
     leaves = np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(slots, coarse, strict=True)])[:, None]
-    exact = [leaves.reshape(len(laws), 1, size, -1).sum(axis=-1) for size in every_level(BINS)[1:]]
+    exact = [leaves.reshape(len(laws), 1, size, -1).sum(axis=-1) for size in every_level(BINS)[2:]]
     return [level + rng.normal(0, math.sqrt(variance), level.shape) for level in exact], laws
 
 

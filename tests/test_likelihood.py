@@ -19,8 +19,8 @@ LAWS = dictionary(BINS, BINS)
 
 
 def trees(leaves: FloatArray, variance: float, rng: np.random.Generator) -> list[FloatArray]:
-    """Noisy levels from size 2 of leaves (cells, kinds, B)."""
-    sizes = every_level(leaves.shape[-1])[1:]
+    """Noisy levels from four nodes on of leaves (cells, kinds, B)."""
+    sizes = every_level(leaves.shape[-1])[2:]
     exact = [leaves.reshape(*leaves.shape[:-1], size, -1).sum(axis=-1) for size in sizes]
     return [level + rng.normal(0, np.sqrt(variance), level.shape) for level in exact]
 
@@ -41,10 +41,10 @@ def test_differences_are_those_of_gaussian_densities(kinds: int) -> None:
     leaves = rng.uniform(0, 20, (3, kinds, BINS))
     levels = trees(leaves, variance, rng)
     table = LAWS.table[::37]
-    found = log_likelihoods(
-        Observed.of(levels, variance, BINS), table, law=law, cutoffs=other, totals=totals
-    ).astype(np.float64)
-    design = np.concatenate([np.kron(np.eye(size), np.ones(BINS // size)) for size in every_level(BINS)[1:]])
+    found = log_likelihoods(Observed.of(levels, variance, BINS), table, law=law, cutoffs=other, totals=totals).astype(
+        np.float64
+    )
+    design = np.concatenate([np.kron(np.eye(size), np.ones(BINS // size)) for size in every_level(BINS)[2:]])
     for cell, n in enumerate(totals):
         expected = expected_shares(table, None if other is None else np.tile(other[cell], (len(table), 1)))
         current = n * expected_shares(law[cell], None if other is None else other[cell])
@@ -77,8 +77,8 @@ def test_a_fine_tree_is_read_at_fewer_bins() -> None:
     rng = np.random.default_rng(2)
     levels = trees(rng.uniform(0, 20, (2, 2, 32)), 4.0, rng)
     coarse = Observed.of(levels, 4.0, 8)
-    assert coarse.sums == pytest.approx(Observed.of(levels[:3], 4.0, 8).sums)
-    assert coarse.precision == pytest.approx(Observed.of(levels[:3], 4.0, 8).precision)
+    assert coarse.sums == pytest.approx(Observed.of(levels[:2], 4.0, 8).sums)
+    assert coarse.precision == pytest.approx(Observed.of(levels[:2], 4.0, 8).precision)
     # Where no such level was released, four leaves are summed, and so is their noise.
     summed = Observed.of(levels[-1:], 4.0, 8)
     assert summed.sums == pytest.approx(levels[-1].reshape(2, 2, 8, 4).sum(axis=-1) / 4)

@@ -1,4 +1,4 @@
-"""A scale made from past sales follows the shop's own orders: levels are multiples of the scale that they bring about."""
+"""A scale made from past sales follows the shop's own orders: levels are multiples of what they bring about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBLEM = LostSales(horizon=1, holding=1.0, shortage=0.8, demand_max=4.0)
 
 
 def trade(demand: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Scales, orders and sales (shops, weeks) of shops that order `level` times the average of their last four sales."""
+    """Scales, orders and sales (shops, weeks) where shops order `level` times the average of their last four sales."""
     sales = [np.full(len(demand), MEAN)] * 4
     scales, orders = [], []
     for week in range(demand.shape[1]):

@@ -233,7 +233,7 @@ def post_processing(problem: dict[str, Any]) -> list[str]:
     """What happens after the release, at no cost; demand that waits in a backlog is never cut off."""
     return [
         "noisy counts made consistent",
-        "shrinkage towards other steps, other products and the public prior",
+        "shrinkage towards laws of a public dictionary, weighted by all steps, products and labels",
         *([] if problem.get("kind") == "Backlog" else ["Kaplan-Meier estimate of demand beyond empty shelves"]),
         "backward induction to order-up-to levels",
         "simulated costs and every picture of the report",

@@ -35,7 +35,7 @@ MOST_ERROR = 0.03
 
 @dataclass(frozen=True)
 class Dependence:
-    """The test's result: the effect in [−1, 1], its standard error by sampling and noise, and z = effect / error."""
+    """The test's result: the effect in [−1, 1], its standard error if there were none, and z = effect / error."""
 
     effect: float
     error: float

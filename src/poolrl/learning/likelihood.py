@@ -65,7 +65,8 @@ class Observed:
 
 def beyond(law: FloatArray) -> FloatArray:
     """S(i) = P(X beyond bin i) + half of bin i."""
-    return np.asarray(1.0 - np.cumsum(law, axis=-1) + law / 2)
+    # Rounding may leave less than nothing, and shares of it would be arbitrary.
+    return np.maximum(1.0 - np.cumsum(law, axis=-1) + law / 2, 0.0)
 
 
 def expected_shares(law: FloatArray, cutoffs: FloatArray | None) -> FloatArray:

@@ -62,7 +62,8 @@ class Policy:
         """The action at `step` (0 is the first) in one state (w,) or in each of a batch (m, w).
 
         `scale`, one number, one for each row or of the stock's shape, is what was expected before the order: amounts
-        come in and go out in the user's units. `labels` give a value, or one for each row, of every label of the problem.
+        come in and go out in the user's units. `labels` give a value, or one for each row, of every label that the
+        problem declares.
         """
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
             raise ValueError(f"step must be a whole number, got {type(step).__name__}")

@@ -18,7 +18,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.inventory import Inventory
 
-# Beyond the explored range demand is extrapolated. No level lies further beyond it than this (docs/departures.md, 20).
+# Beyond the explored range demand is extrapolated. No level lies further beyond it than this (docs/departures.md, 27).
 CLIMB = 1.5
 # Sales below this share of the best day's are none, and no policy moves its own scale further than this.
 LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0

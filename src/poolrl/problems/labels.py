@@ -30,15 +30,15 @@ class Labels:
     [5, -1, 0]
     """
 
-    def __init__(self, values: Mapping[str, Iterable[Any]] | None = None) -> None:
-        declared = {str(name): _declared(str(name), given) for name, given in (values or {}).items()}
+    def __init__(self, values: Mapping[str, Iterable[Any]] | Iterable[Any] | None = None) -> None:
+        declared = {str(name): _declared(str(name), given) for name, given in dict(values or {}).items()}
         self.names = tuple(declared)
         self.values = tuple(declared.values())
         if math.prod(self.shape) > MOST_LABEL_CELLS:
             raise ValueError(f"labels must make at most {MOST_LABEL_CELLS:,} cells, got {math.prod(self.shape):,}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Labels) and self.facts() == other.facts() and self.names == other.names
+        return isinstance(other, Labels) and self.facts() == other.facts()
 
     def __hash__(self) -> int:
         return hash((self.names, self.values))
@@ -47,7 +47,7 @@ class Labels:
         return bool(self.names)
 
     def __repr__(self) -> str:
-        return f"Labels({self.facts()})"
+        return f"Labels({dict(zip(self.names, self.values, strict=True))})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -93,9 +93,9 @@ class Labels:
             wanted = ", ".join(self.names) or "none"
             raise ValueError(f"labels must be those of the problem ({wanted}), got {', '.join(given) or 'none'}")
 
-    def facts(self) -> dict[str, list[LabelValue]]:
-        """The declared values, for JSON."""
-        return {name: list(values) for name, values in zip(self.names, self.values, strict=True)}
+    def facts(self) -> list[list[Any]]:
+        """Pairs of name and declared values, for JSON. An object would have no order, and the order numbers the cells."""
+        return [[name, list(values)] for name, values in zip(self.names, self.values, strict=True)]
 
 
 def _declared(name: str, given: Iterable[Any]) -> tuple[LabelValue, ...]:

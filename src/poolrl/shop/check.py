@@ -133,6 +133,9 @@ def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], i
             found.append(((name, f"outside {low[i]:g} .. {high[i]:g}"), there & ~held))
     # The rules of inventory are the same at every step.
     for rule in fit_rules(problem, 0, row):
+        if not isinstance(rule.held, ColumnVector):
+            # Known to hold without a look at the row: backlogged demand is never cut off.
+            continue
         for i, held in enumerate(rule.held.columns()):
             there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
             found.append(((names[rule.part][i], rule.broken), there & ~held))
