@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from poolrl import LostSales, Pool, SeededNoise, Trajectories
+from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.cell_laws import CellLaws, explain
@@ -132,3 +134,50 @@ def test_a_log_in_memory_gives_the_same_for_one_label_of_one_value() -> None:
     )
     one = Pool(math.inf).fit(LostSales(**facts, labels={"shop": [7]}), labelled)
     assert one.levels[0] == pytest.approx(Pool(math.inf).fit(plain, log).levels, rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rho=st.sampled_from([1e-6, 0.1, 10.0, math.inf]),
+    rows=st.integers(1, 60),
+    kind=st.sampled_from([LostSales, Backlog]),
+    public=st.booleans(),
+    by_step=st.booleans(),
+    memory=st.sampled_from([0, 3]),
+)
+def test_every_fit_is_a_law_and_a_possible_plan(
+    seed: int, rho: float, rows: int, kind: type[LostSales], public: bool, by_step: bool, memory: int
+) -> None:
+    """Thin and empty cells, any noise, any scale: no negative mass, none lost, and levels between 0 and λ."""
+    rng = np.random.default_rng(seed)
+    problem = kind(
+        horizon=2,
+        products=2,
+        holding=rng.uniform(0, 1, (3, 1, 2, 2)),
+        shortage=rng.uniform(0, 1, (3, 2, 2, 2)),
+        demand_max=rng.uniform(1, 9, (3, 1, 2)),
+        boundary=0.6,
+        labels={"shop": [1, 2, 3], "promo": ["no", "yes"]},
+        scale_profile=rng.uniform(0.5, 2, (2, 1)),
+    )
+    labels = {"shop": rng.integers(1, 5, rows), "promo": rng.choice(["no", "yes"], (rows, 2) if by_step else rows)}
+    scale = np.exp(rng.normal(0, 2, (rows, 2, 2)))
+    log = problem.simulate_log(
+        rng.gamma(1, 1, (rows, 2, 2)) * scale,
+        rng=rng,
+        scale=scale,
+        scale_memory=memory,
+        labels=labels,
+        labels_public=public,
+    )
+    policy = Pool(rho).fit(problem, log, noise=SeededNoise(seed % 1000))
+    outcomes = policy.outcomes
+    assert outcomes is not None
+    for law in (outcomes.weights, outcomes.cutoffs if outcomes.cutoffs is not None else outcomes.weights):
+        assert (law >= 0).all()
+        assert law.sum(axis=-1) == pytest.approx(1)
+    assert (policy.levels >= 0).all()
+    if memory == 0:  # else a level may be a larger multiple of a scale that becomes smaller
+        assert (policy.levels <= 0.6 * problem.label_bounds[:, :, None] * (1 + 1e-9)).all()
+    assert np.isfinite(policy.levels).all()

@@ -10,7 +10,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning import likelihood
 from poolrl.learning.cell_laws import CellLaws, explain
 from poolrl.learning.exploration import looked_at
-from poolrl.learning.likelihood import MISFIT, Observed, expected_shares, log_likelihoods
+from poolrl.learning.likelihood import MISFIT, Observed, beyond, expected_shares, log_likelihoods
 from poolrl.learning.shapes import UNIFORM, dictionary
 from poolrl.privacy.sensitivity import every_level
 
@@ -111,3 +111,11 @@ def test_a_law_of_the_dictionary_is_found_again(censored: bool) -> None:
         assert found.cutoffs is not None
         seen = looked_at(laws)
         assert distance(found.cutoffs * seen, orders * seen).max() < 0.05
+
+
+def test_nothing_lies_beyond_the_last_bin_but_half_of_it() -> None:
+    """S(i) by sums from the right; rounding never makes it negative, or a share of it would be arbitrary."""
+    found = beyond(LAWS.table)
+    expected = np.cumsum(LAWS.table[:, ::-1], axis=1)[:, ::-1] - LAWS.table / 2
+    assert np.allclose(found, expected, rtol=0, atol=1e-12)
+    assert (found >= 0).all()

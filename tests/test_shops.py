@@ -134,6 +134,21 @@ def test_step_labels_against_brute_force(profile: FloatArray) -> None:
     assert alone[:, -1] == pytest.approx(levels[:, -1], abs=0.01)
 
 
+@pytest.mark.parametrize("by_step", [False, True])
+def test_a_fit_knows_which_labels_change(by_step: bool) -> None:
+    """A label given for each step of the log comes and goes; one given for each trajectory stays."""
+    rng = np.random.default_rng(9)
+    promo = rng.integers(0, 2, (600, 3)) if by_step else rng.integers(0, 2, 600)
+    problem = LostSales(horizon=3, holding=0.2, shortage=1.0, demand_max=100.0, labels={"promo": [0, 1]})
+    size = np.where(promo.reshape(600, -1) == 1, 45.0, 10.0) * np.ones((600, 3))
+    log = problem.simulate_log(rng.gamma(4, size[..., None] / 4).clip(0, 100), rng=rng, labels={"promo": promo})
+    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
+    assert policy.outcomes is not None
+    changing, staying = (plan_shops(problem, policy.outcomes, labels) for labels in (["promo"], []))
+    assert np.abs(changing[1, :2] - staying[1, :2]).min() > 0.5  # what is left after a promotion may be too much
+    assert np.array_equal(policy.levels, changing if by_step else staying)
+
+
 def test_labels_that_stay_are_planned_one_by_one() -> None:
     rng = np.random.default_rng(4)
     own = {"holding": rng.uniform(0.1, 1, (2, 3, 4, 2)), "shortage": rng.uniform(0.1, 1, (2, 3, 4, 2))}

@@ -50,7 +50,7 @@ class Pool:
     dependence: float = 0.0
 
     def __post_init__(self) -> None:
-        zcdp.split(self.rho, dependence=self.dependence)
+        zcdp.shares_of(self.rho, dependence=self.dependence)
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -96,7 +96,7 @@ class Pool:
             if self.dependence:
                 # It refuses a problem that has no such table.
                 joint_table(problem, bands=JOINT_BANDS, per_unit=1)
-            return OnOutcomes(problem, *zcdp.split(self.rho, dependence=self.dependence), counts, where)
+            return OnOutcomes(problem, *zcdp.shares_of(self.rho, dependence=self.dependence), counts, where)
         if self.dependence:
             raise ValueError("dependence needs outcome counts: use counts=Outcomes(), or leave it out")
         if isinstance(where, Axes):

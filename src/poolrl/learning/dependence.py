@@ -76,8 +76,8 @@ def measure_dependence(released: PrivateDependence) -> Dependence:
 def compare_levels(counts: IntArray, variance: float) -> Dependence:
     """The test on counts (..., bands, 2, bands) with noise of `variance`; zero for exact counts.
 
-    Let P(c, c′) be the number of edges at which a row of cell c and one of c′ are a pair, and S(c, c′) the same with the
-    sign of agreement, zero for equal levels. With counts x of a label cell, step and coordinate,
+    Let P(c, c′) be the number of edges at which a row of cell c and one of c′ are a pair, and S(c, c′) the same with
+    the sign of agreement, zero for equal levels. With counts x of a label cell, step and coordinate,
 
         agreeing − disagreeing = ½ xᵀSx,   pairs = ½ xᵀPx.
 

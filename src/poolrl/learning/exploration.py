@@ -2,8 +2,8 @@
 
 Below the levels that shops tried, demand is seen. Above them it is not, and no amount of data tells it. The few rows
 that reach further are no sample: most of them had stock left over from a slow day. So the explored range ends where
-fewer than one slot in ten looked further, and beyond it the law goes on by its shape: as the lognormal law through two
-points of what was seen, its value at the end of the range and half of that.
+fewer than one slot in ten looked further, and beyond it the law goes on by its shape: as the lognormal law that best
+continues what was seen.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from poolrl.geometry.bins import bin_edges
 EXPLORED = 0.1
 # Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.
 LEAST_SEEN, MOST_SEEN = 0.02, 0.999
+# Points below the end of the range, by their shares of what was seen. Nearer ones would have the noise of one bin.
+POINTS = np.array([0.35, 0.5, 0.65])
 # The lognormal's spread: neither a spike nor a law without end.
 NARROWEST, WIDEST = 0.05, 1.0
 
@@ -30,26 +32,37 @@ def looked_at(tried: FloatArray) -> BoolArray:
 def continued(weights: FloatArray, tried: FloatArray) -> FloatArray:
     """Weights (cells, F) on the bins of `bin_edges`, with another tail beyond the explored range.
 
-    Through x with F(x) = F(e)/2 and the end e of the range,
+    A lognormal law is a line: Φ⁻¹(F(x)) = (ln x − m) / s. The line through the end e of the range, fitted to some
+    points x_i below it, is followed beyond:
 
-        F(y) = Φ((ln y − m) / s),   s = (ln e − ln x) / (Φ⁻¹(F(e)) − Φ⁻¹(F(x))),   m = ln e − s Φ⁻¹(F(e))
+        s = Σ Δz_i Δl_i / Σ Δz_i²,    Δz_i = Φ⁻¹(F(e)) − Φ⁻¹(F(x_i)),    Δl_i = ln e − ln x_i
     """
     bins = weights.shape[-1]
-    edges, rows = bin_edges(bins), np.arange(len(weights))
+    edges = bin_edges(bins)
     below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=-1)], axis=-1)
     below /= below[:, -1:]
     end = looked_at(tried).sum(axis=-1)  # the number of explored bins, so the edge where they end
-    seen = below[rows, end]
-    half = (below < seen[:, None] / 2).sum(axis=-1)
-    first = below[rows, half]
-    usable = (seen > LEAST_SEEN) & (seen < MOST_SEEN) & (half > 0) & (half < end) & (first < seen) & (end < bins)
-    x, e = edges[np.where(usable, half, 1)], edges[np.where(usable, end, 2)]
-    z_x, z_e = ndtri(np.where(usable, first, 0.25)), ndtri(np.where(usable, seen, 0.5))
-    spread = np.clip(np.log(e / x) / (z_e - z_x), NARROWEST, WIDEST)
+    seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
+    shares = seen * POINTS
+    places = _quantiles(below, edges, shares)
+    usable = (seen > LEAST_SEEN) & (seen < MOST_SEEN) & (places[:, :1] > 0) & (end < bins)[:, None]
+    e, x = edges[np.where(usable, end[:, None], 1)], np.where(usable, places, edges[1] / 2)
+    z_e = ndtri(np.where(usable, seen, 0.5))
+    rises, widths = z_e - ndtri(np.where(usable, shares, 0.25)), np.log(e / x)
+    spread = np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), NARROWEST, WIDEST)[:, None]
     with np.errstate(divide="ignore"):
-        tail = ndtr((np.log(edges) - np.log(e)[:, None]) / spread[:, None] + z_e[:, None])
-    beyond = usable[:, None] & (np.arange(bins + 1) > end[:, None])
-    below = np.where(beyond, np.maximum(tail, seen[:, None]), below)
+        tail = ndtr(np.log(edges / e) / spread + z_e)
+    beyond = usable & (np.arange(bins + 1) > end[:, None])
+    below = np.where(beyond, np.maximum(tail, seen), below)
     # Demand is at most the bound, so what the tail has beyond it stands in the last bin.
     below[:, -1] = 1.0
     return np.diff(below, axis=-1)
+
+
+def _quantiles(below: FloatArray, edges: FloatArray, shares: FloatArray) -> FloatArray:
+    """Where distribution functions (cells, F + 1) on the edges reach shares (cells, P), linear between edges."""
+    upper = np.stack([(below < share[:, None]).sum(axis=-1) for share in shares.T], axis=-1)
+    upper = np.clip(upper, 1, below.shape[-1] - 1)
+    low, high = np.take_along_axis(below, upper - 1, -1), np.take_along_axis(below, upper, -1)
+    part = np.clip((shares - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
+    return edges[upper - 1] + part * (edges[upper] - edges[upper - 1])

@@ -61,46 +61,57 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     likelihood = np.exp(log_likelihood - best)
     located = likelihood[:, : means * shapes].reshape(cells * means, shapes)
     others = likelihood[:, means * shapes :]
+    sizes = _Sizes(grid, factors, cells)
     q, w = laws.usual, FIRST_CLASSES / FIRST_CLASSES.sum()
-    effects = [np.zeros(int(factor.max()) + 1) for factor in factors]
-    sums = [sparse.csr_array((np.ones(cells), (factor, np.arange(cells)))) for factor in factors]
-    spreads = [FIRST_EFFECT_SPREAD] * len(factors)
-    spread = USUAL_SPREAD
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         by_mean = (located @ q.astype(np.float32)).reshape(cells, means).astype(np.float64)
         without_size = others @ w[1:]
-        curve = _log_mixture(by_mean @ _smoothing(grid, spread), without_size, w[0])  # of the location, (cells, M)
-        shift = _total(effects, factors, cells)
-        everywhere = _read(curve, grid, grid + shift[:, None])
-        joint_centre = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
-        centre, at_cell = _mean_and_cavity(joint_centre[None], everywhere, np.zeros(cells, np.int64), grid)
-        location, variance = at_cell
-        for i, factor in enumerate(factors):
-            offsets = np.arange(-FARTHEST_EFFECT, FARTHEST_EFFECT, grid[1] - grid[0])
-            start = centre[0][0] + shift - effects[i][factor]
-            given = _read(curve, grid, start[:, None] + offsets)
-            joint = sums[i] @ given - offsets**2 / (2 * spreads[i] ** 2)
-            (effects[i], doubt), (mean, more) = _mean_and_cavity(joint, given, factor, offsets)
-            spreads[i] = max(float(np.sqrt((effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
-            shift = _total(effects, factors, cells)
-            location, variance = location + mean, variance + more
-        spread = _likely_spread(by_mean, without_size, w[0], grid, centre[0][0] + shift)
-        prior = np.exp(-((grid - location[:, None]) ** 2) / (2 * (variance + spread**2)[:, None]))
-        prior /= prior.sum(axis=1, keepdims=True)
-        prior = w[0] * ((1 - OUTLIERS) * prior + OUTLIERS / means)
+        prior = w[0] * sizes.prior(by_mean, without_size, w[0])
         total = (prior * by_mean).sum(axis=1) + without_size
         shared = (prior / total[:, None]).astype(np.float32)
-        q_counts = q * (shared.ravel() @ located)
-        classes = [q_counts.sum(), *(w[1:] * (others / total[:, None]).sum(axis=0))]
-        final = q, w
-        q = q_counts + FIRST_SHAPES * laws.usual
-        q /= q.sum()
-        w = (classes + FIRST_CLASSES) / (classes + FIRST_CLASSES).sum()
-    weights = likelihood
-    weights[:, : means * shapes] *= (shared[:, :, None] * final[0].astype(np.float32)).reshape(cells, -1)
-    weights[:, means * shapes :] *= (final[1][1:] / total[:, None]).astype(np.float32)
+        if turn == ROUNDS - 1:
+            break
+        of_shapes = q * (shared.ravel() @ located)
+        of_classes = np.append(of_shapes.sum(), w[1:] * (others / total[:, None]).sum(axis=0))
+        q = (of_shapes + FIRST_SHAPES * laws.usual) / (of_shapes.sum() + FIRST_SHAPES)
+        w = (of_classes + FIRST_CLASSES) / (of_classes + FIRST_CLASSES).sum()
+    likelihood[:, : means * shapes] *= (shared[:, :, None] * q.astype(np.float32)).reshape(cells, -1)
+    likelihood[:, means * shapes :] *= (w[1:] / total[:, None]).astype(np.float32)
     uniform = log_likelihood[:, means * shapes + UNIFORM] - best[:, 0]
-    return Posterior(weights, float((np.log(total) - uniform).sum()))
+    return Posterior(likelihood, float((np.log(total) - uniform).sum()))
+
+
+class _Sizes:
+    """μ, the effects of every factor and their spreads: where the log-means of cells are expected."""
+
+    def __init__(self, grid: FloatArray, factors: Sequence[IntArray], cells: int) -> None:
+        self.grid, self.factors = grid, factors
+        self.effects = [np.zeros(int(factor.max()) + 1) for factor in factors]
+        self.effect_spreads = [FIRST_EFFECT_SPREAD] * len(factors)
+        self.spread = USUAL_SPREAD
+        self._sums = [sparse.csr_array((np.ones(cells), (factor, np.arange(cells)))) for factor in factors]
+
+    def prior(self, by_mean: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:
+        """One round: the probability of each log-mean of the grid in every cell, (cells, M), before its own trees."""
+        grid, cells = self.grid, len(by_mean)
+        curve = _log_mixture(by_mean @ _smoothing(grid, self.spread), without_size, weight)
+        shift = _total(self.effects, self.factors, cells)
+        everywhere = _read(curve, grid, grid + shift[:, None])
+        joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
+        (centres, _), (location, variance) = _mean_and_cavity(joint[None], everywhere, np.zeros(cells, np.int64), grid)
+        offsets = np.arange(-FARTHEST_EFFECT, FARTHEST_EFFECT, grid[1] - grid[0])
+        for i, factor in enumerate(self.factors):
+            start = centres[0] + shift - self.effects[i][factor]
+            given = _read(curve, grid, start[:, None] + offsets)
+            of_values = self._sums[i] @ given - offsets**2 / (2 * self.effect_spreads[i] ** 2)
+            (self.effects[i], doubt), (mean, more) = _mean_and_cavity(of_values, given, factor, offsets)
+            self.effect_spreads[i] = max(float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
+            shift = _total(self.effects, self.factors, cells)
+            location, variance = location + mean, variance + more
+        self.spread = _likely_spread(by_mean, without_size, weight, grid, centres[0] + shift)
+        inside = np.clip(location, grid[0], grid[-1])[:, None]
+        near = np.exp(-((grid - inside) ** 2) / (2 * (variance + self.spread**2)[:, None]))
+        return (1 - OUTLIERS) * near / near.sum(axis=1, keepdims=True) + OUTLIERS / len(grid)
 
 
 def _log_mixture(located: FloatArray, without_size: FloatArray, weight: float) -> FloatArray:

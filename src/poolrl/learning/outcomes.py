@@ -49,8 +49,8 @@ class Outcomes:
 
         Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
         measure noise, and each level takes its share of the budget. Finer than a few dozen bins the shape of the law
-        says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children tell
-        them, and what they would cost is better spent below.
+        says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children
+        tell them, and what they would cost is better spent below.
         """
         noise_share = per_unit * math.sqrt(steps * coordinates / rho) / (slots / label_cells)
         wanted = BINS_AT_FULL_NOISE * noise_share**-BINS_GROWTH if noise_share > 0 else MOST_BINS
@@ -135,7 +135,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     tops = _tops(weights)
     cutoffs = None if tried is None else equal_bins(tried, tops)
     every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
-    observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / every_slot, 0.0, 1.0))
+    observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / max(every_slot, 1), 0.0, 1.0))
     return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed, totals)
 
 

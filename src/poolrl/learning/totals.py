@@ -44,8 +44,9 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
 
 
 def _observed_share(observed: FloatArray, slots: FloatArray) -> float:
-    """The share of all slots that was observed."""
-    return float(np.clip(observed.mean() / slots.mean(), 0.0, 1.0))
+    """The share of all slots that was observed; zero where no row has declared labels."""
+    every = float(slots.mean())
+    return float(np.clip(observed.mean() / every, 0.0, 1.0)) if every > 0 else 0.0
 
 
 def _shrunk(values: FloatArray, centre: FloatArray, noise: float) -> FloatArray:

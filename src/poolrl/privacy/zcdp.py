@@ -39,7 +39,7 @@ def finite_budget(**named: Budget) -> Fraction:
     return exact
 
 
-def split(rho: Budget, **named: float) -> tuple[Budget, Budget]:
+def shares_of(rho: Budget, **named: float) -> tuple[Budget, Budget]:
     """(ρ − sρ, sρ), exact, for a share 0 ≤ s < 1. The argument's name goes into the message."""
     ((name, share),) = named.items()
     number = isinstance(share, int | float | np.integer | np.floating) and not isinstance(share, bool)

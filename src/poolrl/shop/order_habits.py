@@ -82,7 +82,7 @@ def _by_unit(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventor
     if len(found) > MOST_TRIED_VALUES:
         raise ValueError(f"it has more than {MOST_TRIED_VALUES:,} values")
     bounds: dict[str, Any] = {"demand_max": problem.demand_max, "boundary": problem.share}
-    return _table(log, labels={unit: unit}), _like(problem, **bounds, labels={unit: values})
+    return _reread(log, labels={unit: unit}), _like(problem, **bounds, labels={unit: values})
 
 
 def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
@@ -99,11 +99,11 @@ def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inv
         limit = float((problem.share[:, i] * problem.demand_max[i]).max()) * (1 + ROUNDING)
         usable = (sold.count().over(earlier) == MEAN_OF) & (level <= limit)
         scales[f"poolrl_scale_{i}"] = ibis.ifelse(usable, sold.mean().over(earlier), ibis.null("float64"))
-    scaled = _table(log, rows=rows.mutate(**scales), scale=tuple(scales))
+    scaled = _reread(log, rows=rows.mutate(**scales), scale=tuple(scales))
     return scaled, _like(problem, demand_max=BOUND_IN_MULTIPLES)
 
 
-def _table(log: Table, rows: Any = None, **more: Any) -> Table:
+def _reread(log: Table, rows: Any = None, **more: Any) -> Table:
     columns: Columns = replace(log.columns, **more)
     given = log.rows if rows is None else rows
     return Table(given, **asdict(columns), max_per_unit=log.max_per_unit, first_step=log.first_step, clip=log.clip)
