@@ -12,6 +12,7 @@ from functools import partial, reduce
 from typing import Any, Self
 
 import ibis
+import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -27,11 +28,28 @@ def _at_most(left: Any, right: Any) -> Any:
     return True if not isinstance(right, ir.Value) and right == np.inf else left <= right
 
 
+def _at_least(left: Any, right: Any) -> Any:
+    # The largest of several numbers is at least each of them.
+    largest = left.op() if isinstance(left, ir.Value) else None
+    if isinstance(largest, ops.Greatest) and not isinstance(right, ir.Value):
+        constants = [part.value for part in largest.arg if isinstance(part, ops.Literal)]
+        if any(constant >= right for constant in constants):
+            return True
+    return left >= right
+
+
 def _both(left: Any, right: Any) -> Any:
     for one, other in ((left, right), (right, left)):
         if not isinstance(one, ir.Value):
             return other if one else False
     return left & right
+
+
+def _either(left: Any, right: Any) -> Any:
+    for one, other in ((left, right), (right, left)):
+        if not isinstance(one, ir.Value):
+            return True if one else other
+    return left | right
 
 
 # Engines compute these exactly as NumPy does (IEEE 754). That is not so for sines and powers.
@@ -44,13 +62,13 @@ _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.less: operator.lt,
     np.less_equal: _at_most,
     np.greater: operator.gt,
-    np.greater_equal: operator.ge,
+    np.greater_equal: _at_least,
     np.equal: operator.eq,
     np.not_equal: operator.ne,
     np.bitwise_and: _both,
     np.logical_and: _both,
-    np.bitwise_or: operator.or_,
-    np.logical_or: operator.or_,
+    np.bitwise_or: _either,
+    np.logical_or: _either,
     np.invert: operator.invert,
     np.logical_not: operator.invert,
     np.maximum: ibis.greatest,
@@ -98,7 +116,7 @@ class ColumnVector(NDArrayOperatorsMixin):
 
     def any(self, axis: int = -1, keepdims: bool = False) -> Self:
         """Whether some entry holds."""
-        return self._reduced(operator.or_, axis, keepdims)
+        return self._reduced(_either, axis, keepdims)
 
     def columns(self) -> list[ir.Value]:
         """Every entry as an expression."""

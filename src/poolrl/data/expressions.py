@@ -76,7 +76,7 @@ def harmless(
 
     Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
     coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. With `divisors`
-    the numbers are multiples of them, and may exceed their bounds.
+    the numbers are multiples of them, may exceed their bounds, and are NULL where they do not hold.
     """
     known: dict[Any, Any] = {}
     rows: list[Numbers] = [ColumnVector([column.cast("float64") for column in part], known) for part in parts]
@@ -99,10 +99,10 @@ def harmless(
         there = gap if there is None else there + gap
     fine: Numbers = (there == 0.0) & inside
     columns = {f"fine_{i}": column.fill_null(False) for i, column in enumerate(fine.columns())}
-    unit: Numbers = np.where(fine, divisor, 1.0) if divisors else None
+    # One choice for the divisor costs less than one for each number.
+    unit: Numbers = np.where(fine, divisor, ibis.null("float64")) if divisors else None
     for name, numbers, (low, _) in zip(COLUMNS_OF, rows, bounds(problem), strict=True):
-        safe: Numbers = np.where(fine, numbers, low)
-        safe = safe / unit if divisors else safe
+        safe: Numbers = numbers / unit if divisors else np.where(fine, numbers, low)
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
     return columns
 

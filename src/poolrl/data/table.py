@@ -13,6 +13,7 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from copy import copy
 from functools import cached_property
@@ -162,18 +163,21 @@ class Table:
         return self._leaves(problem, counts, bands * 2 * bands)
 
     def _leaves(self, problem: OutcomeProblem, counts: ir.Table, size: int) -> IntArray:
-        shape = problem.horizon, problem.outcome_dim, size
-        leaves = np.zeros((problem.labels.count, *shape), dtype=np.int64)
-        label, step, coordinate, cell, rows = _integers(counts, "label", "step", "coordinate", "cell", "rows")
-        counted = cell != NOWHERE
-        # By place, because an engine returns groups in any order.
-        leaves[label[counted], step[counted], coordinate[counted], cell[counted]] = rows[counted]
-        return leaves.reshape(*problem.labels.shape, *shape)
+        shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size
+        leaves = np.zeros(math.prod(shape), dtype=np.int64)
+        tree = (counts.label * problem.horizon + counts.step) * problem.outcome_dim + counts.coordinate
+        place = ibis.ifelse(counts.cell == NOWHERE, NOWHERE, tree * size + counts.cell)
+        # One number says where a count belongs, and batches are not put together: a log of many label cells has
+        # millions of counts. By place, because an engine returns groups in any order.
+        for batch in answer(counts.select(place=place.cast("int64"), rows=counts.rows)).to_batches():
+            where, rows = (np.asarray(batch[name], dtype=np.int64) for name in ("place", "rows"))
+            leaves[where[where != NOWHERE]] = rows[where != NOWHERE]
+        return leaves.reshape(shape)
 
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
         totals = np.zeros((problem.labels.count, problem.horizon), dtype=np.int64)
-        rows = self._labelled(problem)._kept(problem, {}, self.dropped(problem.horizon))
+        rows = self._labelled(problem)._rows(problem, {}).anti_join(self.dropped(problem.horizon), self._keys)
         counts = rows.group_by(["label", "step"]).aggregate(rows=ibis._.count())
         label, step, many = _integers(counts, "label", "step", "rows")
         totals[label, step] = many
@@ -201,10 +205,12 @@ class Table:
         numbers, counts = labelled._numbers(problem), []
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
-            rows = labelled._kept(problem, numbers, dropped, coordinate if separable else None)
+            rows = labelled._rows(problem, numbers, coordinate if separable else None)
             cell = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative)[coordinate]
             groups = ["label", "step", "cell"] if problem.labels else ["step", "cell"]
-            tally = rows.mutate(cell=cell).select(groups).group_by(groups).aggregate(rows=ibis._.count())
+            # Cells come before the join, which then moves one column instead of all numbers.
+            kept = rows.mutate(cell=cell).select(*self._keys, *groups).anti_join(dropped, self._keys)
+            tally = kept.select(groups).group_by(groups).aggregate(rows=ibis._.count())
             first = {} if problem.labels else {"label": ibis.literal(0, "int64")}
             counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64"), **first))
         return ibis.union(*counts) if len(counts) > 1 else counts[0]
@@ -222,7 +228,7 @@ class Table:
             target: Numbers = partition.states.cell(arrived)
             return [part for v in (node, target, unit, arrived) for part in v.columns()]
 
-        rows = self._kept(problem, self._numbers(problem), self.dropped(problem.horizon))
+        rows = self._rows(problem, self._numbers(problem)).anti_join(self.dropped(problem.horizon), self._keys)
         node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip)
         points = {f"unit_{i}": number for i, number in enumerate(numbers)}
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
@@ -278,15 +284,13 @@ class Table:
             found.rows = with_label_cells(self.rows, self.columns.labels, problem)
         return found
 
-    def _kept(
-        self, problem: Problem, numbers: dict[str, ir.Column], dropped: ir.Table, only: int | None = None
-    ) -> ir.Table:
-        """Step and harmless numbers of the rows that are used; `only` one coordinate of them, if given."""
+    def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:
+        """Keys, step and harmless numbers of every row; `only` one coordinate of them, if given."""
         if only is not None:
             numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
         if problem.labels:
             numbers = {**numbers, "label": self.rows[CELL]}
-        return self.rows_of_steps(problem.horizon, **numbers).anti_join(dropped, self._keys)
+        return self.rows_of_steps(problem.horizon, **numbers)
 
     def _ids(self) -> dict[str, ir.Column]:
         names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}

@@ -21,4 +21,5 @@ def bin_edges(bins: int) -> FloatArray:
 
 def bin_of(unit: Any, bins: int) -> Any:
     """The bin of each outcome in oriented unit coordinates, for arrays or a table's columns."""
-    return np.clip(np.floor(np.sqrt(np.maximum(unit, 0.0)) * bins), 0, bins - 1).astype(np.int64)
+    # The least of both first: engines cast what they floor, and a cast of a huge number fails.
+    return np.floor(np.minimum(np.sqrt(np.maximum(unit, 0.0)) * bins, bins - 1)).astype(np.int64)
