@@ -104,6 +104,7 @@ def independent_bench(name: str, chain: Chain, seed: int, stores: slice, bound: 
 
 
 def today_figures(name: str, value: Callable[[float], float]) -> Iterator[Figure]:
+    """What managers do, and the constant factor that would have been best: chosen after the fact."""
     yield Figure(name, "today's managers", None, value(FACTOR))
     yield Figure(name, "best constant factor", None, min(value(factor) for factor in FACTORS))
 
@@ -151,6 +152,7 @@ def labelled_bench(name: str, chain: Chain, seed: int, bound: float, *, promo: b
 
 
 def data_free_levels(problem: LostSales) -> FloatArray:
+    """The plan on uniform demand, (H, products)."""
     points = (np.arange(SAA_BINS) + 0.5) / SAA_BINS * problem.demand_max[:, None]
     uniform = np.full((problem.horizon, problem.products, SAA_BINS), 1 / SAA_BINS)
     return plan_shops(problem, OutcomeDistribution(points, uniform))

@@ -28,7 +28,7 @@ def _at_most(left: Any, right: Any) -> Any:
     return True if not isinstance(right, ir.Value) and right == np.inf else left <= right
 
 
-def _at_least(left: Any, right: Any) -> Any:
+def _no_less(left: Any, right: Any) -> Any:
     # The largest of several numbers is at least each of them.
     largest = left.op() if isinstance(left, ir.Value) else None
     if isinstance(largest, ops.Greatest) and not isinstance(right, ir.Value):
@@ -62,7 +62,7 @@ _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.less: operator.lt,
     np.less_equal: _at_most,
     np.greater: operator.gt,
-    np.greater_equal: _at_least,
+    np.greater_equal: _no_less,
     np.equal: operator.eq,
     np.not_equal: operator.ne,
     np.bitwise_and: _both,

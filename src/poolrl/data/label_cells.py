@@ -32,8 +32,7 @@ def with_label_cells(rows: ir.Table, columns: Mapping[str, str], problem: Proble
     for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
         key, place = comparable(found[columns[name]], labels, name), PLACE.format(i)
         if _are_consecutive(values):
-            whole = rows[columns[name]].type().is_integer()
-            found = found.mutate(**{place: _place_among(int(values[0]), len(values), key, whole=whole)})
+            found = _with_place(found, columns[name], key, values, place)
             continue
         # −0 is 0, and a large whole number is the nearest double, as in the column.
         plain = list(values) if isinstance(values[0], str) else [float(value) + 0.0 for value in values]
@@ -42,7 +41,7 @@ def with_label_cells(rows: ir.Table, columns: Mapping[str, str], problem: Proble
     for i, size in enumerate(labels.shape):
         place_of = found[PLACE.format(i)].cast("int64")
         cell = cell * size + place_of if i else place_of
-    found = found.mutate(**{CELL: cell}).filter(ibis._[CELL].notnull())
+    found = found.mutate(**{CELL: cell})
     if isinstance(problem, OutcomeProblem) and (problem.bound_share != 1).any():
         shares = problem.bound_share.reshape(labels.count, problem.outcome_dim)
         by_cell = {SHARE.format(i): shares[:, i].tolist() for i in range(problem.outcome_dim)}
@@ -75,13 +74,17 @@ def _are_consecutive(values: Sequence[LabelValue]) -> bool:
     return all(value == first + place for place, value in enumerate(values))
 
 
-def _place_among(first: int, count: int, number: Any, *, whole: bool) -> ir.Value:
-    """The place of a double among consecutive whole numbers, NULL if it is none of them; `whole` if it surely is whole."""
-    between = number.between(float(first), float(first + count - 1))
-    near = ibis.ifelse(between if whole else finite(number) & between, number, ibis.null("float64"))
-    # Only what is in the range is cast, so that no cast can fail. Engines round or cut off what is not whole.
-    place = near.cast("int64") - first
-    return place if whole else ibis.ifelse(near.cast("int64") == near, place, ibis.null("int64"))
+def _with_place(rows: ir.Table, column: str, key: Any, values: Sequence[Any], place: str) -> ir.Table:
+    """The rows whose key is one of these consecutive numbers, and its place among them."""
+    first, last, kind = int(values[0]), int(values[-1]), rows[column].type()
+    whole = kind.is_signed_integer() or (kind.is_unsigned_integer() and kind.nbytes < 8)
+    # Engines can use a plain condition on a column before they read the others.
+    number = rows[column] if whole else key
+    held = number.between(first, last) if whole else finite(key) & key.between(first, last)
+    # Rows that the filter removes get a number that can be cast too, because engines may filter later.
+    near = ibis.ifelse(held, number, first).cast("int64")
+    # Engines round or cut off what is not whole.
+    return rows.filter(held if whole else held & (near == key)).mutate(**{place: near - first})
 
 
 def _small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:

@@ -16,7 +16,7 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import SHAPE_BINS
 from poolrl.learning.hierarchy import Posterior, posterior
 from poolrl.learning.likelihood import Observed, expected_shares, log_likelihoods
-from poolrl.learning.shapes import UNIFORM, dictionary, fine_bins
+from poolrl.learning.shapes import Laws, dictionary, fine_bins
 
 TURNS = 3
 
@@ -58,35 +58,33 @@ def explain(
     """
     kinds, bins = levels[-1].shape[1:]
     resolved = min(bins, SHAPE_BINS)
-    fine = dictionary(resolved, fine_bins(bins))
-    laws = fine.coarser(resolved)
-    table = laws.table
+    fine, laws = dictionary(resolved, fine_bins(bins)), dictionary(resolved, resolved)
     observed = Observed.of(list(levels), variance, resolved)
-    prior = np.tile(laws.others[UNIFORM], (len(totals), 1))
-    limits = _uniform_up_to(reach, fine.others.shape[1])
+    prior = np.tile(laws.uniform, (len(totals), 1))
+    limits = _uniform_up_to(reach, fine.table.shape[1])
     outcomes, cutoffs = prior, np.broadcast_to(coarser(limits, resolved), prior.shape) if kinds == 2 else None
 
     def weigh(trees: Observed, law: FloatArray, other: FloatArray | None) -> Posterior:
-        likelihoods = log_likelihoods(trees, table, law=law, cutoffs=other, totals=totals)
+        likelihoods = log_likelihoods(trees, laws, law=law, cutoffs=other, totals=totals)
         return posterior(likelihoods, laws, factors)
 
     for _ in range(TURNS if cutoffs is not None else 1):
         if cutoffs is not None:
             order_laws = weigh(observed.swapped(), cutoffs, outcomes)
-            cutoffs = cautious(order_laws, table, coarser(limits, resolved))
+            cutoffs = cautious(order_laws, laws, coarser(limits, resolved))
         found = weigh(observed, outcomes, cutoffs)
-        outcomes = cautious(found, table, prior[0])
+        outcomes = cautious(found, laws, prior[0])
     return CellLaws(
-        cautious(found, fine.table, fine.others[UNIFORM]),
-        None if cutoffs is None else cautious(order_laws, fine.table, limits),
+        cautious(found, fine, fine.uniform),
+        None if cutoffs is None else cautious(order_laws, fine, limits),
         learned_part(found),
     )
 
 
-def cautious(found: Posterior, table: FloatArray, prior: FloatArray) -> FloatArray:
+def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
     """The posterior mean law of every cell; the public prior (bins,) as far as the trees hardly contradict it."""
     weight = learned_part(found)
-    learned = (found.weights @ table.astype(np.float32)).astype(np.float64)
+    learned = (found.weights @ laws.table).astype(np.float64)
     learned /= learned.sum(axis=1, keepdims=True)
     return weight * learned + (1 - weight) * prior
 

@@ -18,8 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.learning.likelihood import SingleArray
-from poolrl.learning.shapes import UNIFORM, Laws
+from poolrl.learning.shapes import UNIFORM, Laws, SingleArray
 
 ROUNDS = 4
 # Spreads of log-means: τ between cells, from equal to unrelated, and its most likely value before any data.
@@ -55,7 +54,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     `factors` give the value's number of each factor in each cell, (cells,). A cell's prior never counts the cell's own
     trees twice: its effects are those that the other cells of the same value would give.
     """
-    grid, (means, shapes) = laws.log_means, laws.located.shape[:2]
+    grid, means, shapes = laws.log_means, len(laws.log_means), len(laws.usual)
     cells = len(log_likelihood)
     best = log_likelihood.max(axis=1, keepdims=True)
     likelihood = np.exp(log_likelihood - best)

@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.exploration import looked_at
+from poolrl.learning.shapes import Laws, SingleArray, beyond
 
 # Cells with almost the same law of the other kind share their matrices. Below so many cells each has its own.
 MOST_GROUPS, REGROUPINGS = 96, 4
@@ -27,10 +27,6 @@ MOST_GROUPS, REGROUPINGS = 96, 4
 LEAST_LEAF_VARIANCE = 0.25
 # No law of the dictionary is exactly true: a bin's share may be off by this part of itself.
 MISFIT = 0.2
-
-
-# Single precision: a likelihood has cells × laws numbers.
-SingleArray = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -63,12 +59,6 @@ class Observed:
         return Observed(self.sums[:, ::-1], self.precision, self.variance)
 
 
-def beyond(law: FloatArray) -> FloatArray:
-    """S(i) = P(X beyond bin i) + half of bin i."""
-    # Rounding may leave less than nothing, and shares of it would be arbitrary.
-    return np.maximum(1.0 - np.cumsum(law, axis=-1) + law / 2, 0.0)
-
-
 def expected_shares(law: FloatArray, cutoffs: FloatArray | None) -> FloatArray:
     """Shares of (seen, cut off) × bins, (..., kinds, B)."""
     if cutoffs is None:
@@ -77,27 +67,26 @@ def expected_shares(law: FloatArray, cutoffs: FloatArray | None) -> FloatArray:
 
 
 def log_likelihoods(
-    observed: Observed, laws: FloatArray, *, law: FloatArray, cutoffs: FloatArray | None, totals: FloatArray
+    observed: Observed, laws: Laws, *, law: FloatArray, cutoffs: FloatArray | None, totals: FloatArray
 ) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
     `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots.
     """
-    found = np.empty((len(totals), len(laws)), dtype=np.float32)
+    found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
     inverse = np.linalg.inv(observed.precision)
     leaves = (observed.sums @ inverse).astype(np.float32)
     shares = expected_shares(law, cutoffs)
-    single, tails = laws.astype(np.float32), beyond(laws).astype(np.float32)
     groups = _groups(law if cutoffs is None else cutoffs)
     for group in range(int(groups.max()) + 1):
         cells = np.flatnonzero(groups == group)
         if not len(cells):
             continue
-        size, unexplored = totals[cells].mean(), np.zeros(laws.shape[1], dtype=bool)
-        expected = [single]
+        size, unexplored = totals[cells].mean(), np.zeros(laws.table.shape[1], dtype=bool)
+        expected = [laws.table]
         if cutoffs is not None:
             other = cutoffs[cells].mean(axis=0)
-            expected = [single * beyond(other).astype(np.float32), tails * other.astype(np.float32)]
+            expected = [laws.table * beyond(other).astype(np.float32), laws.beyond * other.astype(np.float32)]
             unexplored = ~looked_at(other)
         linear, square = 0.0, 0.0
         for kind, of_laws in enumerate(expected):

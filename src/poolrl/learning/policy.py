@@ -78,6 +78,8 @@ class Policy:
         batch = np.atleast_2d(state)
         cell = self._cells(labels or {}, len(batch))
         if scale is None:
+            if self.guarantee.scaled:
+                raise ValueError("this policy was learned with a scale: say what is expected now, scale=...")
             action = self.rule.act(self.problem, int(step), batch, cell)
         else:
             unit = _scale_of(scale, batch.shape, batch=state.ndim == 2)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from poolrl.checks import FloatArray
@@ -28,8 +29,10 @@ EVEN_WIDTHS = (0.3, 0.6, 1.0)
 IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
 # How common one peak, two peaks, idle days and even laws are, before any data.
 USUAL = (0.8, 0.1, 0.05, 0.05)
-# Laws without a size, by their places in `Laws.others`.
-UNIFORM, ZERO = 0, 1
+# Laws without a size stand at the end of the table: the uniform one, then zero.
+OTHERS, UNIFORM = 2, 0
+# Single precision.
+SingleArray = NDArray[np.float32]
 # Means below this part of a bin cannot be told apart, means above this many bounds hardly.
 LOWEST_MEAN, HIGHEST_MEAN = 0.35, 1.6
 # Nor are means below this share of the bound looked for: shops a thousand times smaller than the bound.
@@ -38,26 +41,37 @@ LOWEST_SHARE = 5e-4
 
 @dataclass(frozen=True)
 class Laws:
-    """Located laws (M, S, B) at M log-means in S shapes, and two others (2, B): the shares of B bins."""
+    """All laws as shares of B bins, (M · S + 2, B): M log-means times S shapes, then the two without a size.
 
-    log_means: FloatArray
-    located: FloatArray
-    others: FloatArray
+    In single precision, because a likelihood has cells × laws numbers.
+    """
+
+    log_means: FloatArray  # (M,)
     usual: FloatArray  # (S,) how common each shape is, before any data
+    table: SingleArray
+
+    @cached_property
+    def beyond(self) -> SingleArray:
+        """S(i) = P(X beyond bin i) + half of bin i, of every law."""
+        return beyond(self.table.astype(np.float64)).astype(np.float32)
 
     @property
-    def table(self) -> FloatArray:
-        """All laws, (M · S + 2, B), the located ones first."""
-        bins = self.located.shape[-1]
-        return np.concatenate([self.located.reshape(-1, bins), self.others])
+    def located(self) -> SingleArray:
+        """The laws with a size, (M, S, B)."""
+        return self.table[:-OTHERS].reshape(len(self.log_means), len(self.usual), -1)
 
-    def coarser(self, bins: int) -> Laws:
-        """The same laws on fewer bins."""
-        located = self.located.reshape(*self.located.shape[:-1], bins, -1).sum(axis=-1)
-        return Laws(self.log_means, located, self.others.reshape(len(self.others), bins, -1).sum(axis=-1), self.usual)
+    @property
+    def uniform(self) -> FloatArray:
+        """The public prior, (B,)."""
+        return self.table[len(self.table) - OTHERS + UNIFORM].astype(np.float64)
 
 
-@lru_cache(maxsize=4)
+def beyond(law: FloatArray) -> FloatArray:
+    """S(i) = P(X beyond bin i) + half of bin i."""
+    return np.asarray(1.0 - np.cumsum(law, axis=-1) + law / 2)
+
+
+@lru_cache(maxsize=16)
 def dictionary(resolved: int, bins: int) -> Laws:
     """The laws on `bins` bins, with means down to what `resolved` bins can tell from zero.
 
@@ -85,8 +99,9 @@ def dictionary(resolved: int, bins: int) -> Laws:
     cumulative = [*single, *peaks, *idle, *even]
     below = np.stack(cumulative, axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
-    others = np.stack([np.diff(edge), np.eye(1, bins)[0]])
-    return Laws(np.asarray(log_means, dtype=np.float64), np.maximum(np.diff(below, axis=-1), 0.0), others, usual)
+    located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
+    table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
+    return Laws(np.asarray(log_means, dtype=np.float64), usual, table)
 
 
 def fine_bins(bins: int) -> int:

@@ -94,7 +94,7 @@ class Labels:
             raise ValueError(f"labels must be those of the problem ({wanted}), got {', '.join(given) or 'none'}")
 
     def facts(self) -> list[list[Any]]:
-        """Pairs of name and declared values, for JSON. An object would have no order, and the order numbers the cells."""
+        """Pairs of name and declared values, for JSON: an object has no order, and the order numbers the cells."""
         return [[name, list(values)] for name, values in zip(self.names, self.values, strict=True)]
 
 
