@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import counting, report, transcription
+from benchmarks import counting, counting_labels, report, transcription
 from benchmarks.fitting import a_shop, exponent
 
 from poolrl import Pool
@@ -30,6 +30,15 @@ def test_contenders_count_alike(tmp_path: Path, messy: bool, monkeypatch: pytest
     names = [name for name in counting.CONTENDERS if not (messy and counting.CONTENDERS[name] is counting.arrays)]
     digests = {counting.timed(name, str(path), 1)[1] for name in names}
     assert len(digests) == 1
+
+
+def test_contenders_count_labels_and_multiples_alike(tmp_path: Path) -> None:
+    path, rows = tmp_path / "log.parquet", 50_000
+    counting_labels.make_log(path, rows)
+    names = counting_labels.CONTENDERS
+    found = {counting_labels.timed(name, where, rows, 1)[1:] for name in names for where in (str(path), None)}
+    ((_, counted),) = found
+    assert 0.98 * rows < counted < rows
 
 
 def test_an_exponent_is_the_slope_of_logarithms() -> None:

@@ -179,8 +179,27 @@ def spoilt(numbers: Any, **texts: Any) -> pa.Table:
         (["a", "b'c", "ü"], pa.array(["a", "b'c", "ü", "A", "a ", "", None, "ü"]), [1, 1, 2]),
         (["a", "b"], pa.array(["a", "b", "b", None]).dictionary_encode(), [1, 2]),
         ([0.5], pa.array([0.5, 0.25, 0.5]), [2]),
+        ([-1, 0, 1], pa.array([-1.0, -0.0, 0.5, 1.0, 1e-20, 1e300, float("nan"), float("-inf"), None]), [1, 1, 1]),
+        ([3, 4], pa.array([3, 4, 4, 5, -(2**63), 2**63 - 1, None]), [1, 2]),
+        ([-1, 0], pa.array([0, 2**64 - 1, None], pa.uint64()), [0, 1]),
+        ([200, 201, 300], pa.array([200, 201, 44], pa.uint8()), [1, 1, 0]),
+        ([127, 128], pa.array([127, -128, None], pa.int8()), [1, 0]),
+        ([2**53, 2**53 + 2], pa.array([2**53, 2**53 + 1, 2**53 + 2]), [2, 1]),
     ],
-    ids=["doubles", "integers", "truth values", "text", "dictionary", "fractions"],
+    ids=[
+        "doubles",
+        "integers",
+        "truth values",
+        "text",
+        "dictionary",
+        "fractions",
+        "consecutive doubles",
+        "consecutive integers",
+        "unsigned",
+        "gap",
+        "beyond the type",
+        "large",
+    ],
 )
 def test_labels_of_every_type_are_compared_alike(declared: Any, given: pa.Array, found: list[int]) -> None:
     problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={"label": declared})

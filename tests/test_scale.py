@@ -69,6 +69,7 @@ def shown(log: Trajectories, problem: Any) -> list[tuple[str, int]]:
         ((0, 300, 0, 100), ("cut off", 3)),
         ((550, 600, 480, 100), ("seen", 1.2)),  # the stock at hand may exceed the bound too
         ((0, 300, 180, 1000), ("seen", 0.12)),
+        ((0, 1e60, 0, 1e-40), ("cut off", 4)),  # more than a whole number can hold
     ],
 )
 def test_what_a_row_shows_in_multiples(row: tuple[float, ...], expected: tuple[str, float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from operator import add
+from operator import add, or_
 from typing import Any
 
 import ibis
@@ -59,9 +59,14 @@ def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     lives = rows.group_by(keys).aggregate(**sums, count=rows.count())
     # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
     few = lives["count"] <= horizon
-    numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
+    found = [lives[name].fill_null(0.0) for name in sums]
+    numbers = [ibis.ifelse(few, number, 0.0).cast("int64") for number in found]
     ones = reduce(add, [_binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
-    return lives.select(*keys, "count", repeated=ones != lives["count"])
+    # Most trajectories have as many rows as there are steps. Then one comparison tells.
+    sizes = [min(STEPS_PER_NUMBER, horizon - first) for first in range(0, horizon, STEPS_PER_NUMBER)]
+    incomplete = reduce(or_, [number != 2.0**size - 1 for number, size in zip(found, sizes, strict=True)])
+    repeated = ibis.ifelse(lives["count"] == horizon, incomplete, ones != lives["count"])
+    return lives.select(*keys, "count", repeated=repeated)
 
 
 def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:

@@ -30,7 +30,7 @@ IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
 # How common one peak, two peaks, idle days and even laws are, before any data.
 USUAL = (0.8, 0.1, 0.05, 0.05)
 # Laws without a size stand at the end of the table: the uniform one, then zero.
-OTHERS, UNIFORM = 2, 0
+WITHOUT_SIZE, UNIFORM = 2, 0
 # Single precision.
 SingleArray = NDArray[np.float32]
 # Means below this part of a bin cannot be told apart, means above this many bounds hardly.
@@ -58,17 +58,18 @@ class Laws:
     @property
     def located(self) -> SingleArray:
         """The laws with a size, (M, S, B)."""
-        return self.table[:-OTHERS].reshape(len(self.log_means), len(self.usual), -1)
+        return self.table[:-WITHOUT_SIZE].reshape(len(self.log_means), len(self.usual), -1)
 
     @property
     def uniform(self) -> FloatArray:
         """The public prior, (B,)."""
-        return self.table[len(self.table) - OTHERS + UNIFORM].astype(np.float64)
+        return self.table[len(self.table) - WITHOUT_SIZE + UNIFORM].astype(np.float64)
 
 
 def beyond(law: FloatArray) -> FloatArray:
     """S(i) = P(X beyond bin i) + half of bin i."""
-    return np.asarray(1.0 - np.cumsum(law, axis=-1) + law / 2)
+    # A cumulative sum may pass one by a rounding error, and shares are never negative.
+    return np.maximum(1.0 - np.cumsum(law, axis=-1) + law / 2, 0.0)
 
 
 @lru_cache(maxsize=16)
