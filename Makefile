@@ -59,6 +59,7 @@ quality: $(TESTABLE)
 benchmarks: $(TESTABLE)
 	$(PIP) '.[benchmarks]'
 	$(BIN)/python -m benchmarks.counting --rows 1e8 --write
+	$(BIN)/python -m benchmarks.counting_labels --rows 1e9 --write
 	$(BIN)/python -m benchmarks.growth --write
 	$(BIN)/python -m benchmarks.fitting --write
 	$(BIN)/python -m benchmarks.peers --write

@@ -91,7 +91,7 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """Anything that is a regular array of numbers, as floats."""
     try:
         return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         # NumPy's own message would quote the entry that is not a number.
         raise ValueError(f"{name} must hold numbers in a regular array") from None
 

@@ -103,9 +103,10 @@ def harmless(
         inside = held if inside is True else inside & held
         there = gap if there is None else there + gap
     fine: Numbers = (there == 0.0) & inside
-    columns = {f"fine_{i}": column.fill_null(False) for i, column in enumerate(fine.columns())}
-    # One choice for the divisor costs less than one for each number.
+    # One choice for the divisor costs less than one for each number, and tells where they hold.
     unit: Numbers = np.where(fine, divisor, ibis.null("float64")) if divisors else None
+    holds = [u.notnull() for u in unit.columns()] if divisors else [f.fill_null(False) for f in fine.columns()]
+    columns = {f"fine_{i}": column for i, column in enumerate(holds)}
     for name, numbers, (low, _) in zip(COLUMNS_OF, rows, bounds(problem), strict=True):
         safe: Numbers = numbers / unit if divisors else np.where(fine, numbers, low)
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}

@@ -53,6 +53,9 @@ def with_label_cells(rows: ir.Table, columns: Mapping[str, str], problem: Proble
 def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
     """A label's column as what its values were declared as: doubles or text."""
     kind, is_text = column.type(), isinstance(labels.values[labels.names.index(name)][0], str)
+    if kind.is_null():
+        # A column of nothing but missing values: its type must not tell.
+        return ibis.null("string" if is_text else "float64")
     if is_text and (kind.is_string() or kind.is_integer()):
         return column.cast("string")
     if not is_text and kind.is_numeric():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import IntArray
-from poolrl.problems.labels import Labels
+from poolrl.problems.labels import Labels, number_of
 
 MISSING = -1
 
@@ -22,55 +22,54 @@ class LogLabel:
 
     values: NDArray[Any]
     codes: IntArray
+    one_type: bool = False  # by the array's own type, whatever its entries are
 
     @classmethod
     def of(cls, name: str, given: ArrayLike) -> LogLabel:
-        """From an array of numbers or of text; None and NaN are missing."""
+        """From an array of numbers or of text, or from a list, entry by entry; what is neither is missing."""
         try:
-            array = np.asarray(given)
+            array = np.array(given, dtype=object) if isinstance(given, list | tuple) else np.asarray(given)
         except ValueError:
             raise ValueError(_SHAPE.format(name)) from None
-        if array.dtype.kind == "O":
-            is_text = np.array([isinstance(value, str) for value in array.ravel()], dtype=bool).reshape(array.shape)
-            if is_text.any():
-                return cls._coded(np.where(is_text, array, "").astype(str), is_text)
-        elif array.dtype.kind == "U":
-            return cls._coded(array, np.ones(array.shape, dtype=bool))
-        try:
-            numbers = array.astype(np.float64) if array.dtype.kind in "biufO" else None
-        except (TypeError, ValueError):
-            numbers = None
-        if numbers is None:
+        if array.dtype.kind == "U":
+            return cls._coded(array, np.ones(array.shape, dtype=bool), one_type=True)
+        if array.dtype.kind in "biuf":
+            with np.errstate(over="ignore"):
+                numbers = array.astype(np.float64)
+            return cls._coded(numbers, np.isfinite(numbers), one_type=True)
+        if array.dtype.kind != "O":
             raise ValueError(f"label {name!r} must hold numbers or text")
-        return cls._coded(numbers, np.isfinite(numbers))
+        places: dict[tuple[bool, str | float], int] = {}
+        codes = np.full(array.size, MISSING, dtype=np.int64)
+        for i, value in enumerate(array.ravel()):
+            plain = value if isinstance(value, str) else number_of(value)
+            if plain == plain:
+                # Text and numbers never meet: "7" is not 7.
+                codes[i] = places.setdefault((isinstance(plain, str), plain), len(places))
+        return cls(_values([value for _, value in places]), codes.reshape(array.shape))
 
     @classmethod
-    def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_]) -> LogLabel:
+    def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_], *, one_type: bool) -> LogLabel:
         values, codes = np.unique(array[there], return_inverse=True)
         every = np.full(array.shape, MISSING, dtype=np.int64)
         every[there] = codes
-        return cls(values, every)
-
-    @property
-    def is_text(self) -> bool:
-        """Text or numbers."""
-        return self.values.dtype.kind == "U"
+        return cls(values, every, one_type)
 
     def array(self) -> NDArray[Any]:
         """As it was given: numbers with NaN where one is missing, or text with None."""
-        missing, kind = (None, object) if self.is_text else (np.nan, np.float64)
+        missing, kind = (np.nan, np.float64) if self.values.dtype.kind == "f" else (None, object)
         return np.append(self.values.astype(kind), np.array([missing], dtype=kind))[self.codes]
 
     def taken(self, rows: NDArray[Any] | slice) -> LogLabel:
         """Of some trajectories only."""
-        return LogLabel(self.values, self.codes[rows])
+        return LogLabel(self.values, self.codes[rows], self.one_type)
 
     def places(self, labels: Labels, name: str) -> IntArray:
         """The place of each entry among the declared values, −1 where it is none of them."""
         declared = "text" if isinstance(labels.values[labels.names.index(name)][0], str) else "numbers"
-        if declared != ("text" if self.is_text else "numbers") and len(self.values):
+        if self.one_type and declared != ("text" if self.values.dtype.kind == "U" else "numbers"):
             raise ValueError(f"label {name!r} must hold {declared}, as declared")
-        known = labels.places(name, self.values) if len(self.values) else np.empty(0, dtype=np.int64)
+        known = labels.places(name, self.values.astype(object)) if len(self.values) else np.empty(0, dtype=np.int64)
         return np.append(known, MISSING)[self.codes]
 
 
@@ -116,6 +115,11 @@ def unpacked(arrays: dict[str, Any]) -> dict[str, LogLabel]:
         codes = arrays.pop(f"label_{i}")
         if codes.dtype != np.int64 or codes.min() < MISSING or codes.max() >= len(values):
             raise ValueError("codes of a label that do not fit its values")
-        kind = str if values and isinstance(values[0], str) else np.float64
-        found[str(name)] = LogLabel(np.array(values, dtype=kind), codes)
+        found[str(name)] = LogLabel(_values(values), codes)
     return found
+
+
+def _values(values: list[Any]) -> NDArray[Any]:
+    """Distinct values as an array of text or numbers, or of objects if there are both."""
+    text = [isinstance(value, str) for value in values]
+    return np.array(values, dtype=(str if all(text) else object) if any(text) else np.float64)

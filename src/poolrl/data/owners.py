@@ -13,7 +13,8 @@ from poolrl.checks import BoolArray
 def owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
     """The units numbered 0, 1, ..., for labels of any type; equal labels (7 and 7.0) are one unit."""
     try:
-        labels = np.asarray(unit)
+        # A list is read entry by entry: one unit's name must not decide how others are read.
+        labels = np.array(unit, dtype=object) if isinstance(unit, list | tuple) else np.asarray(unit)
     except ValueError:
         raise ValueError("unit must hold one label per trajectory") from None
     if labels.shape != (trajectories,):

@@ -165,7 +165,7 @@ class Table:
     def _leaves(self, problem: OutcomeProblem, counts: ir.Table, size: int) -> IntArray:
         shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size
         leaves = np.zeros(math.prod(shape), dtype=np.int64)
-        tree = (counts.label * problem.horizon + counts.step) * problem.outcome_dim + counts.coordinate
+        tree = (counts.label.cast("int64") * problem.horizon + counts.step) * problem.outcome_dim + counts.coordinate
         place = ibis.ifelse(counts.cell == NOWHERE, NOWHERE, tree * size + counts.cell)
         # One number says where a count belongs, and batches are not put together: a log of many label cells has
         # millions of counts. By place, because an engine returns groups in any order.
@@ -208,8 +208,9 @@ class Table:
             rows = labelled._rows(problem, numbers, coordinate if separable else None)
             cell = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative)[coordinate]
             groups = ["label", "step", "cell"] if problem.labels else ["step", "cell"]
-            # Cells come before the join, which then moves one column instead of all numbers.
-            kept = rows.mutate(cell=cell).select(*self._keys, *groups).anti_join(dropped, self._keys)
+            # Cells come before the join, which then moves one column instead of all numbers. Small numbers make small
+            # tables of groups.
+            kept = rows.mutate(cell=cell.cast("int32")).select(*self._keys, *groups).anti_join(dropped, self._keys)
             tally = kept.select(groups).group_by(groups).aggregate(rows=ibis._.count())
             first = {} if problem.labels else {"label": ibis.literal(0, "int64")}
             counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64"), **first))
@@ -247,7 +248,10 @@ class Table:
         steps = step.between(self.first_step, self.first_step + horizon - 1)
         if not step.type().is_integer():
             number = step.cast("float64")
-            steps = finite(number) & steps & (number == number.floor())
+            steps = finite(number) & steps
+            # Engines may compute a floor as a whole number, so it must not see what no whole number can hold.
+            near = ibis.ifelse(steps, number, float(self.first_step))
+            steps = steps & (near == near.floor())
         # Rows that the filter removes get a step that can be cast too, because engines may filter later.
         place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
         return self.rows.filter([*self._named(), steps]).select(**self._ids(), step=place, **columns)
@@ -289,7 +293,7 @@ class Table:
         if only is not None:
             numbers = {name: column for name, column in numbers.items() if name.endswith(f"_{only}")}
         if problem.labels:
-            numbers = {**numbers, "label": self.rows[CELL]}
+            numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
 
     def _ids(self) -> dict[str, ir.Column]:

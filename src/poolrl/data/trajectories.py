@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.checks import IntArray, as_floats, finite_array, whole
+from poolrl.checks import FloatArray, IntArray, as_floats, finite_array, whole
 from poolrl.data.array_rows import ArrayRows
 from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
 from poolrl.data.log import Columns, Tally, check_declarations
@@ -88,10 +88,10 @@ class Trajectories:
         # Without units nothing is dropped, and a copy of everything would only take memory.
         kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
         self.states, self.actions, self.next_states = states[kept], actions[kept], next_states[kept]
-        self.scale = None if measured is None else measured[kept]
+        self._scale = None if measured is None else measured[kept]
         self._labels = {name: label.taken(kept) for name, label in known.items()}
         self.owner: NDArray[np.int64] = owner[kept]
-        self.has_units = unit is not None
+        self._has_units = unit is not None
         self._units = int(owner.max()) + 1
         self._max_per_unit = int(max_per_unit)
         self._scale_memory = int(scale_memory)
@@ -122,6 +122,16 @@ class Trajectories:
     def slots(self) -> int:
         """units × max_per_unit. Public, unlike the number of trajectories: a new unit may own fewer or more."""
         return self.units * self.max_per_unit
+
+    @property
+    def has_units(self) -> bool:
+        """Whether a unit may own several trajectories. Read-only, because the noise depends on it."""
+        return self._has_units
+
+    @property
+    def scale(self) -> FloatArray | None:
+        """The scale of each amount, if there is one. Read-only, because what is paid for depends on it."""
+        return self._scale
 
     @property
     def has_scale(self) -> bool:

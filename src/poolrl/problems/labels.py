@@ -6,6 +6,7 @@ Label values are declared, never read off a log. A value that was not declared h
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from poolrl.checks import IntArray
 LabelValue = int | float | str
 # No log has more cells, and their product must stay countable.
 MOST_LABEL_CELLS = 10**7
+# Larger numbers are no labels, and may be none that a double can hold.
+LARGEST_LABEL = 1e300
 
 
 class Labels:
@@ -73,15 +76,13 @@ class Labels:
         declared = self.values[self.names.index(name)]
         is_text = isinstance(declared[0], str)
         kind = "str" if is_text else "float64"
-        try:
-            values = np.asarray(given) if is_text else np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"label {name!r} must hold {'text' if is_text else 'numbers'}, as declared") from None
-        if is_text:
-            if values.dtype.kind not in "UO":
-                raise ValueError(f"label {name!r} must hold text, as declared")
-            # A missing value has no text.
-            values = np.array([v if isinstance(v, str) else "\0" for v in values.ravel()]).reshape(values.shape)
+        # A list is read entry by entry: one entry must not decide how others are read.
+        values = np.array(given, dtype=object) if isinstance(given, list | tuple) else np.asarray(given)
+        if values.dtype.kind not in ("UO" if is_text else "biufO"):
+            raise ValueError(f"label {name!r} must hold {'text' if is_text else 'numbers'}, as declared")
+        if values.dtype.kind == "O":
+            read = _text_of if is_text else number_of
+            values = np.array([read(value) for value in values.ravel()]).reshape(values.shape)
         known = np.array(declared, dtype=kind)
         order = np.argsort(known)
         at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
@@ -98,14 +99,36 @@ class Labels:
         return [[name, list(values)] for name, values in zip(self.names, self.values, strict=True)]
 
 
+def _text_of(value: Any) -> str:
+    """A text; what is none of the declared ones for anything else."""
+    return value if isinstance(value, str) else "\0"
+
+
+def number_of(value: Any) -> float:
+    """A number, NaN for anything else."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return float(plain) if isinstance(plain, int | float) and abs(plain) < LARGEST_LABEL else math.nan
+
+
 def _declared(name: str, given: Iterable[Any]) -> tuple[LabelValue, ...]:
     if isinstance(given, str):
         raise ValueError(f"label {name!r} must have a list of values, got the text {given!r}")
     values = [value.item() if isinstance(value, np.generic) else value for value in given]
     text = [isinstance(value, str) for value in values]
-    numbers = [isinstance(value, int | float) and math.isfinite(value) for value in values]
+    numbers = [isinstance(value, int | float) and abs(value) < LARGEST_LABEL for value in values]
     if not values or not (all(text) or all(numbers)):
         raise ValueError(f"label {name!r} must have values, all numbers or all text")
-    if len(set(values)) < len(values):
-        raise ValueError(f"label {name!r} must not have a value twice")
+    if len({_as_engines_see(value) for value in values}) < len(values):
+        raise ValueError(
+            f"label {name!r} must not have a value twice, nor values that an engine may take for equal (texts that "
+            "differ in case, accents or blanks, numbers that are equal as doubles)"
+        )
     return tuple(values)
+
+
+def _as_engines_see(value: LabelValue) -> LabelValue:
+    """What two values must not share: in an engine a row must have one label cell, by whatever rule it compares."""
+    if not isinstance(value, str):
+        return float(value)
+    plain = unicodedata.normalize("NFKD", value).casefold()
+    return "".join(letter for letter in plain if not unicodedata.combining(letter)).strip()
