@@ -28,8 +28,9 @@ USUAL_SPREAD = 0.2
 USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
 # A few cells are like no other, and may have any log-mean.
 OUTLIERS = 0.01
-# Effects are looked for up to this many units of log-mean away: shops that differ by a factor of 150.
-FARTHEST_EFFECT = 5.0
+# Effects are looked for up to this many units of log-mean away, for shops that differ by a factor of 150, and up to so
+# many times their own spread.
+FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
 # Cells seen before any data: located, uniform, zero; and all shapes together.
 FIRST_CLASSES, FIRST_SHAPES = np.array([24.0, 1.2, 2.4]), 24.0
@@ -98,8 +99,10 @@ class _Sizes:
         everywhere = _read(curve, grid, grid + shift[:, None])
         joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
         (centres, _), (location, variance) = _mean_and_cavity(joint[None], everywhere, np.zeros(cells, np.int64), grid)
-        offsets = np.arange(-FARTHEST_EFFECT, FARTHEST_EFFECT, grid[1] - grid[0])
         for i, factor in enumerate(self.factors):
+            farthest = min(FARTHEST_EFFECT, FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
+            steps = round(farthest / (grid[1] - grid[0]))
+            offsets = (grid[1] - grid[0]) * np.arange(-steps, steps + 1)
             start = centres[0] + shift - self.effects[i][factor]
             given = _read(curve, grid, start[:, None] + offsets)
             of_values = self._sums[i] @ given - offsets**2 / (2 * self.effect_spreads[i] ** 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -179,13 +180,15 @@ def _middles(problem: OutcomeProblem, tops: FloatArray) -> FloatArray:
 
 
 def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
-    """For each label, step and coordinate with several values, its value's number in every cell, (cells,).
+    """For each label, step and coordinate, and for each pair of them, the number of its value in every cell, (cells,).
 
-    A factor that names every cell would only repeat what the cells say themselves.
+    Pairs are for effects that do not add up: a promotion that runs on weekdays, a shop that is strong on Saturdays. A
+    factor with one value, or with a value for every cell, would only repeat what is known without it.
     """
-    cells = math.prod(shape)
     numbers = np.indices(shape).reshape(len(shape), -1)
-    return [number for number, size in zip(numbers, shape, strict=True) if 1 < size < cells]
+    singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
+    pairs = [(one * size + two, many * size) for (one, many), (two, size) in combinations(singles, 2)]
+    return [number for number, size in [*singles, *pairs] if size < math.prod(shape)]
 
 
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
