@@ -33,7 +33,7 @@ from rich.progress import track
 
 from benchmarks.chain import Chain, read_chain
 from benchmarks.real_benches import OLD, OURS, RHOS, Figure, independent_bench, labelled_bench, new_shops_bench
-from benchmarks.real_managers import choices_bench, managers_bench
+from benchmarks.real_managers import SAA_NAME, choices_bench, managers_bench
 from benchmarks.report import Report
 from poolrl.paper import rossmann
 from poolrl.privacy.zcdp import epsilon
@@ -89,17 +89,22 @@ def draw(found: list[Figure], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     epsilons = [epsilon(rho, DELTA) for rho in RHOS]
-    for contender, style in ((OURS, "o-"), ("scale, promotion", "s--"), (OLD, "x:")):
-        means = [
-            np.mean([f.value for f in found if (f.bench, f.contender, f.rho) == ("e", contender, r)]) for r in RHOS
-        ]
+    for contender, style in ((OLD, "x:"), ("scale, promotion", "s--"), (OURS, "o-")):
+        runs = [f for f in found if (f.bench, f.contender) == ("e", contender)]
+        means = [np.mean([run.value for run in runs if run.rho == rho]) for rho in RHOS]
         axes.plot(epsilons, means, style, label=contender)
-    for contender in ("today's managers", "best constant factor", "SAA per store (not private)"):
+    between = math.sqrt(epsilons[1] * epsilons[0])
+    for contender, below in (("today's managers", False), ("best constant factor", True), (SAA_NAME, True)):
         level = float(np.mean([f.value for f in found if (f.bench, f.contender) == ("e", contender)]))
-        axes.axhline(level, linewidth=1, color="black" if contender == "today's managers" else "grey")
-        axes.annotate(contender, (epsilons[-1], level), xytext=(2, 3), textcoords="offset points", fontsize=8)
-    axes.set(xscale="log", xlabel=f"epsilon at delta = {DELTA:g}", ylabel="cost / today's cost", ylim=(0, None))
-    axes.legend(frameon=False)
+        axes.axhline(level, linewidth=1, color="grey" if below else "black")
+        side = "top" if below else "bottom"
+        axes.text(between, level + (-0.01 if below else 0.01), contender, ha="center", va=side, fontsize=8)
+    axes.set(
+        xscale="log", xlabel=f"epsilon at delta = {DELTA:g}", ylabel="cost / today's cost", ylim=(0, 1.25)
+    )
+    axes.set_xticks(epsilons, [f"{e:.2f}\n(rho = {rho:g})" for e, rho in zip(epsilons, RHOS, strict=True)])
+    axes.minorticks_off()
+    axes.legend(frameon=False, loc="lower left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 

@@ -32,6 +32,7 @@ from poolrl.checks import FloatArray
 WEEK_PROFILE = np.array([1.2, 1.0, 1.0, 1.0, 1.0, 0.8, 0.05])[:, None]
 # A store has its own levels where the noise of one level is below this share of its slots.
 OWN_LEVELS = 0.1
+SAA_NAME = "SAA per store (not private)"
 
 
 def chosen_parts(stores: int, weeks: int, rho: float) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ def managers_bench(name: str, chain: Chain, seed: int) -> Iterator[Figure]:
     today = cost(constant(FACTOR))
     yield from today_figures(name, lambda factor: cost(constant(factor)) / today)
     known = saa_levels(chain.demand[:, :LEARNED], *(np.tile(c, (chain.stores, 1)) for c in (holding, shortage)))
-    yield Figure(name, "SAA per store (not private)", None, cost(lambda week, day, *_: known[:, day]) / today)
+    yield Figure(name, SAA_NAME, None, cost(lambda week, day, *_: known[:, day]) / today)
     bound = float(2 ** math.ceil(math.log2(45_000))) if chain.source == "made up" else 45_000.0
     plain = LostSales(horizon=DAYS, holding=holding[:, None], shortage=shortage[:, None], demand_max=bound)
     free = data_free_levels(plain)[:, 0]
