@@ -55,7 +55,7 @@ results: $(INSTALLED)
 quality: $(TESTABLE)
 	$(BIN)/python -m benchmarks.quality
 
-# Every table of docs/benchmarks.md; logs of up to 1e8 rows are made on the fly and need 3 GB of disk.
+# Every table of docs/benchmarks.md; logs are made on the fly, and 1e9 rows need 30 GB of disk.
 benchmarks: $(TESTABLE)
 	$(PIP) '.[benchmarks]'
 	$(BIN)/python -m benchmarks.counting --rows 1e8 --write
