@@ -194,8 +194,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0, help="for shops, logs and noise not used before")
     parser.add_argument("--defaults-only", action="store_true", help="leave out the other learners")
+    parser.add_argument("--blocks", help="numbers of some blocks of the table, from 0, for example 1,3")
     options = parser.parse_args()
     blocks = [i for i, (_, rows) in enumerate(TABLE) if rows[-1].pool is None or not options.defaults_only]
+    if options.blocks:
+        blocks = [int(block) for block in options.blocks.split(",")]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     missed = show(measure(seeds, blocks), options.seeds, blocks)
     print(f"limits missed: {missed}")
