@@ -253,7 +253,7 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
     monkeypatch.setattr("poolrl.pool.release_outcomes", remembering)
     monkeypatch.setattr(
         "poolrl.pool.plan_on_outcomes",
-        lambda outcomes, where: (honest_plan(outcomes, where)[0], {"mean": float(logs[-1].actions.mean())}),
+        lambda *args, **named: (honest_plan(*args, **named)[0], {"mean": float(logs[-1].actions.mean())}),
     )
     assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))
 
