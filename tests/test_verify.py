@@ -36,10 +36,10 @@ def test_a_fresh_release_holds(one_release: Path) -> None:
     assert bad(one_release, **others) == []
     certificate = Certificate.read((one_release / "release" / CERTIFICATE).read_bytes())
     assert Fraction(certificate.rho) == Fraction(1, 2)
-    # H = 3, k = 2, λ < 1: seen and cut off over L levels of 2, 4, ... nodes, and a count of what λ hides.
+    # H = 3, k = 2, λ < 1: seen and cut off over L levels of 4, 8, ... nodes, and a count of what λ hides.
     (mechanism,) = certificate.mechanisms
     levels = Fraction(mechanism.sensitivity_squared) / (2 * 3 * 2)
-    assert mechanism.cells == 3 * 2 * (2 * (2 ** (levels.numerator + 1) - 2) + 1)
+    assert mechanism.cells == 3 * 2 * (2 * (2 ** (levels.numerator + 2) - 4) + 1)
     assert Fraction(mechanism.variance) == Fraction(mechanism.sensitivity_squared) / (2 * Fraction(1, 2))
     for delta, eps in certificate.epsilon.items():
         assert 0 <= eps - zcdp.epsilon(0.5, float(delta)) <= 2e-4  # rounded up, never down
