@@ -36,7 +36,7 @@ from benchmarks.real_benches import OLD, OURS, RHOS, Figure, independent_bench, 
 from benchmarks.real_managers import SAA_NAME, choices_bench, managers_bench
 from benchmarks.report import Report
 from poolrl.paper import rossmann
-from poolrl.privacy.zcdp import epsilon
+from poolrl.privacy.zcdp import epsilon, epsilon_shown
 
 DELTA = 1e-6
 # (bench, rho) → the largest allowed mean.
@@ -102,7 +102,7 @@ def draw(found: list[Figure], path: Path) -> None:
     axes.set(
         xscale="log", xlabel=f"epsilon at delta = {DELTA:g}", ylabel="cost / today's cost", ylim=(0, 1.25)
     )
-    axes.set_xticks(epsilons, [f"{e:.2f}\n(rho = {rho:g})" for e, rho in zip(epsilons, RHOS, strict=True)])
+    axes.set_xticks(epsilons, [f"{epsilon_shown(rho)}\n(rho = {rho:g})" for rho in RHOS])
     axes.minorticks_off()
     axes.legend(frameon=False, loc="lower left")
     path.parent.mkdir(parents=True, exist_ok=True)
