@@ -99,9 +99,7 @@ def draw(found: list[Figure], path: Path) -> None:
         axes.axhline(level, linewidth=1, color="grey" if below else "black")
         side = "top" if below else "bottom"
         axes.text(between, level + (-0.01 if below else 0.01), contender, ha="center", va=side, fontsize=8)
-    axes.set(
-        xscale="log", xlabel=f"epsilon at delta = {DELTA:g}", ylabel="cost / today's cost", ylim=(0, 1.25)
-    )
+    axes.set(xscale="log", xlabel=f"epsilon at delta = {DELTA:g}", ylabel="cost / today's cost", ylim=(0, 1.25))
     axes.set_xticks(epsilons, [f"{epsilon_shown(rho)}\n(rho = {rho:g})" for rho in RHOS])
     axes.minorticks_off()
     axes.legend(frameon=False, loc="lower left")

@@ -30,7 +30,9 @@ def thin_cells(
     places = np.rint((log_means - FINE.log_means[0]) / (FINE.log_means[1] - FINE.log_means[0])).astype(int)
     laws = FINE.located[places, GAMMA_03]
     coarse = laws.reshape(len(laws), BINS, -1).sum(axis=-1)
-    leaves = np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(slots, coarse.astype(np.float64), strict=True)])[:, None]
+    leaves = np.stack(
+        [rng.multinomial(int(n), p / p.sum()) for n, p in zip(slots, coarse.astype(np.float64), strict=True)]
+    )[:, None]
     exact = [leaves.reshape(len(laws), 1, size, -1).sum(axis=-1) for size in every_level(BINS)[2:]]
     return [level + rng.normal(0, math.sqrt(variance), level.shape) for level in exact], laws
 
