@@ -90,10 +90,10 @@ TABLE: list[tuple[Setting, list[Row]]] = [
 
 
 @cache
-def shop(products: int, family: str, seed: int) -> tuple[dict[str, FloatArray], Family, Policy]:
+def shop(products: int, family: str, seed: int) -> tuple[dict[str, Any], Family, Policy]:
     """Costs, demand and the best policy, the same for every block of the table."""
     rng, shape = np.random.default_rng([seed, 0]), (HORIZON, products)
-    costs = {"holding": rng.uniform(0, 0.5, shape), "shortage": rng.uniform(0, 0.5, shape)}
+    costs: dict[str, Any] = {"holding": rng.uniform(0, 0.5, shape), "shortage": rng.uniform(0, 0.5, shape)}
     demand = FAMILIES[family](rng, shape)
     problem = LostSales(horizon=HORIZON, products=products, demand_max=TOP, **costs)
     return costs, demand, optimum(problem, demand.probabilities(TOP, 1024))
