@@ -14,17 +14,17 @@ install: $(INSTALLED)
 demo: $(INSTALLED)
 	$(BIN)/poolrl demo
 
-# What a contributor runs: under two minutes on 2 cores.
+# What a contributor runs: a few minutes on 2 cores. One thread of linear algebra for each worker.
 test: $(TESTABLE)
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 	@echo "The rest (servers, browser, clusters, soaks, large statistics): make test-all"
 
 test-all: $(COMPLETE)
-	$(BIN)/python -m pytest -n 2 -m ""
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m ""
 
 # What the quick run leaves out.
 test-slow: $(COMPLETE)
-	$(BIN)/python -m pytest -n 2 -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 check: $(COMPLETE)
 	$(BIN)/ruff check .
