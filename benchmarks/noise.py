@@ -19,6 +19,7 @@ from poolrl.privacy.noise.inversion import inversion
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SEEDED_BLOCK
 from poolrl.privacy.noise.source import NoiseSource
+from poolrl.privacy.noise.tabled import SECURE_BLOCK
 
 SAMPLERS: dict[str, tuple[NoiseSource, int]] = {
     "exact and unseeded: tables and AES (`SecureNoise`)": (SecureNoise(), 20_000_000),
@@ -63,7 +64,7 @@ def work(report: Report, _: argparse.Namespace) -> None:
         fresh = Fraction(scale) ** 2 + Fraction(1, 1000 + scale)
         seconds = best(lambda v=fresh: inversion(v), 1, warm=False)  # type: ignore[misc]
         tables.append(f"{seconds:.3f} s at σ = {scale:,}")
-    blocks = f"{noise.SECURE_BLOCK:,}, {noise.OPENDP_BLOCK:,} and {SEEDED_BLOCK:,}"
+    blocks = f"{SECURE_BLOCK:,}, {noise.OPENDP_BLOCK:,} and {SEEDED_BLOCK:,}"
     report.text(f"A table is made once for a variance: {', '.join(tables)}. Cells are drawn in blocks of {blocks}.")
 
 

@@ -120,7 +120,7 @@ def test_noise_does_not_depend_on_how_it_is_cut_into_blocks(monkeypatch: pytest.
     counts, sampler = np.arange(30_001), SecureNoise().begin()
     monkeypatch.setattr(sampler._stream, "take", lambda count: 0)
     whole = sampler.add(counts, Fraction(30))
-    monkeypatch.setattr("poolrl.privacy.noise.secure.SECURE_BLOCK", 128)
+    monkeypatch.setattr("poolrl.privacy.noise.tabled.SECURE_BLOCK", 128)
     assert np.array_equal(sampler.add(counts, Fraction(30)), whole)
 
 

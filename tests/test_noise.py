@@ -61,6 +61,15 @@ def test_the_declared_variance_is_accepted_and_others_are_rejected(source: Noise
         assert p_value(drawn, sigma * share**0.5) < 1e-6
 
 
+@pytest.mark.parametrize("variance", [Fraction(41, 2), Fraction(62, 3)])
+def test_a_fractional_variance_is_not_rounded(variance: Fraction) -> None:
+    """Two percent are seen in as many draws as a few hundred releases of a usual size have."""
+    drawn = SecureNoise().begin().add(np.zeros(4_000_000, dtype=np.int64), variance)
+    assert p_value(drawn, float(variance) ** 0.5) > 1e-6
+    for whole in (20, 21):
+        assert p_value(drawn, whole**0.5) < 1e-6
+
+
 @pytest.mark.parametrize(
     ("sigma", "draws"),
     [(2.0, 50_000), *(pytest.param(sigma, 200_000, marks=pytest.mark.slow) for sigma in (2.0, 50.0))],

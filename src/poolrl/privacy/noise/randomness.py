@@ -7,13 +7,15 @@ forked child would draw the same words again, and two tables with the same noise
 from __future__ import annotations
 
 import os
-import secrets
 import threading
+from os import urandom
 
 import numpy as np
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
+# 256 bits, all of them from the operating system.
+KEY_BYTES = 32
 
 _forks = 0
 
@@ -47,7 +49,8 @@ class Stream:
     """Uniform 64-bit words, each given once."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+        # Straight from the system: nothing in between can make the key shorter.
+        self._key = urandom(KEY_BYTES)
         self._owner = OneProcess()
         self._taken = 0
         self._lock = threading.Lock()
@@ -63,16 +66,22 @@ class Stream:
 
     def words(self, first: int, count: int) -> Words:
         """The words at first, first + 1, ...; `first` is even."""
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-        counter = (first // 2).to_bytes(16, "big")
-        cipher = Cipher(algorithms.AES256(self._key), modes.CTR(counter)).encryptor()
-        drawn = np.zeros(count, dtype=np.uint64)
-        # Encrypted zeros are the key stream itself.
-        room = np.empty(drawn.nbytes + 15, dtype=np.uint8)
-        written = cipher.update_into(drawn.view(np.uint8).data, room.data)
-        return room[:written].view(np.uint64)
+        # Here too: a fork may come between `take` and this.
+        self._owner.check()
+        return key_stream(self._key, first // 2, count)
 
     def __reduce_ex__(self, protocol: object) -> str:
         """Refuse: a copy would draw the same words."""
         raise TypeError("a stream of noise can be neither copied nor saved")
+
+
+def key_stream(key: bytes, block: int, count: int) -> Words:
+    """So many words of AES-256 in counter mode, from the block with this number on."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    cipher = Cipher(algorithms.AES256(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
+    drawn = np.zeros(count, dtype=np.uint64)
+    # Encrypted zeros are the key stream itself.
+    room = np.empty(drawn.nbytes + 15, dtype=np.uint8)
+    written = cipher.update_into(drawn.view(np.uint8).data, room.data)
+    return room[:written].view(np.uint64)

@@ -9,11 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from poolrl.checks import IntArray
-from poolrl.privacy.noise.randomness import OneProcess, Stream
+from poolrl.privacy.noise.randomness import OneProcess
+from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
+from poolrl.privacy.noise.tabled import TabledSampler
 
 # Cells drawn by one thread at a time: so many that the start of a thread does not matter.
-SECURE_BLOCK, OPENDP_BLOCK = 2**16, 2**12
+OPENDP_BLOCK = 2**12
 # Variances for which a table is made, in at most three seconds. OpenDP, an extra, draws the others.
 TABLED = Fraction(1, 100), Fraction(2**28)
 # OpenDP's discrete Gaussian was biased before this version, at σ = 2 by 5% of P(X = 0) (opendp/opendp#2639).
@@ -57,31 +59,21 @@ class SecureNoise:
     __slots__ = ()
 
     def begin(self) -> Sampler:
-        """A stream with a new key."""
+        """A stream with a new key. A process whose sampler fails its self-test is refused."""
+        require_sound_sampler()
         return _SecureSampler()
 
 
-class _SecureSampler:
-    def __init__(self) -> None:
-        self._stream = Stream()
-
+class _SecureSampler(TabledSampler):
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
         if variance == 0:
             return counts.copy()
+        if TABLED[0] <= variance <= TABLED[1]:
+            return super().add(counts, variance)
         require_sampler(variance)
-        # Also for OpenDP's sampler, because `take` refuses to continue after a fork.
-        first = self._stream.take(counts.size)
-        if not TABLED[0] <= variance <= TABLED[1]:
-            return _add_by_opendp(counts, variance)
-        from poolrl.privacy.noise.inversion import inversion
-
-        table, noisy = inversion(variance), counts.astype(np.int64).ravel()
-
-        def some(part: slice) -> None:
-            table.add(self._stream.words(first + part.start, part.stop - part.start), noisy[part])
-
-        in_cell_blocks(some, noisy.size, SECURE_BLOCK)
-        return noisy.reshape(counts.shape)
+        # For OpenDP's sampler, because `take` refuses to continue after a fork.
+        self._stream.take(counts.size)
+        return _add_by_opendp(counts, variance)
 
 
 class OpenDPNoise:

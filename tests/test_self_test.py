@@ -1,0 +1,168 @@
+"""The sampler's self-test: known answers computed by other means, faults that it must see, and when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from poolrl.audit.audit import attack_case
+from poolrl.audit.construction import in_child, thresholds
+from poolrl.audit.neighbours import CASES
+from poolrl.privacy.noise import inversion as tables
+from poolrl.privacy.noise import randomness, self_test, tabled
+from poolrl.privacy.noise.inversion import Inversion, inversion
+from poolrl.privacy.noise.randomness import Stream, key_stream
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.seeded import discrete_gaussian
+
+Plant = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def untested() -> Iterator[None]:
+    """As in a process that has released nothing, before the test and after it."""
+    self_test._forget()
+    yield
+    self_test._forget()
+
+
+def test_a_sound_process_passes() -> None:
+    assert self_test.sampler_faults() == []
+    self_test.require_sound_sampler()
+
+
+def all_thresholds(variance: Fraction) -> np.ndarray:
+    """⌊2⁶⁴ P(X ≤ k)⌋ for all k of a table, by Jacobi's theta function in mpmath's arithmetic of 600 bits."""
+    mp.prec = 600
+    q = mp.exp(-mpf(variance.denominator) / (2 * variance.numerator))
+    total, weights = mp.jtheta(3, 0, q), [q ** (j * j) for j in range(int(40 * float(variance) ** 0.5) + 5)]
+    lower: list[int] = []
+    while not lower or lower[-1]:
+        lower.append(int(mp.floor(mp.fsum(weights[len(lower) + 1 :]) / total * 2**64)))
+    upper = [int(mp.floor((1 - mp.fsum(weights[k:]) / total) * 2**64)) for k in range(1, len(lower) + 1)]
+    return np.array(lower[::-1] + upper, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("variance", self_test.KNOWN_TABLES)
+def test_known_tables_are_those_of_another_arithmetic(variance: Fraction) -> None:
+    exact = all_thresholds(variance)
+    assert sha256(exact.astype("<u8").tobytes()).hexdigest() == self_test.KNOWN_TABLES[variance]
+    # The audit's own decimals are a third arithmetic.
+    lowest, by_decimals = thresholds(variance)
+    assert np.array_equal(by_decimals, exact)
+    assert lowest == inversion(variance).lowest
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 100), Fraction(41, 2), Fraction(10**7, 3)])
+def test_decimals_and_intervals_make_the_same_tables(variance: Fraction) -> None:
+    lowest, by_decimals = thresholds(variance)
+    assert np.array_equal(by_decimals, inversion(variance).thresholds)
+    assert lowest == inversion(variance).lowest
+
+
+def test_the_standard_s_vector_by_blocks() -> None:
+    """The second block of NIST's example alone, from a counter that is one higher."""
+    one, two = (
+        bytes(a ^ b for a, b in zip(self_test.NIST_PLAIN, self_test.NIST_CIPHER, strict=True))[i : i + 16]
+        for i in (0, 16)
+    )
+    assert key_stream(self_test.NIST_KEY, self_test.NIST_COUNTER, 2).tobytes() == one
+    assert key_stream(self_test.NIST_KEY, self_test.NIST_COUNTER + 1, 2).tobytes() == two
+
+
+def forever(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def draws_of(variance: Fraction) -> Callable[..., Any]:
+    honest = tabled.TabledSampler.add
+    return lambda self, counts, _: honest(self, counts, variance)
+
+
+def little_endian_counter(key: bytes, block: int, count: int) -> Any:
+    swapped = int.from_bytes(block.to_bytes(16, "little"), "big")
+    return key_stream(key, swapped, count)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "plant", "fault"),
+    [
+        (self_test, "key_stream", little_endian_counter, "AES-256 does not give the standard's answer"),
+        (randomness, "urandom", bytes, "keys repeat, or have bits that never change"),
+        (Stream, "take", forever(0), "words are not the blocks of AES, or come twice"),
+        (
+            Stream,
+            "words",
+            lambda self, first, count: key_stream(self._key, first, count),
+            "words are not the blocks of AES, or come twice",
+        ),
+        (tabled.TabledSampler, "add", draws_of(Fraction(41, 3) * Fraction(93, 100)), "draws do not have the stated"),
+        (tabled.TabledSampler, "add", lambda self, counts, _: counts, "draws do not have the stated distribution"),
+    ],
+)
+@pytest.mark.usefixtures("untested")
+def test_a_fault_is_found_and_nothing_is_released(
+    monkeypatch: Plant, where: Any, name: str, plant: Any, fault: str
+) -> None:
+    monkeypatch.setattr(where, name, plant)
+    assert any(fault in found for found in self_test.sampler_faults())
+    with pytest.raises(RuntimeError, match=r"failed its self-test .*nothing may be released"):
+        SecureNoise().begin()
+    # A process that failed once stays refused: what fails now and then is not sound.
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match=fault):
+        SecureNoise().begin()
+
+
+@pytest.mark.usefixtures("untested")
+def test_a_table_that_differs_in_one_threshold(monkeypatch: Plant) -> None:
+    honest = inversion
+
+    def wrong(variance: Fraction) -> Inversion:
+        table = honest(variance)
+        edges = table.thresholds.copy()
+        edges[len(edges) // 2] += np.uint64(1)
+        return Inversion(table.variance, table.lowest, edges, table.guide)
+
+    monkeypatch.setattr(tables, "inversion", wrong)
+    assert self_test.sampler_faults() == ["tables of the distribution differ from known ones"]
+
+
+@pytest.mark.usefixtures("untested")
+def test_it_runs_once_in_a_process_and_again_in_a_fork(monkeypatch: Plant) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(self_test, "sampler_faults", lambda: calls.append(1) or [])
+    for _ in range(3):
+        SecureNoise().begin()
+    assert len(calls) == 1
+
+    def in_fork() -> bytes:
+        for _ in range(2):
+            SecureNoise().begin()
+        return bytes([len(calls)])
+
+    assert in_child(in_fork) == bytes([2])
+
+
+def test_sound_draws_fail_no_oftener_than_they_may() -> None:
+    """The bound holds for every number of draws; 1e-9 cannot be counted, one in twenty can."""
+    rng = np.random.default_rng(0)
+    for variance, draws in ((Fraction(41, 3), 2000), (Fraction(1, 2), 50), (Fraction(30), 300)):
+        support, weights = discrete_gaussian(float(variance) ** 0.5)
+        found = [rng.choice(support, p=weights, size=draws) for _ in range(200)]
+        assert sum(not self_test.fits_law(each, variance, 0.05) for each in found) <= 10
+        assert not self_test.fits_law(2 * found[0], variance, 1e-9)
+
+
+def test_an_audit_flags_what_the_self_test_refuses(monkeypatch: Plant) -> None:
+    """It stops there: nothing can be released with such a sampler."""
+    monkeypatch.setattr(randomness, "urandom", bytes)
+    found = attack_case(CASES[0], releases=100)
+    assert found.faults == ("the sampler fails its self-test: keys repeat, or have bits that never change",)
+    assert (found.verdict, found.releases) == ("FLAGGED", 0)
