@@ -22,6 +22,8 @@ Rows = NDArray[np.int32]
 
 # The least variance of releases in any direction, as a share of the stated variance.
 LEAST_VARIANCE = 1e-9
+# Beyond this variance a discrete Gaussian is no easier to attack than a continuous one, to ten digits of μ.
+SMOOTH = 2000.0
 # An audit of millions of releases cannot distinguish smaller error rates from zero.
 RAREST = 1e-7
 
@@ -81,18 +83,44 @@ def stated_score(released: Rows, first: IntArray, second: IntArray, variance: fl
     return (released - (first + second) / 2) @ ((second - first) / variance)
 
 
-def learned_score(first: Rows, second: Rows, variance: float) -> Callable[[Rows], FloatArray]:
+@dataclass(frozen=True)
+class ReleaseMoments:
+    """How many releases there were, their sum, and the sum of their products, (numbers, numbers)."""
+
+    releases: int
+    sum: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, released: Rows) -> ReleaseMoments:
+        """Those of some releases."""
+        values = released.astype(np.float64)
+        return cls(len(values), values.sum(axis=0), values.T @ values)
+
+    def __add__(self, other: ReleaseMoments) -> ReleaseMoments:
+        return ReleaseMoments(self.releases + other.releases, self.sum + other.sum, self.products + other.products)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The mean release."""
+        return self.sum / self.releases
+
+    @property
+    def spread(self) -> FloatArray:
+        """Σ (t − mean)(t − mean)ᵀ."""
+        return self.products - np.outer(self.sum, self.mean)
+
+
+def learned_score(first: ReleaseMoments, second: ReleaseMoments, variance: float) -> Callable[[Rows], FloatArray]:
     """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
 
     A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells,
     does not change `stated_score`. But it changes this score.
     """
-    means = first.mean(axis=0), second.mean(axis=0)
-    spread = np.concatenate([first - means[0], second - means[1]])
-    covariance = spread.T @ spread / max(len(spread) - 2, 1)
+    covariance = (first.spread + second.spread) / max(first.releases + second.releases - 2, 1)
     covariance[np.diag_indices_from(covariance)] += variance * LEAST_VARIANCE
-    weights = np.linalg.solve(covariance, means[1] - means[0])
-    middle = float((means[0] + means[1]) @ weights / 2)
+    weights = np.linalg.solve(covariance, second.mean - first.mean)
+    middle = float((first.mean + second.mean) @ weights / 2)
     return lambda released: np.asarray(released @ weights - middle)
 
 
@@ -102,6 +130,8 @@ def discreteness(moved: IntArray, variance: float) -> float:
     The stated score is a sum of discrete Gaussians, each multiplied by how far its count moved. Its distribution is
     their convolution, and a threshold has errors α and β in it.
     """
+    if variance > SMOOTH:
+        return 0.0
     _, weights = discrete_gaussian(math.sqrt(variance))
     steps, times = np.unique(np.abs(moved[moved != 0]), return_counts=True)
     length = 1 + int((steps * times).sum()) * (len(weights) - 1)

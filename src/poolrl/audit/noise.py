@@ -1,63 +1,81 @@
-"""Tests of the noise: of single values, of each number, of pairs of numbers, and of pairs of releases.
+"""Tests of the noise: of single values, of each number, of numbers at every lag, and of pairs of releases.
 
 An attack sees only the sum of what one unit moves. Noise of the right variance can still be useless: even numbers only,
-nothing beyond 3σ, the same for two releases. Such noise is found here. Limits are binomial, or follow from exponential
-moments (Chernoff), so they hold for few releases and for little noise. A sound release fails once in a million times.
+nothing beyond 3σ, the same for two products or two releases. Such noise is found here, over all cells jointly. Limits
+follow from exponential moments (Chernoff), so they hold for few releases and for little noise. A sound release fails
+once in a million times.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy import fft
+from scipy.special import xlogy
 
 from poolrl.audit.evidence import Rows
-from poolrl.checks import FloatArray, IntArray
+from poolrl.audit.tally import PAIRINGS, Noise, Sums, Windows, added, matchings, tally, tally_of_both
+from poolrl.checks import FloatArray
 from poolrl.privacy.noise.seeded import discrete_gaussian
 
-# How often a sound release may fail, and the share of each of the seven checks.
+# How often a sound release may fail, and the share of each of the eleven checks.
 LUCK = 1e-6
-EACH = LUCK / 7
-# For windows of neighbouring numbers: the most that are compared, and an odd factor to hash them.
-MOST_WINDOWS, FACTOR = 2**22, 0x9E3779B97F4A7C15
-Law = tuple[IntArray, FloatArray]
-NoiseCheck = Callable[[Rows, Law, float], bool]
+EACH = LUCK / 11
+# Numbers that are looked at together: a block of them needs some 100 MB.
+NUMBERS_AT_ONCE = 2**20
+NoiseCheck = Callable[[Sums, Noise, float], bool]
 
 
-def noise_faults(first: Rows, second: Rows, variance: float) -> list[str]:
-    """The faults of the noise in the two logs' releases, (releases, numbers) each."""
-    law, both = discrete_gaussian(math.sqrt(variance)), np.concatenate([first, second])
+def noise_faults(first: Rows, second: Rows, variance: float, shapes: tuple[tuple[int, ...], ...] = ()) -> list[str]:
+    """The faults of the noise in the two logs' releases, (releases, numbers) each; `shapes` are those of the tables."""
+    about = Noise(shapes or (first.shape[1:],), variance, len(first) + len(second))
+    sums: list[Sums] = [{}, {}, {}]
+    windows = []
+    length = max(2, NUMBERS_AT_ONCE // about.numbers // 2 * 2)
+    for start in range(0, max(len(first), len(second)), length):
+        blocks = [each[start : start + length] for each in (first, second)]
+        found = [*(tally(each, about) for each in blocks), tally_of_both(blocks[0], blocks[1], about)]
+        sums = [added(*each) for each in zip(sums, found, strict=True)]
+        places = start, len(first) + start
+        windows += [Windows.of(b, about, first_release=at) for b, at in zip(blocks, places, strict=True)]
+    return judge_noise(sums[0], sums[1], sums[2], windows, about)
+
+
+def judge_noise(first: Sums, second: Sums, twins: Sums, windows: list[Windows], about: Noise) -> list[str]:
+    """The faults by the sums of all blocks: of each log, and of the same release of both."""
     # In each log, because faults of the two logs may cancel; and in both together, because more releases show more.
-    looks = first, second, both
-    found = [fault for fault, check in CHECKS.items() if any(check(each, law, EACH / len(looks)) for each in looks)]
-    if _repeated(both, law, EACH):
+    looks = first, second, added(first, second)
+    found = [fault for fault, check in CHECKS.items() if any(check(each, about, EACH / len(looks)) for each in looks)]
+    if Windows.repeated(windows):
         found.append("two releases have the same noise")
-    if _coupled(first, second, law, EACH):
+    pairs = [(sums, name) for sums in (first, second) for name in PAIRINGS[:2]] + [(twins, PAIRINGS[2])]
+    if any(_coupled(sums, name, about, EACH / len(pairs)) for sums, name in pairs):
         found.append("two releases share the noise of a number")
     return found
 
 
-def _misfits(noise: Rows, law: Law, luck: float) -> bool:
+def _misfits(sums: Sums, about: Noise, luck: float) -> bool:
     """Whether a value, or all values beyond it, are too frequent or too rare: for one number, or for all together."""
-    support, weights = law
-    reach, (releases, numbers) = int(support[-1]), noise.shape
-    places = np.clip(noise, -reach, reach) + reach
-    histogram = np.stack([np.bincount(column, minlength=len(support)) for column in places.T])
-    histogram = np.concatenate([histogram, histogram.sum(axis=0, keepdims=True)])
-    trials = np.append(np.full(numbers, releases), releases * numbers)[:, None]
-    seen = np.concatenate([histogram, _at_least(histogram)], axis=1)
-    chance = np.minimum(np.concatenate([weights, _at_least(weights)]), 1.0)
-    return _unlikely(seen, trials, chance, luck)
+    releases, weights = int(sums["releases"]), about.law[1]
+    pooled = np.concatenate([sums["values"], _at_least(sums["values"])])
+    chance = np.concatenate([weights, _at_least(weights)])
+    if _unlikely(pooled, releases * about.numbers, chance, luck / 2):
+        return True
+    return _unlikely(sums["buckets"], releases, np.bincount(about.bucket_of, weights=weights), luck / 2)
 
 
-def _unlikely(seen: NDArray[Any], trials: NDArray[Any] | int, chance: FloatArray | float, luck: float) -> bool:
-    """Whether any of these counts is too small or too large to be binomial."""
-    rarest = np.minimum(binom.cdf(seen, trials, chance), binom.sf(seen - 1, trials, chance))
-    return bool((rarest < luck / 2 / max(1, seen.size)).any())
+def _unlikely(seen: NDArray[Any], trials: int, chance: NDArray[Any] | float, luck: float) -> bool:
+    """Whether any of these counts is too small or too large to be binomial: P ≤ exp(−n KL(seen/n ‖ chance))."""
+    if trials == 0:
+        return False
+    share, chance = seen / trials, np.clip(chance, 1e-300, 1 - 1e-16)
+    surprise = xlogy(share, share / chance) + xlogy(1 - share, (1 - share) / (1 - chance))
+    return bool((trials * surprise > math.log(2 * max(1, seen.size) / luck)).any())
 
 
 def _at_least(of: NDArray[Any]) -> NDArray[Any]:
@@ -67,129 +85,161 @@ def _at_least(of: NDArray[Any]) -> NDArray[Any]:
     return folded[..., ::-1].cumsum(axis=-1)[..., ::-1]
 
 
-def _off_centre(noise: Rows, law: Law, luck: float) -> bool:
+def _off_centre(sums: Sums, about: Noise, luck: float) -> bool:
     """E exp(tx) ≤ exp(t²σ²/2) for discrete Gaussians as well (Canonne, Kamath and Steinke 2020)."""
-    releases, numbers = noise.shape
-    limit = math.sqrt(2 * _parameter(law) * math.log(2 * numbers / luck) / releases)
-    return bool((np.abs(noise.mean(axis=0)) > limit).any())
+    releases = int(sums["releases"])
+    limit = math.sqrt(2 * _parameter(about) * math.log(2 * about.numbers / luck) / releases)
+    return bool((np.abs(sums["sum"]) / releases > limit).any())
 
 
-def _too_small(noise: Rows, law: Law, luck: float) -> bool:
-    """P(mean x² ≤ s) ≤ exp(n (ts + log E exp(−tx²))) for every t > 0."""
-    support, weights = law
-    releases, numbers = noise.shape
-    needed = math.log(numbers / luck) / releases
-    squares = support.astype(np.float64) ** 2
-    tried = np.geomspace(1e-4, 10, 200) / float(weights @ squares)
-    limits = [(-math.log(float(weights @ np.exp(-t * squares))) - needed) / t for t in tried]
-    return bool(((noise.astype(np.float64) ** 2).mean(axis=0) < max(limits)).any())
+def _too_small(sums: Sums, about: Noise, luck: float) -> bool:
+    """The variance of one number."""
+    low, _ = moment_limits(about, 2, int(sums["releases"]), luck / about.numbers)
+    return bool((sums["squares"] / int(sums["releases"]) < low).any())
 
 
-def _go_together(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether the mean product of two numbers is not zero."""
-    releases, numbers = noise.shape
-    values, pairs = noise.astype(np.float64), np.triu_indices(numbers, 1)
-    limit = _mean_product(law, releases, luck / max(1, len(pairs[0])))
-    return bool((np.abs((values.T @ values / releases)[pairs]) > limit).any())
+def _wrong_variance(sums: Sums, about: Noise, luck: float) -> bool:
+    """The variance of all numbers together, where a percent shows in some thousand releases."""
+    draws = int(sums["releases"]) * about.numbers
+    low, high = moment_limits(about, 2, draws, luck)
+    return not low <= float(sums["squares"].sum()) / draws <= high
 
 
-def _mean_product(law: Law, releases: int, luck: float) -> float:
-    """A limit that the mean of xy rarely exceeds, if x and y are independent.
+def _wrong_fourth(sums: Sums, about: Noise, luck: float) -> bool:
+    """The fourth moment: of one number, and of all together."""
+    releases = int(sums["releases"])
+    for fourths, draws in ((sums["fourths"], releases), (sums["fourths"].sum(keepdims=True), releases * about.numbers)):
+        low, high = moment_limits(about, 4, draws, luck / 2 / fourths.size)
+        if ((fourths / draws < low) | (fourths / draws > high)).any():
+            return True
+    return False
+
+
+def moment_limits(about: Noise, power: int, draws: int, luck: float) -> tuple[float, float]:
+    """Between which the mean of xᵖ over so many draws nearly always lies, for p = 2 or 4.
+
+    P(mean ≤ s) ≤ exp(n (ts + log E exp(−txᵖ))) and P(mean ≥ s) ≤ exp(n (log E exp(txᵖ) − ts)), for every t > 0.
+    """
+    needed, (down, falls, up, rises) = math.log(2 / luck) / draws, _moment_curves(about.variance, power)
+    return float(((-falls - needed) / down).max()), float(((rises + needed) / up).min())
+
+
+@lru_cache(maxsize=8)
+def _moment_curves(variance: float, power: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """t and log E exp(−txᵖ), and t and log E exp(txᵖ)."""
+    support, weights = discrete_gaussian(math.sqrt(variance))
+    raised = support.astype(np.float64) ** power
+    usual = max(float(weights @ raised), 1e-300)
+    down = np.geomspace(1e-7, 10, 200) / usual
+    # Beyond it exp(txᵖ) would overflow at the last value.
+    up = np.geomspace(min(1e-7 / usual, 1e-7), 600 / float(raised[-1]), 200)
+    falls, rises = (np.array([math.log(float(weights @ np.exp(t * raised))) for t in each]) for each in (-down, up))
+    return down, falls, up, rises
+
+
+def _go_together(sums: Sums, about: Noise, luck: float) -> bool:
+    """Whether the mean product of two numbers is not zero, where every pair is looked at."""
+    if not about.paired:
+        return False
+    releases, pairs = int(sums["releases"]), np.triu_indices(about.numbers, 1)
+    products = sums["pairs of products"][pairs] / releases
+    return bool((np.abs(products) > mean_products(about, np.array(releases), luck / max(1, len(pairs[0])))).any())
+
+
+def mean_products(about: Noise, draws: NDArray[Any], luck: float) -> FloatArray:
+    """A limit that the mean of xy over so many draws rarely exceeds, if all x and y are independent.
 
     E exp(txy) ≤ E exp(t²x²σ²/2), because y is sub-Gaussian.
     """
-    support, weights = law
-    needed, variance = math.log(2 / luck) / releases, _parameter(law)
+    tried, moments = _product_curve(about)
+    needed = math.log(2 / luck) / np.maximum(draws, 1)
+    return np.asarray(np.min((moments + needed[..., None]) / tried, axis=-1))
+
+
+@lru_cache(maxsize=4)
+def _product_curve(about: Noise) -> tuple[FloatArray, FloatArray]:
+    """t, and the bound on log E exp(txy)."""
+    support, weights = about.law
+    variance = _parameter(about)
     # Beyond 0.7 the sum over x would not end within the support.
-    tried = np.geomspace(1e-4, 0.7, 200) / variance
+    tried = np.geomspace(1e-6, 0.7, 200) / variance
     squares = support.astype(np.float64) ** 2
-    moments = [math.log(float(weights @ np.exp(t**2 * variance / 2 * squares))) for t in tried]
-    return min((moment + needed) / t for t, moment in zip(tried, moments, strict=True))
+    return tried, np.array([math.log(weights @ np.exp(t**2 * variance / 2 * squares)) for t in tried])
 
 
-def _are_alike(noise: Rows, law: Law, luck: float) -> bool:
+def _are_alike(sums: Sums, about: Noise, luck: float) -> bool:
     """Whether two numbers tend to be large, or small, at the same time, with any signs."""
-    releases, numbers = noise.shape
-    beyond = _at_least(law[1])
-    cut = int(np.argmin(np.abs(beyond - 0.5)))
-    large = (np.abs(noise) > cut).astype(np.float64)
-    alone = large.sum(axis=0)
-    alike = np.rint(releases - alone[:, None] - alone + 2 * (large.T @ large))[np.triu_indices(numbers, 1)]
-    return _unlikely(alike, releases, float(beyond[cut] ** 2 + (1 - beyond[cut]) ** 2), luck)
-
-
-def _repeated(noise: Rows, law: Law, luck: float) -> bool:
-    """Whether two releases agree in so many neighbouring numbers, at any places, that it can hardly be chance."""
-    releases, numbers = noise.shape
-    agree = float(law[1] @ law[1])
-    ways = max(1, releases * (releases - 1) / 2) * numbers**2
-    width = math.ceil(math.log(luck / ways) / math.log(agree)) if agree < 1 else numbers + 1
-    if width > numbers:
-        # With so little noise, equal numbers are no evidence.
+    if not about.paired:
         return False
-    hashes, release, start = _windows(noise, width)
-    order = np.argsort(hashes)
-    hashes, release, start = hashes[order], release[order], start[order]
-    same = (hashes[1:] == hashes[:-1]) & (release[1:] != release[:-1])
-    # Hashes may be equal by chance, so the numbers themselves decide.
-    for i in np.flatnonzero(same):
-        one, other = (noise[release[at], start[at] : start[at] + width] for at in (i, i + 1))
-        if (one == other).all():
-            return True
-    return False
+    releases, pairs = int(sums["releases"]), np.triu_indices(about.numbers, 1)
+    limit = _mean_of_sizes(about, np.array(releases), luck / max(1, len(pairs[0])))
+    return bool((np.abs(sums["pairs of sizes"][pairs]) / releases > limit).any())
 
 
-def _windows(noise: Rows, width: int) -> tuple[NDArray[np.uint64], IntArray, IntArray]:
-    """Hashes of `width` neighbouring numbers, with the release and the place of each; only some, if there are many.
+def _mean_of_sizes(about: Noise, draws: NDArray[Any], luck: float) -> FloatArray:
+    """The same limit for whether numbers are large, less how often: bounded, and zero on average (Hoeffding)."""
+    most = max(about.large[1], 1 - about.large[1]) ** 2
+    return np.asarray(most * np.sqrt(2 * math.log(2 / luck) / np.maximum(draws, 1)))
 
-    The hash itself decides which windows are kept, so two equal windows are both kept or both left out.
+
+def _lagged(name: str, limits: Callable[[Noise, NDArray[Any], float], FloatArray]) -> NoiseCheck:
+    def check(sums: Sums, about: Noise, luck: float) -> bool:
+        """Whether numbers at the same lag go together, summed over all cells: few releases show what they all share."""
+        releases, numbers = int(sums["releases"]), about.numbers
+        flat = _by_lag(sums[f"flat {name}"], numbers)[1:numbers]
+        pairs = matchings(numbers, np.arange(1, numbers))
+        along = sums[f"axis {name}"]
+        more = [matchings(s[axis], lag) * (math.prod(s) // s[axis]) for _, s, axis, lag in about.lags]
+        found = np.concatenate([flat, along])
+        draws = np.concatenate([pairs.reshape(-1, 2), np.array(more).reshape(-1, 2)]) * releases
+        # One limit for each of the two sets of independent products.
+        limit = (limits(about, draws, luck / 2 / max(1, len(found))) * draws).sum(axis=-1)
+        return bool((np.abs(found) > limit).any())
+
+    return check
+
+
+def _by_lag(spectrum: NDArray[Any], numbers: int) -> FloatArray:
+    """The sums of products at each lag, 0, 1, ..., from what rows have at each frequency."""
+    return np.asarray(fft.irfft(spectrum, n=fft.next_fast_len(2 * numbers, real=True)))
+
+
+def _coupled(sums: Sums, pairing: str, about: Noise, luck: float) -> bool:
+    """Whether paired releases depend on each other.
+
+    A number is then equal too often, or a product of two numbers, or of all numbers at a lag, is not zero on average.
     """
-    releases, numbers = noise.shape
-    values, starts = noise.astype(np.int64).view(np.uint64), numbers - width + 1
-    limit = np.uint64(min(2**64 - 1, 2**64 * MOST_WINDOWS // (releases * starts)))
-    highest = np.uint64(FACTOR**width % 2**64)
-    hashes = np.zeros(releases, dtype=np.uint64)
-    found = []
-    for end in range(numbers):  # h = Σ x[start + j] factorʷ⁻ʲ, modulo 2⁶⁴
-        hashes = (hashes + values[:, end]) * np.uint64(FACTOR)
-        if end >= width:
-            hashes -= values[:, end - width] * highest * np.uint64(FACTOR)
-        if end >= width - 1:
-            kept = np.flatnonzero(hashes < limit)
-            found.append((hashes[kept], kept, np.full(len(kept), end - width + 1)))
-    return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore[return-value]
+    both, numbers = int(sums[f"{pairing}: releases"]), about.numbers
+    if both == 0:
+        return False
+    if _unlikely(sums[f"{pairing}: equal"], both, float(about.law[1] @ about.law[1]), luck / 3):
+        return True
+    lags = _by_lag(sums[f"{pairing}: lags"], numbers)
+    there, back = lags[:numbers], lags[len(lags) - numbers + 1 :][::-1]
+    found = np.concatenate([there, back])
+    draws = both * np.concatenate([numbers - np.arange(numbers), numbers - np.arange(1, numbers)])
+    if (np.abs(found) > mean_products(about, draws, luck / 3 / len(found)) * draws).any():
+        return True
+    if not about.paired:
+        return False
+    limit = mean_products(about, np.array(both), luck / 3 / numbers**2)
+    return bool((np.abs(sums[f"{pairing}: pairs"]) / both > limit).any())
 
 
-def _coupled(first: Rows, second: Rows, law: Law, luck: float) -> bool:
-    """Whether two successive releases of one log, or the same release of both logs, depend on each other.
-
-    A number is then equal too often, or a product of any two numbers is not zero on average.
-    """
-    pairs = [(each[start:-1:2], each[start + 1 :: 2]) for each in (first, second) for start in (0, 1)]
-    pairs.append((first, second))
-    agree, luck = float(law[1] @ law[1]), luck / len(pairs) / 2
-    for one, other in pairs:
-        both = min(len(one), len(other))
-        if both == 0:
-            continue
-        products = one[:both].T.astype(np.float64) @ other[:both].astype(np.float64) / both
-        if (np.abs(products) > _mean_product(law, both, luck / products.size)).any():
-            return True
-        if _unlikely((one[:both] == other[:both]).sum(axis=0), both, agree, luck):
-            return True
-    return False
-
-
-def _parameter(law: Law) -> float:
+def _parameter(about: Noise) -> float:
     """σ² by p(1)/p(0) = exp(−1/2σ²). It is slightly larger than the variance."""
-    middle = len(law[1]) // 2
-    return float(-1 / (2 * math.log(law[1][middle + 1] / law[1][middle])))
+    weights, middle = about.law[1], about.reach
+    return float(-1 / (2 * math.log(weights[middle + 1] / weights[middle])))
 
 
 CHECKS: dict[str, NoiseCheck] = {
     "the noise of a number does not have the stated distribution": _misfits,
     "the noise of a number is not centred": _off_centre,
     "a number has less noise than is stated": _too_small,
+    "the noise of all numbers together has another variance than is stated": _wrong_variance,
+    "the noise has another fourth moment than is stated": _wrong_fourth,
     "two numbers share noise": _go_together,
     "two numbers share the size of their noise": _are_alike,
+    "numbers at a lag share noise": _lagged("products", mean_products),
+    "numbers at a lag share the size of their noise": _lagged("sizes", _mean_of_sizes),
 }

@@ -9,17 +9,22 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from poolrl.audit.audit import CONFIDENCE, TRAINING, AuditFinding
+from poolrl.audit.attack import TRAINING
+from poolrl.audit.audit import CONFIDENCE, AuditFinding
 from poolrl.colours import ACCENT, INK, QUIET, WARNING
 from poolrl.privacy import zcdp
 
 
 def draw_audit(path: Path, found: list[AuditFinding], times: int) -> None:
     """One panel for each case, with the strongest of several audits."""
-    rows = math.ceil(len(found) / 2)
-    figure = Figure(figsize=(9.2, 5.0 * rows), layout="constrained")
-    for panel, finding in zip(np.ravel(figure.subplots(rows, 2)), found, strict=True):
+    columns = min(2, len(found))
+    rows = math.ceil(len(found) / columns)
+    figure = Figure(figsize=(4.6 * columns, 5.0 * rows), layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for panel, finding in zip(panels, found, strict=False):
         _panel(panel, finding, times)
+    for empty in panels[len(found) :]:
+        empty.set_axis_off()
     if found[0].noise == "seeded":
         figure.suptitle("NOT PRIVATE: seeded noise", color=WARNING)
     figure.savefig(path)

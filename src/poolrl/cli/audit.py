@@ -15,41 +15,61 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from poolrl import __version__
-from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, AuditFinding, attack_case, refuse_impossible
+from poolrl.audit.audit import (
+    CONFIDENCE,
+    DELTA,
+    FLAGGING,
+    AuditFinding,
+    attack_case,
+    audit_summary,
+    refuse_impossible,
+)
 from poolrl.audit.evidence import releases_needed
-from poolrl.audit.neighbours import CASES, Case
+from poolrl.audit.neighbours import CASES
+from poolrl.audit.noise import CHECKS
 from poolrl.audit.picture import draw_audit
+from poolrl.audit.worst_case import Configured
 from poolrl.checks import one_of, whole
+from poolrl.cli.configured_audit import configured_case
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.privacy import zcdp
+from poolrl.shop.config_file import ConfigFile, load_config
 
 audit_verb = verb(
     "audit",
     examples="""\
-  poolrl audit                                   both learners, c = 1 and 3: three minutes on 2 cores
+  poolrl audit --config poolrl.toml              the fit that you configured, at its own budget
+  poolrl audit                                   eight fits of our own, at rho = 1: some minutes on 2 cores
   poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
-  poolrl audit --times 20 --releases 20000       how often is a sound release flagged?""",
+  poolrl audit --times 20 --releases 20000       how often is a sound release flagged?
+  poolrl fit --audit audit/.../audit.json        the certificate repeats what the audit of its configuration found""",
     more="""\
-Two simulated logs that differ in one unit, at the worst case; many releases of each, through the code of fit; the
-best test between them, and the privacy loss that its success proves. No log of yours is read, and no budget spent.
+Two simulated logs that differ in one unit, at the worst case for the problem, the unit and the budget; many releases of
+each, through the code of fit; the best test between them, and the privacy loss that its success proves. Noise is tested
+over all numbers together, and bit by bit against a known key. No log of yours is read, and no budget spent.
 Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not.""",
 )
 ENDLESS = 10**8  # releases that nobody waits for
+# Of a configured fit: enough to prove nine tenths of the claim, between these limits.
+FEWEST_RELEASES, MOST_RELEASES = 20_000, 200_000
 AUDIT_COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
-ATTACKED_IN_WORDS = (
-    "two simulated logs of a shop that loses sales (one product, two steps, three units), which differ in one unit as "
+OUR_OWN_IN_WORDS = (
+    "simulated logs of small shops (one or two products, two or three steps, a few units), which differ in one unit as "
     "much as they can; no log of yours"
 )
 
 
 @audit_verb.default
 def audit(
-    learner: Annotated[str, Parameter(help="all, default or published.")] = "all",
+    learner: Annotated[str, Parameter(help="all, default or published; not with --config.")] = "all",
     *,
-    rho: Annotated[float, Parameter(help="The budget to attack.")] = 1.0,
-    releases: Annotated[int, Parameter(help="Of both logs together, in each case.")] = 200_000,
+    config: Annotated[Path | None, Parameter(help="Audit the fit of this configuration.")] = None,
+    rho: Annotated[float | None, Parameter(help="The budget to attack; the configuration's, or 1.")] = None,
+    releases: Annotated[
+        int | None, Parameter(help="Of both logs together, in each case; by default what the budget needs, or 200,000.")
+    ] = None,
     noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
     times: Annotated[int, Parameter(help="Audits of each case.")] = 1,
     out: Annotated[
@@ -58,18 +78,24 @@ def audit(
     workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Audit every case of the learner so many times; exits with 1 if anything was flagged."""
+    """Audit the configured fit, or every case of the learner, so many times; exits with 1 if anything was flagged."""
     one_of(["all", *dict.fromkeys(case.learner for case in CASES)], learner=learner)
-    cases = [case for case in CASES if learner in ("all", case.learner)]
+    if config is not None and learner != "all":
+        raise ValueError("fit has the default learner: leave out the learner with --config")
+    file = None if config is None else load_config(config)
+    budget = rho if rho is not None else 1.0 if file is None else file.config.privacy.rho
+    cases = [configured_case(file)] if file else [case for case in CASES if learner in ("all", case.learner)]
+    many = _default_releases(file, budget) if releases is None else releases
     for case in cases:
-        refuse_impossible(case, rho=rho, releases=releases, noise=noise)
+        refuse_impossible(case, rho=budget, releases=many, noise=noise)
     processes = joblib.cpu_count() if workers is None else workers
     whole(times=times, workers=processes)
     began = datetime.now(UTC)
     folder = _new_folder(out or Path("audit") / f"{began:%Y-%m-%d-%H%M%S}")  # before the long part
     console = Console(quiet=json)
+    attacked = OUR_OWN_IN_WORDS if file is None else _configured_in_words(file, cases[0])
     try:
-        found = _attack_all(console, cases * times, rho, releases, noise, processes)
+        found = _attack_all(console, cases * times, budget, many, noise, processes)
     except BaseException:
         with suppress(OSError):  # it is empty, and the next audit may have the name
             folder.rmdir()
@@ -79,18 +105,40 @@ def audit(
         "poolrl": __version__,
         "began": began.isoformat(timespec="seconds"),
         "private": noise != "seeded",
-        "attacked": ATTACKED_IN_WORDS,
+        "attacked": attacked,
+        "noise_checks": [*CHECKS],
         "audits": [_audit_facts(finding, 1 + number // len(cases)) for number, finding in enumerate(found)],
     }
+    # A certificate can carry an audit of its own budget and noise alone.
+    if file is not None and noise == "secure" and budget == file.config.privacy.rho:
+        when = began.isoformat(timespec="seconds")
+        facts["summary"] = audit_summary(_strongest(found), began=when, config_sha256=file.sha256)
     text = dumps(facts, indent=2) + "\n"
     (folder / "audit.json").write_text(text)
     if json:
         print(text, end="")
-    _print_audit(console, found, len(cases))
+    _print_audit(console, found, len(cases), attacked)
     where = f"Open {folder / 'audit.svg'} for the curves of the attacks; figures are in {folder / 'audit.json'}."
     console.print(where, markup=False)
     if any(finding.faults for finding in found):
         raise SystemExit(1)
+
+
+def _default_releases(file: ConfigFile | None, rho: float) -> int:
+    if file is None or not 0 < rho < math.inf:
+        return MOST_RELEASES
+    return min(max(FEWEST_RELEASES, releases_needed(math.sqrt(2 * rho), 0.9, CONFIDENCE)), MOST_RELEASES)
+
+
+def _configured_in_words(file: ConfigFile, case: Configured) -> str:
+    problem, config = file.config.problem, file.config
+    unit = "one trajectory" if case.per_unit is None else f"one {config.privacy.unit} with {case.per_unit} trajectories"
+    fewer = "" if case.units >= config.plan.units else f" ([plan] has {config.plan.units:,}, so its trees may be finer)"
+    return (
+        f"the fit of {file.path.name} ({problem.kind}; products: {len(problem.products)}; steps: {problem.horizon}) "
+        f"by two simulated logs of {case.units:,} units{fewer}. They differ in {unit} as much as they can. "
+        "DuckDB counts them as it counts the log of a fit; no log of yours was read"
+    )
 
 
 def _new_folder(folder: Path) -> Path:
@@ -109,7 +157,7 @@ def _strongest(found: list[AuditFinding]) -> AuditFinding:
 
 
 def _attack_all(
-    console: Console, cases: list[Case], rho: float, releases: int, noise: str, workers: int
+    console: Console, cases: list[Configured], rho: float, releases: int, noise: str, workers: int
 ) -> list[AuditFinding]:
     with progress_bar(console) as bars:
         task = bars.add_task("releases", total=len(cases) * releases)
@@ -126,13 +174,13 @@ def _attack_all(
     return found
 
 
-def _print_audit(console: Console, found: list[AuditFinding], cases: int) -> None:
+def _print_audit(console: Console, found: list[AuditFinding], cases: int, attacked: str) -> None:
     console.print(_audit_table(found, cases))
     for finding in found:
         for fault in finding.faults:
             console.print(f"[red]{finding.case.name}[/]: {fault}.", highlight=False)
     first, flagged = found[0], sum(bool(each.faults) for each in found)
-    console.print(f"{len(found)} audits, {flagged} flagged.", highlight=False)
+    console.print(f"{len(found)} audit{'s' * (len(found) > 1)}, {flagged} flagged.", highlight=False)
     if any(finding.verdict == "too weak" for finding in found):
         needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
         enough = "at this rho it would take more than a hundred million releases; try 1"
@@ -141,7 +189,14 @@ def _print_audit(console: Console, found: list[AuditFinding], cases: int) -> Non
         console.print(f"An audit that proves little would have seen little: {enough}.", highlight=False)
     elif not flagged:
         console.print("No attack did better than the claim allows.", highlight=False)
-    console.print(f"This is no proof of privacy. Attacked were {ATTACKED_IN_WORDS}.", highlight=False)
+    engine = sum(each.end_to_end for each in found)
+    share = min((each.moved_share for each in found), default=0.0)
+    for line in (
+        f"This is no proof of privacy. What was attacked: {attacked}.",
+        f"The two logs move {share:.0%} of what is paid for, counted exactly. {engine:,} releases were made from the "
+        "rows on, as by fit. Others share a count, and each has a key of its own and its own noise in every table.",
+    ):
+        console.print(line, highlight=False, markup=False)
     if first.noise == "seeded":
         console.print("[red]NOT PRIVATE[/]: seeded noise has the right distribution, and a seed that gives it away.")
 
@@ -163,8 +218,8 @@ def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
             "limit."
         ),
     )
-    for name in ("learner", "rho,\nGaussian", "epsilon,\nGaussian", "epsilon,\nany release", "verdict"):
-        table.add_column(name, justify="left" if name in ("learner", "verdict") else "right", no_wrap=True)
+    for name in ("fit", "rho,\nGaussian", "epsilon,\nGaussian", "epsilon,\nany release", "verdict"):
+        table.add_column(name, justify="left" if name in ("fit", "verdict") else "right", no_wrap=name != "fit")
     for number, finding in enumerate(found):
         if number and number % cases == 0:
             table.add_section()
@@ -180,7 +235,12 @@ def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
         "round": round_,
         "case": finding.case.name,
         "learner": finding.case.learner,
-        "trajectories_per_unit": finding.case.per_unit,
+        "trajectories_per_unit": finding.case.per_unit or 1,
+        "engine": finding.case.engine,
+        "numbers": finding.numbers,
+        "variance": finding.variance,
+        "moved_share": finding.moved_share,
+        "end_to_end_releases": finding.end_to_end,
         "noise": finding.noise,
         "releases": finding.releases,
         "confidence": CONFIDENCE,

@@ -1,0 +1,267 @@
+"""Planted bugs in the noise that once survived: now a test fails under each of them, and `poolrl audit` flags it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import SeededNoise
+from poolrl.audit.audit import attack_case
+from poolrl.audit.construction import KNOWN_KEY, can_be_continued, construction_faults, drawn_with, in_child
+from poolrl.audit.neighbours import CASES
+from poolrl.audit.noise import noise_faults
+from poolrl.audit.worst_case import Configured
+from poolrl.checks import IntArray
+from poolrl.privacy import release
+from poolrl.privacy.noise import inversion as tables
+from poolrl.privacy.noise import randomness, self_test
+from poolrl.privacy.noise import secure as noise
+from poolrl.privacy.noise.randomness import OneProcess, Stream, key_stream
+from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.problems.inventory import LostSales
+
+DEFAULT, LABELLED = CASES[0], CASES[5]
+# More numbers than are compared pair by pair.
+WIDE = Configured(
+    LostSales(horizon=4, products=3, holding=1.0, shortage=1.0, demand_max=8.0, boundary=0.9), units=60, engine="arrays"
+)
+TOLD_APART = "the logs can be distinguished better than the claim allows"
+OTHER_KEY = "noise does not follow from the key that the system drew and the stated variance"
+Plant = pytest.MonkeyPatch
+slow = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def no_self_test(monkeypatch: Plant) -> None:
+    """What the self-test would refuse to release, an audit must see by itself; and no engines, for they are sound."""
+    monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
+    monkeypatch.setattr("poolrl.audit.construction.sampler_faults", list)
+    monkeypatch.setattr("poolrl.audit.structure._counted_faults", lambda *_: [])
+
+
+def plant_in_noise(monkeypatch: Plant, change: Callable[[Any], None]) -> None:
+    """Change the noise of every tree, (*labels, H, k, kinds, nodes), in place."""
+    honest = noise._SecureSampler.add
+
+    def add(self: Any, counts: IntArray, variance: Fraction) -> IntArray:
+        drawn = honest(self, np.zeros_like(counts), variance)
+        if drawn.ndim >= 4:
+            change(drawn)
+        return counts + drawn
+
+    monkeypatch.setattr(noise._SecureSampler, "add", add)
+
+
+def all_products(drawn: Any) -> None:
+    drawn[..., 1:, :, :] = drawn[..., :1, :, :]
+
+
+def steps_two_apart(drawn: Any) -> None:
+    drawn[..., 2, :, :, :] = drawn[..., 0, :, :, :]
+
+
+def signs_apart(drawn: Any) -> None:
+    """The same size in all products, with signs of their own."""
+    drawn[..., 1:, :, :] = np.sign(drawn[..., 1:, :, :]) * np.abs(drawn[..., :1, :, :])
+
+
+def label_cells(drawn: Any) -> None:
+    drawn[2] = drawn[0]
+
+
+@pytest.mark.parametrize(
+    ("case", "shared", "fault"),
+    [
+        (DEFAULT, all_products, "numbers at a lag share noise"),
+        (DEFAULT, steps_two_apart, "numbers at a lag share noise"),
+        (DEFAULT, signs_apart, "numbers at a lag share the size of their noise"),
+        (LABELLED, label_cells, "numbers at a lag share noise"),
+        (WIDE, all_products, "numbers at a lag share noise"),
+        pytest.param(WIDE, steps_two_apart, "numbers at a lag share noise", marks=slow),
+        pytest.param(WIDE, signs_apart, "numbers at a lag share the size of their noise", marks=slow),
+    ],
+)
+def test_noise_shared_between_parts_of_a_table(
+    monkeypatch: Plant, case: Configured, shared: Callable[[Any], None], fault: str
+) -> None:
+    """Two hundred releases are enough, because all cells that share it are looked at together."""
+    plant_in_noise(monkeypatch, shared)
+    assert fault in attack_case(case, releases=200).faults
+
+
+@pytest.mark.parametrize("shared", [all_products, steps_two_apart, signs_apart])
+def test_one_fit_is_enough_to_see_shared_noise(shared: Callable[[Any], None]) -> None:
+    """Ten releases of trees of three products and seven steps: their sound noise passes, shared noise does not."""
+    rng, shapes = np.random.default_rng(0), ((7, 3, 2, 4), (7, 3, 2, 8), (7, 3, 2, 16))
+
+    def release_of(change: Callable[[Any], None]) -> Any:
+        drawn = [np.rint(rng.normal(0, 5, shape)).astype(np.int32) for shape in shapes]
+        for table in drawn:
+            change(table)
+        return np.concatenate([table.ravel() for table in drawn])
+
+    sound, spoilt = (np.stack([release_of(change) for _ in range(10)]) for change in (lambda drawn: None, shared))
+    assert noise_faults(sound[:5], sound[5:], 25.0, shapes) == []
+    assert any("at a lag" in fault for fault in noise_faults(spoilt[:5], spoilt[5:], 25.0, shapes))
+
+
+def short_key(draw: Callable[[int], bytes]) -> bytes:
+    return draw(5) + bytes(27)
+
+
+def stretched_key(draw: Callable[[int], bytes]) -> bytes:
+    return sha256(draw(5)).digest()
+
+
+def masked_key(draw: Callable[[int], bytes]) -> bytes:
+    return bytes(byte & 0x1F for byte in draw(32))
+
+
+def key_is_what_the_system_drew() -> None:
+    """The test of keys: all 32 bytes that the system drew, and no others, are the key of AES."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(randomness, "urandom", lambda size: KNOWN_KEY[:size])
+        noisy = SecureNoise().begin().add(np.zeros(301, dtype=np.int64), Fraction(41, 3))
+    assert np.array_equal(noisy, drawn_with(KNOWN_KEY, Fraction(41, 3), 301))
+
+
+def test_the_key_of_a_release_is_what_the_system_drew() -> None:
+    key_is_what_the_system_drew()
+
+
+@pytest.mark.parametrize("weak", [short_key, stretched_key, masked_key])
+def test_a_key_of_40_bits(monkeypatch: Plant, weak: Callable[[Callable[[int], bytes]], bytes]) -> None:
+    """Its words look uniform, so it is found by construction."""
+    honest = Stream.__init__
+
+    def begin(self: Stream) -> None:
+        honest(self)
+        self._key = weak(lambda size: randomness.urandom(size))
+
+    monkeypatch.setattr(Stream, "__init__", begin)
+    with pytest.raises(AssertionError):
+        key_is_what_the_system_drew()
+    assert construction_faults(Fraction(12)) == [OTHER_KEY]
+    assert OTHER_KEY in attack_case(DEFAULT, releases=100).faults
+    # The self-test sees bits that never change. It cannot see a hash, because it must not choose keys.
+    assert (self_test.sampler_faults() == []) == (weak is stretched_key)
+
+
+def rounded(variance: Fraction) -> Fraction:
+    return Fraction(round(variance)) if variance > 20 else variance
+
+
+def test_a_variance_rounded_by_the_sampler(monkeypatch: Plant) -> None:
+    """20.34 becomes 20, and the guarantee says 20.34: two percent that no attack sees, but all numbers together do."""
+    honest = noise._SecureSampler.add
+    monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, rounded(v)))
+    assert construction_faults(Fraction(12)) == [OTHER_KEY]  # by other variances that are tried too
+    found = attack_case(DEFAULT, rho=0.59, releases=4000)
+    assert Fraction(found.variance) == Fraction(24) / 2 / Fraction("0.59")
+    assert TOLD_APART not in found.faults
+    assert OTHER_KEY in found.faults
+    assert "the noise of all numbers together has another variance than is stated" in found.faults
+
+
+def test_a_variance_rounded_by_the_table(monkeypatch: Plant) -> None:
+    honest = tables.inversion
+    monkeypatch.setattr(tables, "inversion", lambda variance: honest(rounded(variance)))
+    monkeypatch.setattr("poolrl.audit.construction.inversion", tables.inversion)
+    assert construction_faults(Fraction(12)) == ["the table of a distribution is not exact", OTHER_KEY]
+    assert self_test.sampler_faults() == ["tables of the distribution differ from known ones"]
+
+
+def test_a_variance_rounded_by_the_mechanism(monkeypatch: Plant) -> None:
+    honest = release.zcdp.noise_variance
+    monkeypatch.setattr(release.zcdp, "noise_variance", lambda **of: rounded(honest(**of)))
+    assert "the guarantee states another rho" in attack_case(DEFAULT, rho=0.59, releases=100).faults
+
+
+def test_a_variance_rounded_between_the_guarantee_and_the_sampler(monkeypatch: Plant) -> None:
+    """The door itself passes on another number than it states."""
+
+    class Rounding:
+        def __init__(self, sampler: Any) -> None:
+            self.sampler = sampler
+
+        def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+            return np.asarray(self.sampler.add(counts, rounded(variance)))
+
+    class Source:
+        def __init__(self, source: Any) -> None:
+            self.source = source
+
+        def begin(self) -> Rounding:
+            return Rounding(self.source.begin())
+
+    door = release.release_outcomes
+    monkeypatch.setattr(
+        "poolrl.pool.release_outcomes",
+        lambda log, problem, **of: door(log, problem, **of | {"noise": Source(of["noise"])}),
+    )
+    found = attack_case(DEFAULT, rho=0.59, releases=100)
+    assert "noise is drawn with another variance than the guarantee states" in found.faults
+
+
+def test_words_without_a_fork_guard(monkeypatch: Plant) -> None:
+    """A fork between `take` and `words` would draw its parent's noise."""
+    assert not can_be_continued()
+    with monkeypatch.context() as patch:
+        patch.setattr(Stream, "words", lambda self, first, count: key_stream(self._key, first // 2, count))
+        assert can_be_continued()
+        assert "a forked process can continue a release" in construction_faults(Fraction(12))
+        assert "a forked process can continue a release" in attack_case(DEFAULT, releases=100).faults
+    with monkeypatch.context() as patch:
+        patch.setattr(OneProcess, "check", lambda self: None)
+        assert can_be_continued()
+
+
+def test_words_are_refused_in_a_fork() -> None:
+    stream = Stream()
+    first = stream.take(4)
+
+    def words() -> bytes:
+        try:
+            return stream.words(first, 4).tobytes()
+        except RuntimeError as error:
+            return str(error).encode()
+
+    assert b"begin another after a fork" in in_child(words)
+    assert len(stream.words(first, 4)) == 4
+    assert os.getpid() == stream._owner._process[0]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "a seed for every release",
+        pytest.param("a key for every release", marks=slow),
+        "one generator for all",
+        pytest.param("one made when needed", marks=slow),
+    ],
+)
+def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) -> None:
+    if plant == "a seed for every release":
+        monkeypatch.setattr(SecureNoise, "begin", lambda self: SeededNoise(7).begin())
+    elif plant == "a key for every release":
+        monkeypatch.setattr(randomness, "urandom", lambda size: bytes(size))
+    elif plant == "one generator for all":  # every release is different, and every process draws the same ones
+        generator = np.random.default_rng(0)
+        monkeypatch.setattr(randomness, "urandom", generator.bytes)
+    else:
+        made: list[np.random.Generator] = []
+
+        def late(size: int) -> bytes:
+            made.append(made[-1] if made else np.random.default_rng())
+            return made[-1].bytes(size)
+
+        monkeypatch.setattr(randomness, "urandom", late)
+    found = attack_case(DEFAULT, releases=1000)
+    assert "two processes, or two releases, draw the same noise" in found.faults
+    assert (TOLD_APART in found.faults) == ("every release" in plant)

@@ -1,0 +1,200 @@
+"""What is audited: worst cases that use up what is paid for, releases from one count, and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import Backlog, LostSales, Outcomes, SeededNoise
+from poolrl.audit.neighbours import CASES, Exact, revealed
+from poolrl.audit.repeated import Repeated
+from poolrl.audit.structure import moved_share
+from poolrl.audit.worst_case import Configured
+from poolrl.certificate.parts import AuditSummary
+from poolrl.cli.configured_audit import configured_case
+from poolrl.privacy.noise.secure import _SecureSampler
+from poolrl.shop.config_file import load_config
+from tests.helpers.shops import Facts, Run, write_config
+
+DEMAND_BY_LABEL = np.array([[40.0, 60.0], [4.0, 70.0]])
+FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "boundary": 0.9}
+TWO = FACTS | {"demand_max": [40.0, 60.0]}
+BY_LABEL = FACTS | {"demand_max": DEMAND_BY_LABEL, "labels": {"size": ["large", "small"]}}
+STEPWISE = {"boundary": [[0.9, 0.3], [1.0, 0.5], [0.07, 0.2]]}
+WORST_CASES = {
+    **{case.name: case for case in CASES},
+    "another boundary at every step": Configured(LostSales(**TWO | STEPWISE), units=30),
+    "backlog, another boundary at every step": Configured(Backlog(**TWO | STEPWISE), per_unit=2, units=30),
+    "a scale of one's own unit": Configured(LostSales(**TWO), per_unit=3, scaled=True, units=30),
+    "a scale with memory, backlog": Configured(Backlog(**TWO), scaled=True, scale_memory=3, units=30),
+    "a scale with memory behind a boundary": Configured(LostSales(**TWO), scaled=True, scale_memory=3, units=30),
+    "bounds by label": Configured(LostSales(**BY_LABEL), per_unit=2, units=30),
+    "bounds by public label": Configured(LostSales(**BY_LABEL), labels_public=True, units=30),
+    "all at once": Configured(Backlog(**BY_LABEL), scaled=True, scale_memory=2, units=30),
+    "a week of three products": Configured(
+        LostSales(horizon=7, products=3, holding=1.0, shortage=1.0, demand_max=[150.0, 200.0, 100.0]), units=2000
+    ),
+    "two products, published": Configured(LostSales(**FACTS | {"demand_max": 8.0}), "published"),
+}
+
+
+@pytest.mark.parametrize("engine", ["arrays", pytest.param("table", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", WORST_CASES.values(), ids=list(WORST_CASES))
+def test_the_logs_use_up_what_was_paid_for(case: Configured, engine: str) -> None:
+    """The worst case indeed: the squared change is Δ₂², of every table, in integers."""
+    prepared = case.prepared(1.0)
+    with case.logs(engine) as logs:
+        first, second = (revealed(prepared, prepared.release(log, Exact())) for log in logs)
+    paid_for = sum(m.sensitivity_squared for m in first.public["guarantee"].mechanisms)
+    assert ((first.numbers - second.numbers) ** 2).sum() == paid_for
+    assert moved_share(first, second) == 1.0
+    assert first.public == second.public
+
+
+def test_what_cannot_use_up_what_was_paid_for_says_so() -> None:
+    """Behind λ = 1/20 a scale moves nobody out of the first quarter of a tree: the share shows it."""
+    facts = TWO | {"boundary": 0.05}
+    case = Configured(LostSales(**facts), scaled=True, scale_memory=3, units=30, engine="arrays")
+    prepared = case.prepared(1.0)
+    with case.logs() as logs:
+        first, second = (revealed(prepared, prepared.release(log, Exact())) for log in logs)
+    assert 0 < moved_share(first, second) < 1
+
+
+def test_what_cannot_be_a_case_is_said() -> None:
+    with pytest.raises(ValueError, match="there is no learner 'defualt'; did you mean default"):
+        Configured(LostSales(**TWO), "defualt")
+    with pytest.raises(ValueError, match="an audit needs an inventory problem"):
+        Configured(object())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="units must be a whole number of at least 5"):
+        Configured(LostSales(**TWO), scaled=True, scale_memory=3, units=4)
+
+
+def test_releases_from_one_count_are_those_that_the_door_makes() -> None:
+    """Under seeds: one pass of the door with many samplers gives what a pass for each of them gives."""
+    for case in (CASES[0], CASES[2], CASES[6]):
+        prepared, sources = case.prepared(1.0), [SeededNoise(seed) for seed in range(4)]
+        with case.logs() as (log, _):
+            repeated = Repeated(sources)
+            released = revealed(prepared, prepared.release(log, repeated))
+            each = [revealed(prepared, prepared.release(log, source)).numbers for source in sources]
+        assert np.array_equal(repeated.numbers, np.stack(each))
+        assert np.array_equal(released.numbers, each[0])
+
+
+@pytest.mark.slow
+def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> None:
+    said = run("audit", "default", "--releases", "100", "--workers", "1", "--out", tmp_path / "audit")
+    assert "epsilon = 7.77 at delta = 1e-06" in said
+    assert "6 audits, 0 flagged" in said
+    assert "move 100% of what is paid for" in said
+    facts = json.loads((tmp_path / "audit/audit.json").read_text())
+    assert facts["private"] is True
+    assert "summary" not in facts
+    assert [each["trajectories_per_unit"] for each in facts["audits"]] == [1, 3, 1, 1, 1, 1]
+    assert not any(each["flagged"] for each in facts["audits"])
+    assert {"audit.svg", "audit.png", "audit.json"} == {path.name for path in (tmp_path / "audit").iterdir()}
+    with pytest.raises(ValueError, match="exists, and no audit is written over another"):
+        run("audit", "--out", tmp_path / "audit")
+
+
+def test_a_configured_fit_is_opened_by_the_code_of_fit(tmp_path: Path, facts: Facts) -> None:
+    """Under its own columns and steps, from a file of its kind; the counts are those of the same arrays."""
+    facts["log"] |= {"first_step": 1, "source": "nowhere.csv", "trajectory": "Week no.", "query": "SELECT * FROM log"}
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
+    facts["plan"] = {"units": 10**6}
+    case = configured_case(load_config(write_config(tmp_path, facts)))
+    assert case.units == 100_000 // 3 // 2
+    case = replace(case, units=4)
+    prepared = case.prepared(0.5)
+    found = []
+    for engine in ("table", "arrays"):
+        with case.logs(engine) as logs:
+            found.append([revealed(prepared, prepared.release(log, Exact())).numbers for log in logs])
+    assert np.array_equal(found[0], found[1])
+    assert not list(tmp_path.glob("*nowhere*"))
+
+
+@pytest.mark.slow
+def test_an_audit_of_a_configured_fit(tmp_path: Path, facts: Facts, run: Run) -> None:
+    """Its problem, its budget and its unit, through the code that opens its log; and no row of that log."""
+    facts["log"] |= {"first_step": 1, "source": "nowhere.csv"}
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
+    facts["plan"] = {"units": 40}
+    config = write_config(tmp_path, facts)
+    said = run("audit", "--config", config, "--releases", "400", "--workers", "1", "--out", tmp_path / "audit")
+    assert "rho = 0.5" in said
+    assert "differ in one shop with 2 trajectories" in " ".join(said.split())
+    found = json.loads((tmp_path / "audit/audit.json").read_text())
+    audited = found["audits"][0]
+    assert not audited["flagged"]
+    # Δ₂² = 2 H k L c² with H = 3, k = 2, c = 2, and σ² = Δ₂² / 2ρ.
+    sizes = Outcomes().level_sizes(steps=3, coordinates=2, slots=80, per_unit=2, rho=0.5)
+    assert Fraction(audited["variance"]) == 2 * 3 * 2 * len(sizes) * 4 / Fraction(1)
+    assert audited["engine"] == "table"
+    assert audited["end_to_end_releases"] == 4
+    summary = AuditSummary.model_validate(found["summary"])
+    assert summary.config_sha256 == sha256(config.read_bytes()).hexdigest()
+    assert (summary.claimed_rho, summary.moved_share, summary.releases) == (0.5, 1.0, 400)
+    assert summary.verdict == audited["verdict"]
+
+
+@pytest.mark.slow
+def test_a_certificate_carries_no_audit_of_another_budget(tmp_path: Path, facts: Facts, run: Run) -> None:
+    config = write_config(tmp_path, facts | {"plan": {"units": 5}})
+    run("audit", "--config", config, "--rho", "1", "--releases", "100", "--workers", "1", "--out", tmp_path / "audit")
+    assert "summary" not in json.loads((tmp_path / "audit/audit.json").read_text())
+    with pytest.raises(ValueError, match="leave out the learner with --config"):
+        run("audit", "published", "--config", config)
+
+
+@pytest.mark.slow
+def test_an_audit_of_seeded_noise_says_that_it_is_not_private(tmp_path: Path, run: Run) -> None:
+    said = run(
+        "audit", "published", "--releases", "100", "--noise", "seeded", "--workers", "1", "--out", tmp_path / "dry"
+    )
+    assert "NOT PRIVATE" in said
+    assert "NOT PRIVATE" in (tmp_path / "dry/audit.svg").read_text()
+    assert json.loads((tmp_path / "dry/audit.json").read_text())["private"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["defualt"], "did you mean default"),
+        (["--noise", "none"], "noise must be one of secure, opendp, seeded"),
+        (["--rho", "inf"], "rho must be finite"),
+        (["--rho", "-1"], "rho must be positive"),
+        (["--rho", "1e-6", "--releases", "100"], "rho must be larger for an audit"),
+        (["--rho", "1e4", "--releases", "100"], "rho must be smaller for an audit"),
+        (["--releases", "10"], "releases must be a whole number of at least 100"),
+        (["--times", "0"], "times must be a whole number"),
+        (["--workers", "0"], "workers must be a whole number"),
+    ],
+)
+def test_what_cannot_be_audited_is_said(
+    arguments: list[str], words: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        run("audit", *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_is_flagged_ends_with_1(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the noise, planted."""
+    honest = _SecureSampler.add
+    monkeypatch.setattr(_SecureSampler, "add", lambda self, counts, variance: honest(self, counts, variance / 2))
+    with pytest.raises(SystemExit) as ended:
+        run("audit", "published", "--releases", "200", "--workers", "1", "--out", tmp_path / "audit")
+    assert ended.value.code == 1
+    found = json.loads((tmp_path / "audit/audit.json").read_text())["audits"]
+    assert [each["verdict"] for each in found] == ["FLAGGED", "FLAGGED"]
