@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Table
+from poolrl.data.ids import canonical, canonical_text
 from poolrl.data.log import Columns
 from poolrl.data.sources.opening import open_table
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import SECRET, seen
+from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
 from tests.helpers.tables import a_labelled_shop, columns
 
 try:
@@ -216,3 +218,64 @@ def test_rows_are_seen_as_they_are_when_they_are_asked_for(tmp_path: Path, facts
                     time.sleep(0.05)
             loader.commit()
             assert waiting.result(timeout=60) == 9
+
+
+def test_postgres_reads_ids_like_python(server: str) -> None:
+    """Whatever its locale is. PostgreSQL has no text with a zero byte."""
+    spellings = [*NO_UNIT, *(text for group in ONE_UNIT for text in group), *some_texts(600)]
+    spellings = [text for text in spellings if "\0" not in text]
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE TABLE spelt (place int, spelling text, pieces float8, exact numeric)")
+        with connection.cursor().copy("COPY spelt (place, spelling) FROM STDIN") as copy:
+            for row in enumerate(spellings):
+                copy.write_row(row)
+        connection.execute("UPDATE spelt SET pieces = place / 2.0, exact = CASE place WHEN 0 THEN 'NaN' ELSE 7.00 END")
+    zeros = ", ".join(f"0 AS {name}" for name in ("state_0", "action_0", "next_state_0"))
+    query = f"SELECT *, {zeros}, place AS step FROM spelt"
+    with open_table(server, Columns(**columns(1) | {"trajectory": "spelling"}), query=query) as rows:
+        found = rows.select("step", id=canonical(rows.spelling)).order_by("step").to_pyarrow()["id"].to_pylist()
+    assert found == [canonical_text(text) for text in spellings]
+    # Floats that are not whole are no ids; 7.00 is 7, and NaN is none.
+    for name, units in (("pieces", (len(spellings) + 1) // 2), ("exact", 1)):
+        names = columns(1) | {"trajectory": name}
+        with open_table(server, Columns(**names), query=query) as rows:
+            assert Table(rows, **names).units == units
+    names = columns(1) | {"trajectory": "bytes"}
+    opening = open_table(server, Columns(**names), query=query.replace("*", "*, '7'::bytea AS bytes"))
+    with pytest.raises(ValueError, match="column 'bytes' must hold ids"), opening:
+        pass
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE FUNCTION floor(int4) RETURNS float8 AS 'SELECT 1000.0::float8' LANGUAGE sql",
+        "CREATE FUNCTION sum_of(int4, int8) RETURNS int4 AS 'SELECT 7' LANGUAGE sql;"
+        "CREATE OPERATOR + (LEFTARG = int4, RIGHTARG = int8, FUNCTION = sum_of)",
+        "CREATE FUNCTION text_of(int8) RETURNS date AS 'SELECT NULL::date' LANGUAGE sql;"
+        "CREATE CAST (int8 AS date) WITH FUNCTION text_of(int8)",
+    ],
+    ids=["function", "operator", "cast"],
+)
+def test_what_counts_might_take_for_postgres_own_is_refused(
+    tmp_path: Path, facts: Facts, server: str, planted: str, run: Run
+) -> None:
+    """By the catalogue alone, so at no cost. A search path without it is the way out, except for a cast."""
+    query = f"SELECT x AS trajectory, 0 AS step, {ZEROS} FROM generate_series(1, 5) AS x"
+    assert seen(tmp_path, facts, source=server, query=query).units == 5
+    facts["log"]["source"] = server
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm; CREATE EXTENSION IF NOT EXISTS citext")
+        assert seen(tmp_path, facts, source=server, query=query).units == 5  # these are no danger
+        connection.execute(planted)
+        try:
+            assert "might take for its own" in message_of_failed_fit(tmp_path, facts, query, run)
+            assert spent(tmp_path) == 0
+            if "CAST" not in planted:
+                alone = f"{server}&options=-c%20search_path%3Dpg_catalog"
+                assert seen(tmp_path, facts, source=alone, query=query).units == 5
+        finally:
+            connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    late = f"{server}&options=-c%20search_path%3Dpublic,pg_catalog"
+    with pytest.raises(ValueError, match="pg_catalog does not come first"):
+        seen(tmp_path, facts, source=late, query=query)

@@ -76,14 +76,14 @@ def test_what_a_row_may_have_decided_is_paid_for(
 def test_the_same_queries_work_where_the_row_says_no(tmp_path: Path, facts: Facts, query: str, run: Run) -> None:
     facts["log"]["query"] = query.replace("action_0 > 0", FALSE)
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--config", tmp_path / "poolrl.toml")
+    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert (tmp_path / "release").exists()
 
 
 def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run) -> None:
     """Rows that have an account under another name are refused: an answer to whether they are the same."""
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
+    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml", "--out", tmp_path / "first")
     facts["privacy"]["data_set"] = "renamed"
     said = message_of_failed_fit(tmp_path, facts, "SELECT * FROM log", run)
     assert "a new name gives no new budget. One row may have caused that" in said
@@ -93,8 +93,8 @@ def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run)
 @pytest.mark.parametrize(
     ("query", "where", "cost"),
     [
-        (None, "poolrl.shop.fit.digests", 0),  # counting a table does not take longer for one row
-        ("SELECT * FROM log", "poolrl.shop.fit.digests", 1),
+        (None, "poolrl.shop.fit.sketch_of", 0),  # counting a table does not take longer for one row
+        ("SELECT * FROM log", "poolrl.shop.fit.sketch_of", 1),
         ("SELECT * FROM log", "poolrl.data.sources.opening.run_query", 1),
         ("SELECT * FROM log", "poolrl.data.sources.opening.try_query", 0),  # which has seen no row
         ("SELECT * FROM log", "poolrl.data.sources.duckdb.duckdb.connect", 0),
@@ -132,7 +132,7 @@ def test_a_row_at_which_an_engine_fails_is_paid_for(tmp_path: Path, facts: Facts
     pq.write_table(table.set_column(0, "trajectory", texts), tmp_path / "log.parquet")
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     with pytest.raises(ValueError, match=r"InvalidInputException.*One row may have caused that.*stays spent"):
-        run("fit", "--config", tmp_path / "poolrl.toml")
+        run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert spent(tmp_path) == Fraction(1, 2)
 
 
@@ -151,10 +151,11 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(tmp_path: 
     assert spent(tmp_path) == Fraction(1, 2)
     facts["log"]["query"] = 'SELECT * REPLACE (twice(step) // 2 AS step) FROM "a shop\'s".sales'
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--config", tmp_path / "poolrl.toml")
+    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
 
 
-def test_a_duckdb_file_cannot_be_written_while_it_is_read(tmp_path: Path, facts: Facts) -> None:
+def test_what_is_written_to_a_duckdb_file_later_changes_no_count(tmp_path: Path, facts: Facts) -> None:
+    """The answer is stored, and the file is let go."""
     with duckdb.connect(tmp_path / "shop.duckdb") as database:
         database.execute(f"CREATE TABLE sales AS FROM read_parquet('{tmp_path / 'log.parquet'}')")
     facts["log"] |= {"source": "shop.duckdb", "query": "FROM sales"}
@@ -164,7 +165,7 @@ def test_a_duckdb_file_cannot_be_written_while_it_is_read(tmp_path: Path, facts:
         writer = subprocess.run(
             [sys.executable, "-c", program, tmp_path / "shop.duckdb"], capture_output=True, check=False
         )
-        assert b"Could not set lock" in writer.stderr
+        assert writer.returncode == 0
         assert log.units == 300
 
 
@@ -174,7 +175,7 @@ def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Run
     pq.write_table(table.slice(0, 0), tmp_path / "log.parquet")
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     with pytest.raises(ValueError, match=r"must not be empty.*Nothing was spent"):
-        run("fit", "--config", tmp_path / "poolrl.toml")
+        run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert spent(tmp_path) == 0
 
 

@@ -234,8 +234,9 @@ def test_what_a_scale_needs() -> None:
     with pytest.raises(ValueError, match="scale must have the shape of states"):
         Trajectories(**rows, scale=np.ones((1, 1)))
     wide = LostSales(horizon=1, products=2, holding=1, shortage=1, demand_max=4.0)
-    names = {part: ["state_0", "action_0"] for part in ("states", "actions", "next_states")}
-    narrow = Table(log.to_arrow(), trajectory="trajectory", step="step", **names, scale=["scale_0"])
+    parts = [f"{part}_{i}" for part in ("state", "action", "next_state") for i in range(2)]
+    rows_of_two = pa.table({name: [0.0] for name in ("trajectory", "step", "scale_0", *parts)})
+    narrow = Table(rows_of_two, **columns(2), scale=["scale_0"])
     with pytest.raises(ValueError, match="scale must name 2 columns, got 1"):
         narrow.check(wide)
     with pytest.raises(AttributeError):

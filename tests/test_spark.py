@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-import shutil
-from collections.abc import Iterator
-from typing import Any
-
-import ibis
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, LostSales, Pool, Table
 from poolrl.problems.inventory import Inventory
 from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, assert_same_labelled_counts, by_hand, columns
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    """Lets a Spark cluster of one worker read an Arrow table from Parquet; an Ibis table of it."""
-    if shutil.which("java") is None:
-        if os.environ.get("POOLRL_TEST_EVERYTHING"):
-            pytest.fail("Java is not installed")
-        pytest.skip("Spark needs Java (Debian: openjdk-17-jre-headless)")
-    pyspark = pytest.importorskip("pyspark.sql", reason="needs Spark: pip install 'poolrl[spark]'")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (
-        pyspark.SparkSession.builder.master("local-cluster[1,1,1024]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than counting so few rows
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
-    connection, folder, numbers = ibis.pyspark.connect(session), tmp_path_factory.mktemp("spark"), itertools.count()
-
-    def make(table: pa.Table) -> Any:
-        path = folder / f"{next(numbers)}.parquet"
-        pq.write_table(table, path)
-        return connection.read_parquet(path)
-
-    yield make
-    session.stop()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

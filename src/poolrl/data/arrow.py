@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
+from poolrl.data.ids import LARGEST_WHOLE_FLOAT, canonical_text
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.log_labels import LogLabel
 from poolrl.data.row_rules import PARTS
@@ -149,28 +150,48 @@ def _codes(table: pa.Table, name: str) -> NDArray[np.int64]:
     Never in the order of rows. In a database other units' rows may decide that order, but which of a unit's
     trajectories are kept must not depend on other units.
     """
-    column = table[name]
+    column, refusal = table[name], f"column {name!r} must hold ids (numbers, text, dates), but has type "
     if pa.types.is_dictionary(column.type):
         # A dictionary may hold a value twice.
         column = column.cast(column.type.value_type)
-    if isinstance(column.type, pa.BaseExtensionType):
-        # For example a UUID.
+    if isinstance(column.type, pa.BaseExtensionType) and str(column.type) == "extension<arrow.uuid>":
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    elif not any(is_kind(column.type) for is_kind in _ID_KINDS):
+        raise ValueError(f"{refusal}{column.type}")
     try:
-        if pa.types.is_floating(column.type):
-            column = pc.add(column, 0.0)  # −0 is 0
-        if _has_blanks(column):
-            raise ValueError(f"column {name!r} must not have missing values")
-        if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-            column = column.cast(pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary())
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.large_string())
         encoded = pc.dictionary_encode(column.combine_chunks())
         array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        order = np.asarray(pc.array_sort_indices(array.dictionary), dtype=np.int64)
+        ids = _canonical(array.dictionary)
+        if ids.null_count:
+            raise ValueError(f"column {name!r} must not have missing values, or values that are not ids")
+        order = np.asarray(pc.array_sort_indices(pc.unique(ids)), dtype=np.int64)
     except pa.ArrowException:
-        raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {column.type}") from None
+        raise ValueError(f"{refusal}{column.type}") from None
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return rank[np.asarray(array.indices, dtype=np.int64)]
+    # Several spellings may be one id.
+    reading = np.asarray(pc.dictionary_encode(ids).indices, dtype=np.int64)
+    return rank[reading][np.asarray(array.indices, dtype=np.int64)]
+
+
+_IS_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_ID_KINDS = (
+    *(pa.types.is_integer, pa.types.is_decimal, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null),
+    *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time, *_IS_TEXT),
+)
+
+
+def _canonical(spellings: pa.Array) -> pa.Array:
+    """The ids that distinct values spell, by the rule of `data/ids.py`; null for none."""
+    if pa.types.is_floating(spellings.type):
+        numbers = np.asarray(spellings.cast(pa.float64()))
+        whole = (np.abs(numbers) <= LARGEST_WHOLE_FLOAT) & (numbers == np.floor(numbers))
+        return pa.array(np.where(whole, numbers, 0.0).astype(np.int64), mask=~whole)
+    if not any(is_text(spellings.type) for is_text in _IS_TEXT):
+        return spellings
+    return pa.array([canonical_text(text) for text in spellings.to_pylist()], pa.large_string())
 
 
 def _label(table: pa.Table, name: str) -> LogLabel:
@@ -178,20 +199,11 @@ def _label(table: pa.Table, name: str) -> LogLabel:
     column = table[name]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+    if any(is_text(column.type) for is_text in _IS_TEXT):
         return LogLabel.of(name, column.cast(pa.large_string()).to_numpy().astype(object))
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     return LogLabel.of(name, _numbers(pa.table({name: column}), name))
-
-
-def _has_blanks(column: pa.ChunkedArray) -> bool:
-    """Whether an id is NaN or empty text, which counts as missing: unnamed people must not form one unit."""
-    if pa.types.is_floating(column.type):
-        return bool(pc.any(pc.is_nan(column)).as_py())
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return bool(pc.any(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py())
-    return False
 
 
 def _numbers(table: pa.Table, name: str) -> FloatArray:

@@ -38,16 +38,6 @@ def finite(number: Numbers) -> Numbers:
     return number - number == 0.0
 
 
-def has_id(column: ir.Column) -> list[ir.BooleanColumn]:
-    """Rules that hold unless an id is NULL, NaN or blank: people without an id must not form one unit."""
-    kind = column.type()
-    if kind.is_floating():
-        return [finite(column)]
-    if kind.is_string():
-        return [column.notnull(), column.strip() != ""]
-    return [column.notnull()]
-
-
 def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     """One row per trajectory: its keys, its number of rows as `count`, and whether a step is `repeated`."""
     sums = {}

@@ -1,7 +1,9 @@
-"""Digests of each product's rows, computed where the log is. A ledger recognises the same rows by them.
+"""Marks of a log's trajectories, computed where the log is. A ledger recognises rows by them that it has seen before.
 
-A digest is as sensitive as the log: a person who guesses a product's log can confirm the guess. So the ledger stores
-keyed hashes of digests only.
+A mark stands for what one trajectory shows of one product: all its steps and numbers, but no id and no name. So the
+order of rows and products, the names of things and the kind of file do not matter, and a part of a log has a part of
+its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the guess. So they go into
+the ledger only encrypted (`ledger/overlap.py`).
 """
 
 from __future__ import annotations
@@ -13,42 +15,65 @@ from operator import add
 
 import ibis
 import ibis.expr.types as ir
+import numpy as np
 
 from poolrl.data.expressions import finite
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 
-# Factors of a row's four numbers; only the fraction of the sum is kept. Any factors but simple fractions would do.
+# Factors of numbers; only the fraction of their sum is kept. Any factors but simple fractions would do.
 _MULTIPLES = (
     (1.6180339887498949, 1.4142135623730951, 1.7320508075688772, 1.2599210498948732),
     (2.6457513110645907, 1.8392867552141612, 1.3247179572447460, 1.4655712318767680),
 )
-_PLACES = 2.0**31
+_PLACES = 2**31
 _LARGEST = 2.0**50
+# A ledger keeps so many marks. About so many trajectories are looked at for the chance of equal ones.
+MOST_MARKS, LOOKED_AT = 512, 2**16
 
 
-def digests(log: Table) -> list[bytes]:
-    """SHA-256 of all rows of each product. The order of rows and products and the kind of file do not matter.
+def sketch_of(log: Table, horizon: int) -> tuple[bytes, tuple[bytes, ...], float]:
+    """A hash of all trajectories, the smallest marks, and the chance that another log of this kind has one of them.
 
-    Each row becomes two scattered whole numbers, and these are added up. So an engine needs one pass and no sorting.
+    Chance by Good and Turing: what was seen once is expected 2 N₂ / N₁ times in another log like this one, where N₁
+    different trajectories were seen once and N₂ twice. What was seen more often is expected there.
     """
-    columns, rows, sums = log.columns, log.rows, {}
-    step = _number(rows[columns.step]) - log.first_step
-    products = list(zip(columns.states, columns.actions, columns.next_states, strict=True))
-    for i, names in enumerate(products):
-        numbers = [step, *(_number(rows[name]) for name in names)]
+    columns = log.columns
+    numbers = {
+        f"{part}_{i}": _finite_number(log.rows[name])
+        for part in ("states", "actions", "next_states")
+        for i, name in enumerate(getattr(columns, part))
+    }
+    rows = log.rows_of_steps(horizon, **numbers)
+    sums = {}
+    for i in range(len(columns.states)):
+        row = [rows.step.cast("float64"), *(rows[f"{part}_{i}"] for part in ("states", "actions", "next_states"))]
         for j, multiples in enumerate(_MULTIPLES):
-            sums[f"sum_{i}_{j}"] = _scattered(numbers, multiples).sum().cast("int64")
-    found = answer(rows.aggregate(rows=rows.count(), **sums))
-    counted = {name: found[name][0].as_py() or 0 for name in found.column_names}
-    texts = [
-        f"poolrl log 2: {counted['rows']} {[counted[f'sum_{i}_{j}'] for j in range(len(_MULTIPLES))]}"
-        for i in range(len(products))
-    ]
-    return [hashlib.sha256(text.encode()).digest() for text in texts]
+            sums[f"sum_{i}_{j}"] = _scattered(row, multiples).sum().cast("float64")
+    lives = rows.group_by([name for name in ("unit", "trajectory") if name in rows.columns]).aggregate(**sums)
+    shown = [lives.select(one=lives[f"sum_{i}_0"], other=lives[f"sum_{i}_1"]) for i in range(len(columns.states))]
+    each = ibis.union(*shown) if len(shown) > 1 else shown[0]
+    # The place in the order of marks; equal trajectories have one place, so all of them are looked at, or none.
+    places = [_scattered([each.one, each.other], multiples[:2]).cast("int64") for multiples in _MULTIPLES]
+    each = each.mutate(place=places[0] * _PLACES + places[1])
+    most = LOOKED_AT / max(LOOKED_AT, log.slots * len(columns.states))
+    looked_at = each.filter(each.place <= int(most * (_PLACES**2 - 1)))
+    kinds = looked_at.group_by(["place", "one", "other"]).aggregate(times=looked_at.count())
+    # A unit may own more trajectories than slots, so that more are found than were expected.
+    found = answer(kinds.order_by(["place", "one", "other"]).limit(4 * LOOKED_AT))
+    place, one, other, times = (np.asarray(found[name]) for name in ("place", "one", "other", "times"))
+    whole = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in (place, one, other, times)))
+    shown_by = zip(*(part[:MOST_MARKS].tolist() for part in (place, one, other)), strict=True)
+    every, once, twice = len(times), int((times == 1).sum()), int((times == 2).sum())
+    by_chance = (every - once + min(once, 2 * twice)) / max(1, every)
+    return whole.digest()[:16], tuple(_mark(*each) for each in shown_by), by_chance
 
 
-def _number(column: ir.Column) -> ir.FloatingColumn:
+def _mark(place: int, one: float, other: float) -> bytes:
+    return place.to_bytes(8, "big") + hashlib.sha256(f"poolrl mark 1: {one} {other}".encode()).digest()[:8]
+
+
+def _finite_number(column: ir.Column) -> ir.FloatingColumn:
     number = column.cast("float64")
     return ibis.ifelse(finite(number) & number.between(-_LARGEST, _LARGEST), number, _LARGEST)
 
@@ -58,5 +83,5 @@ def _scattered(numbers: Sequence[ir.FloatingColumn], multiples: Sequence[float])
     total = reduce(add, [number * multiple for number, multiple in zip(numbers, multiples, strict=True)])
     part = total - total.floor().cast("float64")
     # Squared, because a sum of plain fractions hardly depends on how numbers are spread over rows.
-    mixed = part * part * _PLACES
-    return ((mixed - mixed.floor().cast("float64")) * _PLACES).floor()
+    mixed = part * part * float(_PLACES)
+    return ((mixed - mixed.floor().cast("float64")) * float(_PLACES)).floor()

@@ -77,6 +77,9 @@ class Columns:
     `trajectory` and `step` say where a row belongs, `unit` who is protected. `states`, `actions`, `next_states` and
     `scale`, if there is one, name a column for each coordinate, in the order of the problem's. `labels` says which
     column holds which label; a list of names stands for columns of these names.
+
+    No column may be two things. There are three exceptions: a label may be the unit, the trajectory, the step or a
+    scale; coordinates may share a scale; a trajectory may be its own unit.
     """
 
     trajectory: str
@@ -94,6 +97,19 @@ class Columns:
             if isinstance(given, str):
                 raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
             object.__setattr__(self, name, _named(given) if name == "labels" else tuple(given))
+        uses = self._uses()
+        for place, (use, column) in enumerate(uses):
+            for other, same in uses[:place]:
+                if column == same and not _may_share(other, use):
+                    raise ValueError(f"column {column!r} cannot be both {other} and {use}: name another column for one")
+
+    def _uses(self) -> list[tuple[str, str]]:
+        """What each column is named for."""
+        ids = [("trajectory", self.trajectory), ("step", self.step)]
+        unit = [] if self.unit is None else [("unit", self.unit)]
+        parts = ("states", "actions", "next_states", "scale")
+        numbers = [(f"{part}[{i}]", column) for part in parts for i, column in enumerate(getattr(self, part))]
+        return [*ids, *unit, *numbers, *((f"label {name!r}", column) for name, column in self.labels.items())]
 
     def names(self) -> list[str]:
         """Every column that is read."""
@@ -106,6 +122,15 @@ class Columns:
         numbers = {self.step, *self.states, *self.actions, *self.next_states, *self.scale}
         ids = {name for name in (self.trajectory, self.unit) if name is not None}
         return ids | ({*self.labels.values()} - numbers)
+
+
+def _may_share(one: str, other: str) -> bool:
+    """Whether one column may have two uses without one of them being a slip."""
+    if one.startswith("scale"):
+        return other.startswith(("scale", "label"))
+    if other.startswith("label"):
+        return one in ("trajectory", "step", "unit")
+    return (one, other) == ("trajectory", "unit")
 
 
 def _named(labels: Mapping[str, str] | Iterable[str]) -> dict[str, str]:

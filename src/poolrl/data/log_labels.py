@@ -80,7 +80,7 @@ def log_labels(given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, Lo
     """Every label of n trajectories of H steps."""
     found = {}
     for name, values in given.items():
-        label = values if isinstance(values, LogLabel) else LogLabel.of(name, values)
+        label = values if type(values) is LogLabel else LogLabel.of(name, values)
         if label.codes.shape not in (shape, shape[:1]):
             raise ValueError(_SHAPE.format(name))
         found[str(name)] = label

@@ -3,7 +3,7 @@
 Only counts come back, so the log may be larger than memory. No row makes a count fail, because a failure would reveal
 that row. What cannot be used is unobserved. The rules look at one unit at a time:
 
-  - a row without an id, or whose step is not one of 0 .. H−1, is left out;
+  - a row without an id, or whose step is not one of 0 .. H−1, is left out (`data/ids.py` says how ids are read);
   - a trajectory that has a step twice is unobserved;
   - the first max_per_unit trajectories of a unit, in the order of their ids, are kept;
   - a row is unobserved where a value is missing, NaN, infinite or outside the public bounds;
@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from copy import copy
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,14 @@ import numpy as np
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
-from poolrl.data.expressions import at_nearest, cells_by_step, count_steps, finite, harmless, has_id
+from poolrl.data.expressions import at_nearest, cells_by_step, harmless
+from poolrl.data.ids import can_be_ids
+from poolrl.data.kept_rows import KeptRows
 from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
 from poolrl.data.log import Columns, Tally, check_declarations, missing_column
 from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
 from poolrl.data.row_rules import Numbers, Row
-from poolrl.data.sources.engine import NoRowsError, answer
+from poolrl.data.sources.engine import answer
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
@@ -40,7 +41,7 @@ from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 NOWHERE = -1
 
 
-class Table:
+class Table(KeptRows):
     """A long table, one row per (trajectory, step), in an engine: any Ibis table, or an Arrow, pandas or polars one.
 
         Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"],
@@ -48,7 +49,8 @@ class Table:
 
     `columns` are the fields of `Columns`. `first_step` is the number of the first step. With `clip`, values outside the
     public bounds are moved to the nearest possible ones. Without it such rows are unobserved. What `scale_memory` and
-    `labels_public` declare is said at `Trajectories`.
+    `labels_public` declare is said at `Trajectories`. `definitions` are SQL texts that the rows may have come
+    through besides their query: views and macros of a database.
     """
 
     def __init__(
@@ -61,40 +63,32 @@ class Table:
         scale_memory: int = 0,
         labels_public: bool = False,
         step_labels: Iterable[str] = (),
+        definitions: Iterable[str] = (),
         **columns: Any,
     ) -> None:
         whole(max_per_unit=max_per_unit)
         whole(at_least=-(2**31), first_step=first_step)
-        self.columns = Columns(**columns)
+        named = Columns(**columns)
         declared: dict[str, Any] = {"scale_memory": scale_memory, "labels_public": labels_public}
-        check_declarations(has_scale=self.has_scale, has_labels=bool(self.label_names), **declared)
+        check_declarations(has_scale=bool(named.scale), has_labels=bool(named.labels), **declared)
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
-        if self.columns.unit is None and max_per_unit != 1:
+        if named.unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
-        self.rows: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, self.columns))
-        self._max_per_unit = int(max_per_unit)
-        self.first_step = int(first_step)
+        table: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, named))
+        _check_columns(table, named)
+        super().__init__(table, named, max_per_unit=int(max_per_unit), first_step=int(first_step))
         self.clip = clip
         self._scale_memory = int(scale_memory)
         self._labels_public = bool(labels_public)
         self._step_labels = tuple(step_labels)
+        self._definitions = tuple(definitions)
         if not set(self._step_labels) <= set(self.label_names):
             raise ValueError(f"step_labels must be among the labels ({', '.join(self.label_names) or 'none'})")
-        self._check_columns()
+        self.seal()
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a unit may own several trajectories."""
-        return self.columns.unit is not None
-
-    @property
-    def max_per_unit(self) -> int:
-        """c. Read-only, because both the counts and the noise depend on it."""
-        return self._max_per_unit
 
     @property
     def has_scale(self) -> bool:
@@ -121,19 +115,10 @@ class Table:
         """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
         return self._labels_public
 
-    @cached_property
-    def units(self) -> int:
-        """How many units the log holds. This is public, because neighbours replace one unit."""
-        found = self.rows.filter(self._named()).aggregate(units=self._ids()[self._keys[0]].nunique())
-        number = int(answer(found)["units"][0].as_py())
-        if number == 0:
-            raise NoRowsError("the table must not be empty: no row names a trajectory and its unit")
-        return number
-
     @property
-    def slots(self) -> int:
-        """units × max_per_unit."""
-        return self.units * self.max_per_unit
+    def definitions(self) -> tuple[str, ...]:
+        """The SQL texts of a database that the rows may have come through, besides the query."""
+        return self._definitions
 
     @property
     def is_full(self) -> bool:
@@ -239,39 +224,6 @@ class Table:
         found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
         return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
-    def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
-        """Keys, step and further columns of the rows that have ids and a step in 0 .. H−1.
-
-        `columns` are expressions on the table as it was given.
-        """
-        step = self.rows[self.columns.step]
-        steps = step.between(self.first_step, self.first_step + horizon - 1)
-        if not step.type().is_integer():
-            number = step.cast("float64")
-            steps = finite(number) & steps
-            # Engines may compute a floor as a whole number, so it must not see what no whole number can hold.
-            near = ibis.ifelse(steps, number, float(self.first_step))
-            steps = steps & (near == near.floor())
-        # Rows that the filter removes get a step that can be cast too, because engines may filter later.
-        place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
-        return self.rows.filter([*self._named(), steps]).select(**self._ids(), step=place, **columns)
-
-    def lives(self, horizon: int) -> ir.Table:
-        """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus."""
-        lives = count_steps(self.rows_of_steps(horizon), self._keys, horizon)
-        surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
-        return lives.mutate(surplus=surplus)
-
-    @staticmethod
-    def _rank(lives: ir.Table) -> ir.IntegerColumn:
-        """The place of a trajectory in its unit, by id. The order of rows may depend on other units."""
-        return ibis.row_number().over(group_by=lives.unit, order_by=lives.trajectory)
-
-    def dropped(self, horizon: int) -> ir.Table:
-        """The keys of trajectories that are not used, under a name, so that engines find them once."""
-        lives = self.lives(horizon)
-        return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("poolrl_dropped")
-
     def _numbers(self, problem: Problem) -> dict[str, ir.Column]:
         columns = self.columns
         given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
@@ -285,7 +237,7 @@ class Table:
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
         found = copy(self)
         if problem.labels:
-            found.rows = with_label_cells(self.rows, self.columns.labels, problem)
+            object.__setattr__(found, "rows", with_label_cells(self.rows, self.columns.labels, problem))
         return found
 
     def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:
@@ -296,29 +248,19 @@ class Table:
             numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
 
-    def _ids(self) -> dict[str, ir.Column]:
-        names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}
-        return {key: self.rows[name] for key, name in names.items() if name is not None}
 
-    def _named(self) -> list[ir.BooleanColumn]:
-        return [rule for column in self._ids().values() for rule in has_id(column)]
-
-    @property
-    def _keys(self) -> list[str]:
-        """What identifies a trajectory: equal ids in two units are two trajectories."""
-        return ["unit", "trajectory"] if self.has_units else ["trajectory"]
-
-    def _check_columns(self) -> None:
-        schema = self.rows.schema()
-        for name in self.columns.names():
-            if name not in schema:
-                raise ValueError(missing_column(name, schema.names))
-            kind, is_id = schema[name], name in (self.columns.trajectory, self.columns.unit)
-            if is_id and (kind.is_nested() or kind.is_float16()):
-                raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
-            # What a label's column may hold depends on the values that the problem declares.
-            if name not in self.columns.as_they_are() and not kind.is_numeric():
-                raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
+def _check_columns(rows: ir.Table, columns: Columns) -> None:
+    """Refuse columns by name and type alone."""
+    schema = rows.schema()
+    for name in columns.names():
+        if name not in schema:
+            raise ValueError(missing_column(name, schema.names))
+        kind = schema[name]
+        if name in (columns.trajectory, columns.unit) and not can_be_ids(kind):
+            raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
+        # What a label's column may hold depends on the values that the problem declares.
+        if name not in columns.as_they_are() and not kind.is_numeric():
+            raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
 
 
 def _integers(counts: ir.Table, *names: str) -> list[IntArray]:

@@ -1,41 +1,41 @@
 """Trajectories: the sensitive log as arrays in memory, checked when it is made.
 
 Rows are (state, action, next state) for every step of every trajectory, in the user's units. Rewards are not
-kept: they are a known function of the row. No message here quotes a value, a position or a count of the log.
+kept: they are a known function of the row. No message here quotes a value, a position or a count of the log. Nothing of
+a log is set after it is made, and formulas of your own do not see it (`row_by_row`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.checks import FloatArray, IntArray, as_floats, finite_array, whole
+from poolrl.checks import FloatArray, IntArray, as_floats, finite_array, read_only, whole
 from poolrl.data.array_rows import ArrayRows
 from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
 from poolrl.data.log import Columns, Tally, check_declarations
-from poolrl.data.log_labels import cells_of, log_labels, packed, unpacked
+from poolrl.data.log_labels import cells_of, log_labels
 from poolrl.data.owners import first_of_each, owners
 from poolrl.data.relative import check_relative, is_relative, refuse_visits
-from poolrl.data.row_rules import PARTS, Row, moved_inside
+from poolrl.data.row_by_row import row_by_row
+from poolrl.data.row_rules import PARTS, moved_inside
+from poolrl.data.saved_log import read_log, write_log
+from poolrl.data.sealed import Sealed
 from poolrl.geometry.partition import Partition
-from poolrl.npz import read_arrays
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Path = str | PathLike[str]
-# Bytes of all arrays of a saved log: no log that fits into memory has more.
-LARGEST_LOG_FILE = 2**40
-_SAVED = {*PARTS, "max_per_unit", "unit", "scale", "scale_memory", "labels_public"}
-_ALWAYS_SAVED = {*PARTS, "max_per_unit"}
 
 
-class Trajectories:
+class Trajectories(Sealed):
     """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
 
     `unit` names who is protected, one name per trajectory. By default each trajectory is its own unit. The first
@@ -52,6 +52,10 @@ class Trajectories:
     `labels` are public facts of a trajectory (n,) or of a step (n, H), by name. A row with a value that the problem
     does not declare is unobserved. With `labels_public` neighbours keep their labels; else labels are protected too.
     """
+
+    __slots__ = (
+        *PARTS, "owner", "_scale", "_labels", "_has_units", "_units", "_max_per_unit", "_scale_memory", "_labels_public"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class Trajectories:
         states = finite_array("states", states)
         actions = finite_array("actions", actions)
         next_states = finite_array("next_states", next_states)
-        if states.size == 0 or actions.size == 0:
+        if not (states.size and actions.size):
             raise ValueError("states and actions must not be empty")
         if next_states.shape != states.shape:
             raise ValueError("next_states must have the shape of states")
@@ -87,15 +91,13 @@ class Trajectories:
         owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
         # Without units nothing is dropped, and a copy of everything would only take memory.
         kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
-        self.states, self.actions, self.next_states = states[kept], actions[kept], next_states[kept]
-        self._scale = None if measured is None else measured[kept]
+        self.states, self.actions, self.next_states = (read_only(part[kept]) for part in (states, actions, next_states))
+        self._scale = None if measured is None else read_only(measured[kept])
         self._labels = {name: label.taken(kept) for name, label in known.items()}
         self.owner: NDArray[np.int64] = owner[kept]
-        self._has_units = unit is not None
-        self._units = int(owner.max()) + 1
-        self._max_per_unit = int(max_per_unit)
-        self._scale_memory = int(scale_memory)
-        self._labels_public = bool(labels_public)
+        self._has_units, self._units, self._max_per_unit = unit is not None, int(owner.max()) + 1, int(max_per_unit)
+        self._scale_memory, self._labels_public = int(scale_memory), bool(labels_public)
+        self.seal()
 
     def __len__(self) -> int:
         return len(self.states)
@@ -190,13 +192,11 @@ class Trajectories:
         rows = self._array_rows(problem)
         for step in range(self.horizon):
             given, divided = rows.given(step, slice(None)), rows.multiples(step, slice(None))
-            moved = moved_inside(problem, step, divided.row)
+            moved = moved_inside(rows.problem, step, divided.row)
             for part, value, before, after in zip(parts.values(), given, divided.row, moved, strict=True):
                 # What did not move keeps its bits.
                 part[:, step] = np.where(divided.usable & (before != after), after * divided.divisor, value)
-        more: dict[str, Any] = {"scale": self.scale, "scale_memory": self.scale_memory, "labels": self._labels}
-        owner = self.owner if self.has_units else None
-        return type(self)(**parts, **more, unit=owner, max_per_unit=self.max_per_unit, labels_public=self.labels_public)
+        return type(self)(**self._arguments() | parts)
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
@@ -207,8 +207,8 @@ class Trajectories:
         return self._leaves(problem, joint_cells, size=bands * 2 * bands, bins=bands)
 
     def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        relative = is_relative(self, problem)
-        leaves = self._array_rows(problem).leaves(problem, formula, size=size, bins=bins, relative=relative)
+        row_wise, relative = row_by_row(problem), is_relative(self, problem)
+        leaves = self._array_rows(row_wise).leaves(row_wise, formula, size=size, bins=bins, relative=relative)
         return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
 
     def label_totals(self, problem: Problem) -> IntArray:
@@ -220,10 +220,10 @@ class Trajectories:
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
         refuse_visits(self, partition.problem)
-        tallies = []
+        row_wise, tallies = replace(partition, problem=row_by_row(partition.problem)), []
         for step in range(self.horizon):
-            state, action, next_state = self._rows(step)
-            node, target = partition.pair_index(step, state, action), partition.state_index(next_state)
+            state, action, next_state = (part[:, step] for part in (self.states, self.actions, self.next_states))
+            node, target = row_wise.pair_index(step, state, action), row_wise.state_index(next_state)
             tallies.append(np.unique((node * partition.state_count + target)[node >= 0], return_counts=True))
         return tallies
 
@@ -274,39 +274,22 @@ class Trajectories:
 
     def save(self, path: Path) -> None:
         """Write an npz file (still sensitive)."""
-        parts: dict[str, Any] = {name: getattr(self, name) for name in PARTS}
-        parts["max_per_unit"] = np.array(self.max_per_unit)
-        if self.has_units:
-            parts["unit"] = self.owner
-        if self.scale is not None:
-            parts |= {"scale": self.scale, "scale_memory": np.array(self.scale_memory)}
-        if self._labels:
-            parts |= {"labels_public": np.array(self.labels_public)} | packed(self._labels)
-        with open(path, "wb") as file:
-            np.savez_compressed(file, **parts)
+        write_log(path, self._arguments())
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
-        try:
-            parts: dict[str, Any] = dict(read_arrays(path, most_bytes=LARGEST_LOG_FILE))
-            for name in ("max_per_unit", "scale_memory", "labels_public"):
-                if name in parts:
-                    parts[name] = int(parts[name])
-            labels = unpacked(parts)
-        except (LookupError, ValueError, TypeError, OverflowError):
-            # A reader's message about a damaged file may quote bytes of the log.
-            raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
-        if not _ALWAYS_SAVED <= parts.keys() <= _SAVED:
-            raise ValueError(f"{path} is not a log written by Trajectories.save") from None
-        return cls(**parts, labels=labels)
+        return cls(**read_log(path))
 
-    def _rows(self, step: int) -> Row:
-        return self.states[:, step], self.actions[:, step], self.next_states[:, step]
+    def _arguments(self) -> dict[str, Any]:
+        """What makes the same log again."""
+        kept = {"unit": self.owner if self.has_units else None, "labels": self._labels}
+        names = (*PARTS, "max_per_unit", "scale", "scale_memory", "labels_public")
+        return kept | {name: getattr(self, name) for name in names}
 
     def _array_rows(self, problem: Problem) -> ArrayRows:
         cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None
-        return ArrayRows(problem, (self.states, self.actions, self.next_states), self.scale, cells)
+        return ArrayRows(row_by_row(problem), (self.states, self.actions, self.next_states), self.scale, cells)
 
     def _check_shape(self, problem: Problem) -> None:
         wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source
 from poolrl.data.table import Table
 from poolrl.shop.config_file import ConfigFile
 
@@ -16,9 +16,10 @@ def open_log(file: ConfigFile, before_rows: Callable[[], object] = lambda: None)
     """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there."""
     config, columns = file.config, file.config.columns()
     source, query = config.log.source, config.log.query
-    with open_table(source, columns, query=query, folder=file.folder, before_rows=before_rows) as rows:
+    with open_source(source, columns, query=query, folder=file.folder, before_rows=before_rows) as opened:
         yield Table(
-            rows,
+            opened.rows,
+            definitions=opened.definitions,
             **asdict(columns),
             max_per_unit=config.privacy.per_unit,
             first_step=config.log.first_step,

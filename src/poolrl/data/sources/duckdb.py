@@ -3,6 +3,9 @@
 A query that fails at rows may reveal one of them, so such a failure costs rho (`shop/fit.py`). A fault of the query
 itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with no access to
 files. EXPLAIN would not do, because functions that read files would read them for it.
+
+A file's views and macros may have the names of DuckDB's own functions. A query that uses them means them, but our
+counts do not. So a file is attached to a database in memory, the answer is stored there, and the file is detached.
 """
 
 from __future__ import annotations
@@ -10,15 +13,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import ibis
+import sqlglot
 
+from poolrl.data.ids import canonical
 from poolrl.data.sources.engine import RowError, interruptible, quoted_name, quoted_text, refused
 
 ANSWER = "poolrl_answer"
+# A function for queries that put ids together from several columns: it brings one of them into one spelling.
+ID_FUNCTION = "poolrl_id"
+# Names of catalogues that every database in memory has.
+RESERVED = ("memory", "system", "temp")
 # DuckDB's message when an interrupt signal comes while it works.
 INTERRUPTED = "Query interrupted"
 
@@ -44,8 +54,39 @@ def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyCo
             database.close()
 
 
-def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a query that cannot give these columns. `empty` has the tables without rows, and is shut off first."""
+def attach(file: Path, database: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Add a file to a database in memory, to be read only. Its names are not in reach before `_keep_answer`."""
+    try:
+        database.execute(f"ATTACH {quoted_text(str(file))} AS {quoted_name(name)} (READ_ONLY)")
+    except duckdb.Error as error:
+        raise ValueError(refused("DuckDB", error)) from None
+
+
+def catalogue_of(file: Path) -> str:
+    """The name by which a query may call a file: that of the file. For a link DuckDB uses the name of its target."""
+    name = file.resolve().stem
+    return "poolrl_file" if name.lower() in RESERVED else name
+
+
+def definitions_of(name: str, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """The views and macros of an attached file, as SQL."""
+    where = f"WHERE NOT internal AND database_name = {quoted_text(name)}"
+    views = database.execute(f"SELECT sql FROM duckdb_views() {where}").fetchall()
+    macros = database.execute(
+        "SELECT schema_name, function_name, list_aggregate(parameters, 'string_agg', ', '), "
+        f"if(function_type = 'table_macro', 'TABLE ', '') || macro_definition FROM duckdb_functions() {where}"
+    ).fetchall()
+    made = [f"CREATE MACRO {schema}.{macro}({given or ''}) AS {body};" for schema, macro, given, body in macros]
+    return tuple(sorted([*(sql for (sql,) in views), *made]))
+
+
+def try_query(
+    query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection, inside: str | None = None
+) -> dict[str, str]:
+    """The columns of a query and their types; refuses one that cannot give the named columns.
+
+    `empty` has the tables without rows, in the catalogue `inside` if one is named. It is shut off first.
+    """
     try:
         statements = duckdb.extract_statements(query)
     except duckdb.Error as error:
@@ -55,17 +96,23 @@ def try_query(query: str, names: Collection[str], empty: duckdb.DuckDBPyConnecti
         raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
     shut(empty)
     try:
-        _keep_answer(query, empty)
-        found = [row[0] for row in empty.execute(f"DESCRIBE {ANSWER}").fetchall()]
+        _keep_answer(query, empty, inside)
+        found = columns_of(ANSWER, empty)
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error, _missing_name(str(error), query))) from None
     require_columns(names, found)
+    return found
+
+
+def columns_of(table: str, database: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """The names and types of a table's columns."""
+    return {name: kind for name, kind, *_ in database.execute(f"DESCRIBE {table}").fetchall()}
 
 
 def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
     """Make an empty table `log` with the same columns."""
     try:
-        kinds = [f"{quoted_name(name)} {kind}" for name, kind, *_ in database.execute("DESCRIBE log").fetchall()]
+        kinds = [f"{quoted_name(name)} {kind}" for name, kind in columns_of("log", database).items()]
         empty.execute(f"CREATE TABLE poolrl_rows ({', '.join(kinds)})")
         empty.execute("CREATE VIEW log AS FROM poolrl_rows")
     except duckdb.Error as error:
@@ -73,12 +120,11 @@ def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.Duc
 
 
 def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
-    """A file's tables, views and functions, without rows, in a file of the same name.
+    """A file's tables, views and functions, without rows, in another file.
 
     Call it before the file is opened for its rows: closing this copy would release a lock on the file.
     """
-    # The file's name is the name of the database. For a link DuckDB uses the name of its target.
-    copy = folder / file.resolve().name
+    copy = folder / "poolrl_empty.duckdb"
     with connected(":memory:", settings) as database:
         try:
             database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
@@ -98,17 +144,44 @@ def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
     return backend
 
 
-def run_query(query: str, database: duckdb.DuckDBPyConnection) -> None:
-    """Store the answer, so that every count sees the same rows even if the query draws at random."""
+def run_query(
+    query: str, database: duckdb.DuckDBPyConnection, expected: dict[str, str], inside: str | None = None
+) -> None:
+    """Store the answer, so that every count sees the same rows even if the query draws at random.
+
+    Whatever fails from here on may be due to a row. That is so for other columns than without rows, too.
+    """
     try:
-        _keep_answer(query, database)
+        _keep_answer(query, database, inside)
+        found = columns_of(ANSWER, database)
     except duckdb.Error as error:
         raise RowError(refused("DuckDB", error)) from None
+    if found != expected:
+        raise RowError("the query gives other columns, or columns of other types, than it gives without rows")
 
 
-def _keep_answer(query: str, database: duckdb.DuckDBPyConnection) -> None:
+def _keep_answer(query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
+    """Store the answer to a query whose names are those of a catalogue, and leave that catalogue for good."""
     rows = query.rstrip().rstrip(";")
+    if ID_FUNCTION in query.lower():
+        database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula('CAST(given AS VARCHAR)')}")
+    if inside is not None:
+        database.execute(f"USE {quoted_name(inside)}")
     interruptible(lambda: database.execute(f"CREATE TEMP TABLE {ANSWER} AS {rows}\n"), database.interrupt)
+    if inside is not None:
+        database.execute("USE memory")
+        database.execute(f"DETACH {quoted_name(inside)}")
+
+
+@cache
+def _id_formula(given: str) -> str:
+    """The rule of `data/ids.py` as SQL of DuckDB."""
+    texts = ibis.table({"spelling": "string"}, name="texts")
+    query = ibis.to_sql(texts.select(id=canonical(texts.spelling)), dialect="duckdb")
+    (formula,) = sqlglot.parse_one(str(query), dialect="duckdb").expressions
+    spelled = sqlglot.parse_one(given, dialect="duckdb")
+    read = formula.this.transform(lambda node: spelled.copy() if isinstance(node, sqlglot.exp.Column) else node)
+    return str(read.sql(dialect="duckdb"))
 
 
 def require_columns(names: Collection[str], found: Collection[str]) -> None:

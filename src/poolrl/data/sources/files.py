@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
-from collections.abc import Sequence
+import itertools
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from poolrl.data.sources.engine import quoted_name, quoted_text
 
@@ -38,6 +40,12 @@ def parquet_reader(where: Path, files: Sequence[str]) -> str:
     return f"SELECT * FROM read_parquet({sql_list(files)}, union_by_name=true, hive_partitioning={hive})"
 
 
+# Bytes of a header line, at most. A file without lines would be read to its end.
+LONGEST_HEADER = 2**20
+_GZIP = 16 + zlib.MAX_WBITS
+# Bytes of a line, at most. A longer one is left out: one unit's text must not decide how long a fit takes. DuckDB would
+# choose its buffer by the line's size, and read slowly.
+LONGEST_LINE, LINES_AT_ONCE = 2**16, 32_000_000
 # A field after its comma: in quotes, with "" for a quote, or up to the next comma.
 _FIELD = r',("(?:[^"]|"")*"|[^,]*)'
 
@@ -55,7 +63,8 @@ def csv_reader(files: Sequence[str]) -> str:
     for names, same in by_header.items():
         lines = (
             f"read_csv({sql_list(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
-            "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true)"
+            "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true, "
+            f"max_line_size={LONGEST_LINE}, buffer_size={LINES_AT_ONCE})"
         )
         cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {quoted_text(_FIELD)}, 1)"
         plain = "string_split(rtrim(line, chr(13)), ',')"
@@ -72,15 +81,34 @@ def _unquoted(field: str) -> str:
 
 def _header(file: str) -> tuple[str, ...]:
     try:
-        with (
-            gzip.open(file, "rt", encoding="utf-8-sig") if file.endswith(".gz") else open(file, encoding="utf-8-sig")
-        ) as f:
-            names = tuple(next(csv.reader([f.readline().rstrip("\r\n")]), []))
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error):
+        with open(file, "rb") as bytes_of:
+            line = _first_line(_unpacked(bytes_of) if file.endswith(".gz") else iter(lambda: bytes_of.read(1), b""))
+        names = tuple(next(csv.reader([line.decode("utf-8-sig")]), []))
+    except (UnicodeDecodeError, zlib.error, csv.Error):
         names = ()
     if not names or len(set(names)) < len(names):
         raise ValueError(f"{file} is not a readable CSV file: UTF-8, with a header line of different names")
     return names
+
+
+def _first_line(single: Iterator[bytes]) -> bytes:
+    """Single bytes up to the first end of a line. What follows are rows, and no error may depend on them."""
+    return b"".join(
+        itertools.islice(itertools.takewhile(lambda byte: byte not in (b"\r", b"\n"), single), LONGEST_HEADER)
+    )
+
+
+def _unpacked(packed: BinaryIO) -> Iterator[bytes]:
+    """The bytes of a gzip file, each unpacked only when it is asked for, so that a fault in a later one is not met."""
+    member, waiting = zlib.decompressobj(wbits=_GZIP), packed.read(1)
+    while waiting:
+        while byte := member.decompress(waiting, 1):
+            yield byte
+            waiting = member.unconsumed_tail
+        waiting = member.unused_data or packed.read(1)
+        if member.eof:
+            # A gzip file may have several parts.
+            member = zlib.decompressobj(wbits=_GZIP)
 
 
 def sql_list(values: Sequence[str]) -> str:

@@ -12,18 +12,24 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import ibis
 import ibis.expr.types as ir
 
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources.duckdb import (
     ANSWER,
+    attach,
+    catalogue_of,
+    columns_of,
     connected,
     copy_log_without_rows,
     copy_without_rows,
+    definitions_of,
     run_query,
     shut,
     try_query,
@@ -44,15 +50,30 @@ DUCKDB_SETTINGS = {
 }
 
 
+@dataclass(frozen=True)
+class Source:
+    """A log where it lies, and the SQL texts of its database that it may have come through besides the query."""
+
+    rows: ir.Table
+    definitions: tuple[str, ...] = ()
+
+
 @contextmanager
-def open_table(
+def open_table(source: str, columns: Columns, **options: Any) -> Iterator[ir.Table]:
+    """The rows of `open_source`."""
+    with open_source(source, columns, **options) as opened:
+        yield opened.rows
+
+
+@contextmanager
+def open_source(
     source: str,
     columns: Columns,
     *,
     query: str | None = None,
     folder: Path = Path(),
     before_rows: Callable[[], object] = lambda: None,
-) -> Iterator[ir.Table]:
+) -> Iterator[Source]:
     """Open a log with the named columns; paths are relative to `folder`.
 
     `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
@@ -60,7 +81,7 @@ def open_table(
     """
     if source.startswith(POSTGRES):
         with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
-            yield table
+            yield Source(table)
         return
     where = folder / Path(source).expanduser()
     # DuckDB writes what does not fit into memory to a folder that only this user can read. It is deleted at the end.
@@ -70,12 +91,17 @@ def open_table(
             query = _needed(query, "a DuckDB file")
             if not where.is_file():
                 raise FileNotFoundError(f"there is no file {where}")
-            settings["access_mode"] = "read_only"
-            with connected(str(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS)), settings) as empty:
-                try_query(query, columns.names(), empty)
-            with connected(str(where), settings) as database:
+            name = catalogue_of(where)
+            with connected(":memory:", settings) as empty:
+                attach(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
+                kinds = try_query(query, columns.names(), empty, name)
+            with connected(":memory:", settings) as database:
+                attach(where, database, name)
+                definitions = definitions_of(name, database)
                 before_rows()
-                yield _table(database, query, columns, numbers_are_text=False)
+                backend = shut(database)
+                run_query(query, database, kinds, name)
+                yield Source(_table(backend, database, columns, name=ANSWER, numbers_are_text=False), definitions)
         else:
             files, is_csv = files_of(where)
             with connected(":memory:", settings) as database:
@@ -84,10 +110,14 @@ def open_table(
                 if query is not None:
                     with connected(":memory:", settings) as empty:
                         copy_log_without_rows(database, empty)
-                        try_query(query, columns.names(), empty)
+                        kinds = try_query(query, columns.names(), empty)
                     before_rows()
+                backend = shut(database)
+                if query is not None:
+                    run_query(query, database, kinds)
                 # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
-                yield _table(database, query, columns, numbers_are_text=is_csv or where.is_dir())
+                name, as_text = "log" if query is None else ANSWER, is_csv or where.is_dir()
+                yield Source(_table(backend, database, columns, name=name, numbers_are_text=as_text))
 
 
 def _needed(query: str | None, what: str) -> str:
@@ -108,26 +138,29 @@ def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[
 
 
 def _table(
-    database: duckdb.DuckDBPyConnection, query: str | None, columns: Columns, *, numbers_are_text: bool
+    backend: ibis.BaseBackend,
+    database: duckdb.DuckDBPyConnection,
+    columns: Columns,
+    *,
+    name: str,
+    numbers_are_text: bool,
 ) -> ir.Table:
-    """The log, or the answer to one SELECT on it. Numbers given as text are read row by row; ids and labels are not."""
-    backend = shut(database)
-    if query is not None:
-        run_query(query, database)
+    """The named columns of a table. Numbers given as text are read row by row; ids and labels are not."""
     try:
-        if query is None:
-            database.execute(f"CREATE TEMP VIEW {ANSWER} AS FROM log")
-        kinds = {row[0]: row[1] for row in database.execute(f"DESCRIBE {ANSWER}").fetchall()}
-        for name in columns.names():
-            if name not in kinds:
-                raise ValueError(missing_column(name, list(kinds)))
-        chosen = [
-            f"TRY_CAST({quoted_name(name)} AS DOUBLE) AS {quoted_name(name)}"
-            if numbers_are_text and kinds[name] == "VARCHAR" and name not in columns.as_they_are()
-            else quoted_name(name)
-            for name in dict.fromkeys(columns.names())
-        ]
-        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {ANSWER}")
+        kinds = columns_of(name, database)
+        for column in columns.names():
+            if column not in kinds:
+                raise ValueError(missing_column(column, list(kinds)))
+        chosen = [_as_column(each, kinds[each], columns, numbers_are_text) for each in dict.fromkeys(columns.names())]
+        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {name}")
         return backend.table("poolrl_log")
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
+
+
+def _as_column(name: str, kind: str, columns: Columns, numbers_are_text: bool) -> str:
+    column = quoted_name(name)
+    if numbers_are_text and kind == "VARCHAR" and name not in columns.as_they_are():
+        return f"TRY_CAST({column} AS DOUBLE) AS {column}"
+    # Ids are texts like others, also if a file has a list of them.
+    return f"CAST({column} AS VARCHAR) AS {column}" if kind.startswith("ENUM") else column

@@ -1,4 +1,8 @@
-"""A log on a PostgreSQL server: the answer to a query, which is read and counted there."""
+"""A log on a PostgreSQL server: the answer to a query, which is read and counted there.
+
+Query and counts are one statement, and so find functions along one search path. A function in a schema of that path may
+have the name of PostgreSQL's own and fit the counts better. A server where one could is refused.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,25 @@ if TYPE_CHECKING:
 
 # PostgreSQL's own numbers (OIDs) for its types.
 _INTEGERS, _FLOATS, _NUMERIC, _BOOLEAN, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 16, 1082, (1114, 1184)
+_TEXTS, _UUID = (19, 25, 1042, 1043), 2950
+# Functions, operators and casts for PostgreSQL's own types that are not its own, but might be taken for such.
+# Casts with numbers from 16384 on are a user's. An operator on text like % of pg_trgm is none that we use.
+_SHADOWS = """
+WITH own AS (SELECT oid, typcategory FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace),
+  others AS (SELECT oid, nspname FROM pg_namespace WHERE nspname = ANY (%s) AND nspname <> 'pg_catalog')
+SELECT nspname || '.' || proname FROM pg_proc f JOIN others ON f.pronamespace = others.oid
+WHERE NOT EXISTS (SELECT FROM unnest(f.proargtypes) AS kind WHERE kind NOT IN (SELECT oid FROM own))
+  AND EXISTS (SELECT FROM pg_proc g WHERE g.proname = f.proname AND g.pronamespace = 'pg_catalog'::regnamespace)
+UNION ALL
+SELECT nspname || '.' || oprname FROM pg_operator o JOIN others ON o.oprnamespace = others.oid
+  JOIN own AS kind ON o.oprright = kind.oid
+WHERE (o.oprleft = 0 OR o.oprleft IN (SELECT oid FROM own))
+  AND (o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '||', '~')
+    OR (kind.typcategory = 'N' AND o.oprname IN ('+', '-', '*', '/', '%%', '^', '&', '|', '#', '<<', '>>')))
+UNION ALL
+SELECT 'a cast' FROM pg_cast c
+WHERE c.oid >= 16384 AND c.castsource IN (SELECT oid FROM own) AND c.casttarget IN (SELECT oid FROM own)
+"""
 
 
 @contextmanager
@@ -37,9 +60,11 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         # Whatever the query does, it cannot write, and every count sees the same rows.
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        _refuse_shadows(connection)
         kinds = _described(connection, f"SELECT * FROM {rows}")
         require_columns(columns.names(), kinds)
-        ids, as_they_are = {columns.trajectory, columns.unit}, columns.as_they_are()
+        ids, as_they_are = {columns.trajectory, columns.unit} - {None}, columns.as_they_are()
+        _refuse_ids(connection, {name: kinds[name] for name in ids if name is not None})
         names = list(dict.fromkeys(columns.names()))
         # A label that is not text is a number like others.
         numbers = {n for n in names if n not in as_they_are or (n not in ids and kinds[n] in (*_FLOATS, _NUMERIC))}
@@ -54,6 +79,41 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         # The session changed nothing, so nothing is lost if it is already gone.
         with suppress(psycopg.Error):
             connection.close()
+
+
+def _refuse_shadows(connection: Connection) -> None:
+    """Refuse a search path along which our counts might find anything but PostgreSQL's own functions."""
+    from psycopg import Error
+
+    def look() -> tuple[list[str], list[str]]:
+        (path,) = connection.execute("SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]").fetchone() or ([],)
+        # No name below is found in another schema.
+        connection.execute("SET LOCAL search_path = pg_catalog")
+        found = [name for (name,) in connection.execute(_SHADOWS, [path]).fetchall()]
+        connection.rollback()
+        return path, found
+
+    try:
+        path, found = interruptible(look, connection.cancel_safe)
+    except Error as error:
+        raise ValueError(refused("PostgreSQL", error)) from None
+    if next((schema for schema in path if not schema.startswith("pg_temp")), "") != "pg_catalog":
+        found.append("search_path, where pg_catalog does not come first")
+    if found:
+        raise ValueError(
+            f"PostgreSQL has something that counts might take for its own: {found[0]}. Add "
+            "?options=-c%20search_path%3Dpg_catalog to the server's address, and name schemas in the query"
+        )
+
+
+def _refuse_ids(connection: Connection, kinds: dict[str, int]) -> None:
+    """Refuse ids by their type: those that no rule brings into one spelling (`data/ids.py`)."""
+    plain = (*_INTEGERS, *_FLOATS, _NUMERIC, _BOOLEAN, _DATE, *_TIMES, _UUID)
+    for name, kind in kinds.items():
+        if kind not in (*plain, *_TEXTS):
+            raise ValueError(f"column {name!r} must hold ids (numbers, text, dates): cast it to text in the query")
+        if kind in _TEXTS and connection.info.parameter_status("server_encoding") != "UTF8":
+            raise ValueError(f"column {name!r} holds text, and ids in text need a database with the encoding UTF8")
 
 
 def _described(connection: Connection, query: str) -> dict[str, int]:
@@ -86,20 +146,18 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
 
 
 def _as_it_is(name: str, kind: int) -> str:
-    """Whole numbers, truth values and times unchanged; others as text in the order of its bytes, as engines have it."""
+    """Numbers, truth values and times unchanged; others as text in the order of its bytes, as engines have it."""
     column = quoted_name(name)
-    if kind in (*_INTEGERS, _BOOLEAN, _DATE, *_TIMES):
+    if kind in (*_INTEGERS, *_FLOATS, _BOOLEAN, _DATE, *_TIMES):
         return column
-    # 7 and 7.00 are one id.
-    value = f"trim_scale({column})" if kind == _NUMERIC else column
-    if kind in (*_FLOATS, _NUMERIC):
-        value = f"nullif({value}, 'NaN')"
+    # 7 and 7.00 are one id. NaN and infinity are none.
+    value = f"CASE WHEN abs({column}) < 1e100 THEN trim_scale({column}) END" if kind == _NUMERIC else column
     return f'CAST({value} AS text) COLLATE "C" AS {column}'
 
 
 def _type(kind: int) -> str:
     names = {_BOOLEAN: "boolean", _DATE: "date"}
-    names |= dict.fromkeys(_INTEGERS, "int64") | dict.fromkeys(_TIMES, "timestamp")
+    names |= dict.fromkeys(_INTEGERS, "int64") | dict.fromkeys(_FLOATS, "float64") | dict.fromkeys(_TIMES, "timestamp")
     return names.get(kind, "string")
 
 

@@ -1,0 +1,135 @@
+"""Macros and views of a DuckDB file do not run inside our counts, and what a query may go through is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from poolrl.data.sources import duckdb as duckdb_files
+from poolrl.data.sources import opening
+from poolrl.shop.config_file import load_config
+from poolrl.shop.open_log import open_log
+from tests.helpers.shops import Facts, write_config
+from tests.helpers.sources import seen
+
+QUERY = "SELECT * FROM x"
+
+
+def write_file(path: Path, log: Path, *statements: str) -> None:
+    """A DuckDB file with the log as the table x."""
+    path.unlink(missing_ok=True)
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE x AS FROM read_parquet('{log}')")
+        for statement in statements:
+            database.execute(statement)
+        # Faster than a file that every statement is written to.
+        database.execute(f"ATTACH '{path}' AS poolrl_to; COPY FROM DATABASE memory TO poolrl_to")
+
+
+def hostile() -> Iterator[str]:
+    """Macros for the names of all functions that DuckDB has, in two schemas, and views with the names that we use."""
+    with duckdb.connect() as database:
+        found = database.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()
+    same = ", ".join(f"({', '.join('abcd'[:count])}) AS 1000" for count in range(1, 5))
+    yield "CREATE SCHEMA other"
+    for schema in ("main", "other"):
+        yield from (f'CREATE MACRO {schema}."{name}"{same}' for (name,) in found if name.isidentifier())
+    yield from (f"CREATE VIEW {name} AS SELECT 1 AS step" for name in ("log", "poolrl_answer", "poolrl_log"))
+    yield from (f"CREATE MACRO {name}_ids() AS TABLE SELECT 1 AS a" for name in ("poolrl_unit", "poolrl_trajectory"))
+
+
+@pytest.mark.slow
+def test_no_macro_of_a_file_runs_in_a_count(tmp_path: Path, facts: Facts) -> None:
+    """Whatever it is called."""
+    expected = seen(tmp_path, facts)
+    statements = list(hostile())
+    assert len(statements) > 1000
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", *statements)
+    assert seen(tmp_path, facts, source="shop.duckdb", query=QUERY) == expected
+
+
+def test_a_macro_called_floor_does_not_run_in_a_count(
+    tmp_path: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting where the file's names are known, as before, gives other counts."""
+    expected, log = seen(tmp_path, facts), {"source": "shop.duckdb", "query": QUERY}
+
+    def stay(query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
+        database.execute(f"USE {inside}")
+        database.execute(f"CREATE TEMP TABLE {duckdb_files.ANSWER} AS {query}")
+
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", "CREATE MACRO floor(v) AS 0")
+    assert seen(tmp_path, facts, **log) == expected
+    monkeypatch.setattr(duckdb_files, "_keep_answer", stay)
+    assert seen(tmp_path, facts, **log) != expected
+
+
+def test_a_query_still_uses_the_files_own_names(tmp_path: Path, facts: Facts) -> None:
+    """Its macros, views and enumerations mean what the file says, wherever the query names them."""
+    expected = seen(tmp_path, facts)
+    write_file(
+        tmp_path / "shop.duckdb",
+        tmp_path / "log.parquet",
+        "CREATE MACRO floor(v) AS v + 0",
+        "CREATE SCHEMA till",
+        "CREATE TYPE place AS ENUM ('Here', 'there')",
+        "CREATE VIEW till.v AS SELECT * REPLACE (floor(step) AS step), 'Here'::place AS shop FROM x",
+    )
+    for query in ("FROM till.v", "FROM shop.till.v", "SELECT * REPLACE (shop.main.floor(step) AS step) FROM till.v"):
+        assert seen(tmp_path, facts, source="shop.duckdb", query=query) == expected
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 300}
+    assert seen(tmp_path, facts, source="shop.duckdb", query="FROM till.v").units == 1
+
+
+@pytest.mark.parametrize("name", ["memory", "system", "temp", "poolrl_file", "two words"])
+def test_a_file_of_any_name(tmp_path: Path, facts: Facts, name: str) -> None:
+    write_file(tmp_path / f"{name}.duckdb", tmp_path / "log.parquet")
+    assert seen(tmp_path, facts, source=f"{name}.duckdb", query=QUERY).units == 300
+
+
+def test_views_and_macros_are_told(tmp_path: Path, facts: Facts) -> None:
+    write_file(
+        tmp_path / "shop.duckdb",
+        tmp_path / "log.parquet",
+        "CREATE MACRO half(v) AS v / 2, (v, w) AS v / w",
+        "CREATE MACRO few(n) AS TABLE SELECT * FROM x LIMIT n",
+        "CREATE VIEW sales AS SELECT * FROM x WHERE step < 3",
+        # What would hide them, if it were asked.
+        "CREATE MACRO duckdb_views() AS TABLE SELECT 'nothing' AS sql, false AS internal, 'shop' AS database_name",
+    )
+    facts["log"] |= {"source": "shop.duckdb", "query": "FROM sales"}
+    with open_log(load_config(write_config(tmp_path, facts))) as log:
+        told = log.definitions
+    assert list(told) == sorted(told)
+    assert [text.split("(")[0].split(" AS")[0] for text in told] == [
+        "CREATE MACRO main.duckdb_views",
+        "CREATE MACRO main.few",
+        "CREATE MACRO main.half",
+        "CREATE MACRO main.half",
+        "CREATE VIEW sales",
+    ]
+    assert "CREATE MACRO main.half(v, w) AS (v / w);" in told
+    assert any("LIMIT n" in text and "AS TABLE" in text for text in told)
+    with pytest.raises(AttributeError):
+        log.definitions = ()  # type: ignore[misc]
+
+
+def test_files_and_tables_have_no_definitions(tmp_path: Path, facts: Facts) -> None:
+    with open_log(load_config(write_config(tmp_path, facts))) as log:
+        assert log.definitions == ()
+
+
+def test_after_the_query_nothing_of_the_file_is_in_reach(tmp_path: Path, facts: Facts) -> None:
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", "CREATE MACRO mine(v) AS 1")
+    config = load_config(
+        write_config(tmp_path, facts | {"log": facts["log"] | {"source": "shop.duckdb", "query": QUERY}})
+    )
+    with opening.open_source("shop.duckdb", config.config.columns(), query=QUERY, folder=tmp_path) as source:
+        database = source.rows.get_backend().con
+        databases = {name for (name,) in database.execute("SELECT database_name FROM duckdb_databases()").fetchall()}
+        assert databases == {"memory", "system", "temp"}
+        macros = database.execute("SELECT count(*) FROM duckdb_functions() WHERE NOT internal").fetchone()
+        assert macros == (0,)
