@@ -7,13 +7,16 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 from rich.console import Console
@@ -21,6 +24,7 @@ from rich.console import Console
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
 from poolrl.paper import figures
+from poolrl.paper.backends import started
 from poolrl.paper.pages import html_page, markdown, save_figures, svg
 from poolrl.paper.report import SEEDED_NOTICE, report_sections
 from poolrl.paper.results import Results
@@ -239,6 +243,26 @@ def test_ctrl_c_keeps_what_was_done(moment: str, tmp_path: Path) -> None:
     assert "stopped; every finished run is kept" in complaint.replace("\n", " ")
     with Results(tmp_path / "results.sqlite", read_only=True) as results:
         assert len(results.runs()) >= (0 if moment == "at once" else 3)
+
+
+def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread looks for work that was taken back, as it may after Ctrl-C: number 99, which nobody has handed in."""
+    heard: list[threading.ExceptHookArgs] = []
+    usual = heard.append
+    monkeypatch.setattr(threading, "excepthook", usual)
+    for ours in (False, True):
+        heard.clear()
+        with started("loky") if ours else nullcontext():
+            executor = ProcessPoolExecutor(max_workers=1)
+            executor.submit(int).result()
+            executor._work_ids.put(99)
+            executor.shutdown(wait=True, kill_workers=True)
+            assert [what.exc_type for what in heard] == ([] if ours else [KeyError])
+            another = threading.Thread(target=lambda: {}["nothing"])
+            another.start()
+            another.join()
+            assert heard[-1].thread is another
+        assert threading.excepthook is usual
 
 
 def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

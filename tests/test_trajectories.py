@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -279,21 +281,48 @@ def test_a_log_does_not_print_itself() -> None:
     assert "sensitive" in repr(Trajectories(**arrays()))
 
 
-def test_formulas_see_rows_within_their_bounds_only() -> None:
-    """A problem of your own may quote what it is given: values outside the bounds are refused before it is asked."""
+def test_formulas_of_your_own_see_no_row() -> None:
+    """A problem may quote what it is given. It is given a symbol without numbers, so there is nothing to quote."""
 
     class Quoting(LostSales):
         def feasible(self, step: int, state: Any) -> Any:
-            if (state > self.demand_max).any():
-                raise ValueError(f"no shelf for {state.max()}")
+            if (state > 0).any(axis=-1):
+                raise ValueError(f"no shelf for {state}")
             return super().feasible(step, state)
 
-    problem = Quoting(horizon=2, holding=0.1, shortage=0.4, demand_max=10.0)
-    states = np.array([[[0.0], [4242.5]]])
+    class Printing(LostSales):
+        heard: ClassVar[list[str]] = []
+
+        def feasible(self, step: int, state: Any) -> Any:
+            self.heard.append(f"{state} {state.__dict__}")
+            return super().feasible(step, state)
+
+    states = np.array([[[0.0], [4.2425]]])
     log = Trajectories(states=states, actions=np.full((1, 2, 1), 5.0), next_states=np.zeros((1, 2, 1)))
-    with pytest.raises(ValueError, match="states must lie within the public bounds") as caught:
-        log.check(problem)
-    assert "4242" not in str(caught.value)
+    facts: dict[str, Any] = {"horizon": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 10.0}
+    with pytest.raises(ValueError, match=r"feasible\(\) of Quoting must treat each row by itself") as caught:
+        log.check(Quoting(**facts))
+    assert "4.24" not in str(caught.value)
+    log.check(Printing(**facts))
+    assert len(Printing.heard) == 2  # once for each step, however many rows there are
+    assert "4.24" not in str(Printing.heard)
+
+
+def test_nothing_of_a_log_can_be_set() -> None:
+    log = Trajectories(**arrays(), unit=["a", "b", "a"], max_per_unit=2)
+    for name in (*vars(Trajectories), "outcome_leaves", "_max_per_unit", "new"):
+        with pytest.raises(AttributeError):
+            setattr(log, name, 1)
+        with pytest.raises(AttributeError):
+            delattr(log, name)
+    for name in ("states", "actions", "next_states"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(log, name)[...] = 0.0
+    for again in (copy(log), pickle.loads(pickle.dumps(log))):
+        assert np.array_equal(again.states, log.states)
+        assert again.slots == log.slots == 4
+        with pytest.raises(AttributeError):
+            again._max_per_unit = 1
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["one thread", "threads"])

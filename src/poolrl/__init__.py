@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from poolrl.data.check_problem import check_problem as check_problem
     from poolrl.data.table import Table as Table
     from poolrl.data.trajectories import Trajectories as Trajectories
     from poolrl.geometry.axes import Separable as Separable
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     from poolrl.simulation.evaluation import saa as saa
     from poolrl.simulation.logs import simulate_log as simulate_log
 
-__version__ = "0.7.0"  # here and nowhere else: the package, certificates and results take it from here
+__version__ = "0.8.0"  # here and nowhere else: the package, certificates and results take it from here
 
 # Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
 _PUBLIC = {
+    "data.check_problem": ("check_problem",),
     "data.table": ("Table",),
     "data.trajectories": ("Trajectories",),
     "geometry.axes": ("Separable",),

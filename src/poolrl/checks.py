@@ -87,6 +87,13 @@ def shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[An
         raise ValueError(f"{name} must broadcast to shape {shape}, got shape {array.shape}") from None
 
 
+def read_only(array: FloatArray) -> FloatArray:
+    """The same numbers, in an array that cannot be written to."""
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """Anything that is a regular array of numbers, as floats."""
     try:

@@ -1,12 +1,14 @@
-"""Read npz archives of numbers that may come from strangers.
+"""Npz archives of numbers that may come from strangers.
 
 NumPy's own reader allocates what a header declares, before it knows whether the bytes are there. This reader trusts no
-header: an array must have exactly the bytes of its member, and all arrays together must stay below a limit.
+header: an array must have exactly the bytes of its member, and all arrays together must stay below a limit. The limit
+grows with the file, so that a small file cannot unpack to very much.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from os import PathLike
 from typing import IO, Any
@@ -17,17 +19,36 @@ from numpy.lib import format as npy
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 # Bytes unpacked at a time: a small member may unpack to very many.
 PIECE = 2**20
+# What a file may unpack to: so many bytes, and so many more for each of its own.
+SMALL_UNPACKED, MOST_UNPACKED = 2**25, 32
 
 
 class DamagedError(ValueError):
     """Not an archive of numbers, or a damaged one."""
 
 
+def write_arrays(path: str | PathLike[str], arrays: Arrays) -> None:
+    """Write arrays so that `read_arrays` reads them: packed, or plain where they pack too well."""
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    if sum(array.nbytes for array in arrays.values()) + _HEADERS > _unpacked_at_most(os.path.getsize(path)):
+        with open(path, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+# Room for the headers of all arrays.
+_HEADERS = 2**16
+
+
+def _unpacked_at_most(size: int) -> int:
+    return SMALL_UNPACKED + MOST_UNPACKED * size
+
+
 def read_arrays(path: str | PathLike[str], *, most_bytes: int) -> Arrays:
     """Every array of an npz file, by name."""
     with open(path, "rb") as file:
         try:
-            return _read_archive(file, most_bytes)
+            return _read_archive(file, min(most_bytes, _unpacked_at_most(os.fstat(file.fileno()).st_size)))
         except DamagedError:
             raise
         except Exception as error:

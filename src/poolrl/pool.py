@@ -8,7 +8,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from poolrl.checks import IntArray
+from poolrl.data.check_problem import check_rows
 from poolrl.data.log import Log
+from poolrl.data.row_by_row import is_our_own
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import JOINT_BANDS, RING_COUNT
@@ -23,7 +25,7 @@ from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
-from poolrl.privacy.release import release_outcomes, release_visits
+from poolrl.privacy.release import admit, release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.privacy.sensitivity import joint_table, moved_trajectories
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -66,19 +68,22 @@ class Pool:
         Without `noise` the noise is exact and unpredictable; `SeededNoise` makes a reproducible dry run that is
         not private.
         """
-        if not isinstance(problem, Problem) or not hasattr(log, "outcome_leaves"):
-            given = f"{type(problem).__name__} and {type(log).__name__}"
-            raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {given}")
+        if not isinstance(problem, Problem):
+            raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {type(problem).__name__}")
+        admit(log)
         prepared = self.prepare(problem)
         return prepared.learn(prepared.release(log, noise or SecureNoise()))
 
     def prepare(self, problem: Problem) -> Prepared:
         """Choose the parts for a problem. What does not fit is refused here, before anything is spent.
 
-        Your own problem is rehearsed too: its formulas must not fail after the release.
+        Your own problem is tried on public dummy rows, and rehearsed: its formulas must treat each row by itself, and
+        must not fail after the release.
         """
+        if not is_our_own(problem):
+            check_rows(problem)
         prepared = self._choose(problem)
-        if not type(problem).__module__.startswith("poolrl."):
+        if not is_our_own(problem):
             prepared.rehearse()
         return prepared
 

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
-from poolrl.learning.rules import Levels, Rule, rule_from_arrays
-from poolrl.npz import Arrays, read_arrays
+from poolrl.learning.rules import Levels, Rule, refuse_unstored, rule_from_arrays
+from poolrl.npz import Arrays, read_arrays, write_arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -130,8 +130,7 @@ class Policy:
             "report": self.report,
         }
         text = json.dumps(facts | {"sha256": _checksum(facts, arrays)}, sort_keys=True, indent=1)
-        with open(path, "wb") as file:
-            np.savez_compressed(file, facts=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+        write_arrays(path, {"facts": np.frombuffer(text.encode(), dtype=np.uint8), **arrays})
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
@@ -142,6 +141,7 @@ class Policy:
             if len(text) > MOST_TEXT:
                 raise ValueError("more text than any policy has")
             facts = json.loads(text)
+            del text
             intact = facts["format"] == POLICY_FORMAT and facts.pop("sha256") == _checksum(facts, arrays)
         except (LookupError, ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
@@ -162,6 +162,8 @@ class Policy:
             kind = declared.pop("kind")
             if kind not in known:
                 raise ValueError(f"a policy for your own problem {kind}: pass it as problem=...")
+            # Before anything is made: a few bytes may declare a horizon of millions.
+            refuse_unstored(facts["rule"], declared, arrays)
             problem = known[kind](**declared)
         elif problem.facts() != declared:
             raise ValueError("learned for other public facts than those of the problem given")
@@ -194,5 +196,5 @@ def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
+        digest.update(array.reshape(-1).view(np.uint8).data)  # without a copy
     return digest.hexdigest()

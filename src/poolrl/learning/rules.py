@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray, as_floats, whole
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
@@ -75,6 +75,34 @@ class PartitionQ:
 Rule = Levels | SeparableQ | PartitionQ
 
 
+def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
+    """Refuse a shop of a file whose horizon, products or labels are not those of the arrays that the file holds.
+
+    Nothing is made from the declared numbers here. What is made later is as large as what is stored.
+    """
+    horizon, products = declared["horizon"], declared["products"]
+    whole(horizon=horizon, products=products)
+    steps, cells = (horizon, products), tuple(len(values) for _, values in declared.get("labels", []))
+    nodes = "pairs.reach" if "pairs.reach" in arrays else "pairs.corners"
+    tables = {"Levels": "levels", "SeparableQ": "q", "PartitionQ": nodes}
+    if kind not in tables:
+        raise _unknown_rule(kind)
+    table = tables[kind]
+    shape = {"Levels": (*cells, *steps), "SeparableQ": steps, "PartitionQ": (horizon, 2 * products)}[kind]
+    if table not in arrays:
+        raise ValueError(f"the file lacks an array that {kind} needs")
+    stored = arrays[table].shape
+    # Corners are (H, J, D, D), and values of a separable problem (H, k, N).
+    own = {"pairs.corners": stored[:1] + stored[-1:], "q": stored[:2]}.get(table, stored)
+    if own != shape:
+        raise ValueError(f"the file declares steps, products and labels {shape}, but its rule has {own}")
+    # A file holds every cost, also where all are equal.
+    costs = dict.fromkeys(("holding", "shortage", "scale_profile"), (*cells, *steps))
+    for name, wanted in (costs | {"demand_max": (*cells, products), "boundary": steps}).items():
+        if name in declared and (found := as_floats(name, declared[name]).shape) != wanted:
+            raise ValueError(f"the file declares {name} for {wanted}, but holds {found}")
+
+
 def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
     """The inverse of a rule's `arrays`; refuses what does not fit the problem."""
     own = {name: array for name, array in arrays.items() if not name.startswith("outcomes.")}
@@ -93,7 +121,11 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
                 return PartitionQ(partition, _shaped(own["q"], (problem.horizon, *partition.q_shape)))
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
-    raise ValueError(f"the file's rule {kind!r} is not known to this version")
+    raise _unknown_rule(kind)
+
+
+def _unknown_rule(kind: str) -> ValueError:
+    return ValueError(f"the file's rule {kind!r} is not known to this version")
 
 
 def _axes(problem: Problem, arrays: Mapping[str, FloatArray]) -> Axes:

@@ -48,7 +48,29 @@ def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]
 @contextmanager
 def _loky(workers: int | None) -> Iterator[Backend]:
     options = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
-    yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool, writes=True)
+    with _quiet_when_killed():
+        yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool, writes=True)
+
+
+@contextmanager
+def _quiet_when_killed() -> Iterator[None]:
+    """Do not print how loky's own thread ends after Ctrl-C.
+
+    It takes back all work, kills the workers, and may then look for a piece of work that it has just taken back. It
+    would have ended in the next line. Any other exception of any thread is printed as ever.
+    """
+    usual = threading.excepthook
+
+    def heard(what: threading.ExceptHookArgs) -> None:
+        flags = getattr(what.thread, "executor_flags", None)  # which only that thread has
+        if what.exc_type is not KeyError or flags is None or not flags.kill_workers:
+            usual(what)
+
+    threading.excepthook = heard
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
 
 
 def _end_with(command: int) -> None:

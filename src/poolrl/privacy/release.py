@@ -16,8 +16,10 @@ from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_v
 from poolrl.data.log import Log
 from poolrl.data.relative import refuse_visits
 from poolrl.data.trajectories import Trajectories
+from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import JOINT_BANDS
+from poolrl.geometry.zones import Rings
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
@@ -27,6 +29,26 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The budget of a table that is not asked for.
 NOTHING = Fraction(0)
+# What visits are counted on.
+NODES = (Lattice, Rings)
+
+
+def admit(log: object) -> None:
+    """Refuse anything but this package's own logs, before it is counted.
+
+    Sensitivities are proved for their counts. A subclass could count in another way, and so could a method that was set
+    on an object.
+    """
+    kind = type(log)
+    if kind is not Trajectories:
+        # Here, because engines take long to import. By `is`, because a class may call itself another's subclass.
+        from poolrl.data.table import Table
+
+        if kind is not Table:
+            raise ValueError(f"a log must be a Trajectories or a Table, and no subclass, got {kind.__name__}")
+    for name in getattr(log, "__dict__", {}):
+        if callable(getattr(kind, name, None)):
+            raise ValueError(f"{name} of this {kind.__name__} was replaced: make a new one")
 
 
 def release_outcomes(
@@ -47,6 +69,7 @@ def release_outcomes(
     c trajectories move with a unit, by `sensitivity.moved_trajectories`. The second table costs `dependence` on top, by
     Δ₂² = 2 H k c² of `sensitivity.joint_table`.
     """
+    admit(log)
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
     complete = problem.boundary.everywhere and log.is_full
     layout = sensitivity.outcome_trees(
@@ -87,7 +110,12 @@ def release_visits(
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H c² of `sensitivity.visit_tables` for each, that is σ² = 2 H c² / ρ.
     """
+    admit(log)
     refuse_visits(log, problem)
+    if type(partition) is not Partition or any(
+        type(each) not in NODES for each in (partition.states, *partition.pairs)
+    ):
+        raise ValueError("visits are counted on nodes of this package: Zones or Grid")
     log.check(problem)
     counts = count_visits(log, partition)
     layouts = sensitivity.visit_tables(
@@ -134,6 +162,7 @@ def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise
 
     Guarantee: ρ-zCDP for one trajectory, by `sensitivity.logged_numbers`.
     """
+    admit(log)
     refuse_visits(log, problem)
     log.check(problem)
     if log.has_units:
@@ -156,6 +185,7 @@ def release_levels(
 
     Guarantee: ρ-zCDP for a unit of any number of trajectories, by `sensitivity.decision_table`.
     """
+    admit(log)
     refuse_visits(log, problem)
     if levels.shape != (problem.horizon, problem.action_dim):
         raise ValueError(f"levels must have shape {(problem.horizon, problem.action_dim)}, got {levels.shape}")

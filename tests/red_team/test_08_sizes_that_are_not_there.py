@@ -1,0 +1,210 @@
+"""A file of 78 kB declared ten million steps, and `poolrl verify` took 4 GB to look at it.
+
+What is made from a file is as large as the arrays that the file holds. Each public size is inflated in turn, in a file
+with a right checksum, and read where 300 MB may be had.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import Grid, LostSales, Policy, Pool, SeededNoise, Zones, npz
+from poolrl.learning import policy as policies
+from tests.helpers.processes import environment, program
+
+MEGABYTES = 300
+MANY = 9_900_000
+FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 50.0}
+LABELS = {"store": [1, 2], "promo": ["no", "yes"]}
+KINDS = {"levels": None, "lattice": Grid(3), "rings": Zones(4)}
+# Changes the facts and the arrays of a good file.
+Change = Callable[[dict[str, Any], dict[str, Any]], None]
+
+
+def good_policy(kind: str) -> Policy:
+    labels = {"labels": LABELS} if kind == "levels" else {}
+    problem = LostSales(**FACTS, **labels)
+    rng = np.random.default_rng(0)
+    known = {"labels": {"store": [1, 2] * 20, "promo": ["no", "yes"] * 20}} if labels else {}
+    plain = LostSales(**FACTS).simulate_log(rng.uniform(0, 50, (40, 3, 2)), rng=rng)
+    log = type(plain)(states=plain.states, actions=plain.actions, next_states=plain.next_states, **known)
+    return Pool(1.0, values=KINDS[kind]).fit(problem, log, noise=SeededNoise(0))
+
+
+def change(path: Path, how: Change) -> None:
+    """Change a file, and give it the checksum that fits."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    facts = json.loads(arrays.pop("facts").tobytes())
+    del facts["sha256"]
+    how(facts, arrays)
+    text = json.dumps(facts | {"sha256": policies._checksum(facts, arrays)}).encode()
+    np.savez_compressed(path, facts=np.frombuffer(text, np.uint8), **arrays)
+
+
+def declare(facts: dict[str, Any], arrays: dict[str, Any], **declared: Any) -> None:
+    """Other sizes, and costs that are one number for all of them."""
+    facts["problem"] |= {"holding": 0.1, "shortage": 0.4, "demand_max": 50.0, "boundary": 1.0} | declared
+
+
+def declare_and_store(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Levels for four million steps are there (they pack into 32 kB), but costs are not."""
+    facts["problem"].pop("labels")
+    declare(facts, arrays, horizon=2_000_000, products=2)
+    arrays["levels"] = np.zeros((2_000_000, 2))
+
+
+def store(facts: dict[str, Any], arrays: dict[str, Any], **stored: Any) -> None:
+    arrays.update({name.replace("__", "."): np.asarray(value) for name, value in stored.items()})
+
+
+def on_axes(facts: dict[str, Any], arrays: dict[str, Any], points: float = 9.0, **declared: Any) -> None:
+    """Values on axes. We write them for problems of your own only, but a file may claim them for a shop."""
+    facts["problem"].pop("labels")
+    facts["problem"] |= {name: [[0.1, 0.1]] * 3 for name in ("holding", "shortage", "boundary")}
+    facts["problem"] |= {"demand_max": [50.0, 50.0]}
+    facts["rule"] = "SeparableQ"
+    arrays.clear()
+    store(facts, arrays, q=np.zeros((3, 2, 9)), axes=[points, 0.0])
+    if declared:
+        declare(facts, arrays, **declared)
+
+
+def guarantee(facts: dict[str, Any], arrays: dict[str, Any], **entries: Any) -> None:
+    facts["guarantee"] |= entries
+
+
+def report(facts: dict[str, Any], arrays: dict[str, Any], entries: Any) -> None:
+    facts["report"] = entries
+
+
+def all_stores(facts: dict[str, Any], arrays: dict[str, Any], values: int, labels: int) -> None:
+    declare(facts, arrays, labels=[[f"label {i}", list(range(values))] for i in range(labels)])
+
+
+BOMB = np.zeros(5_000_000)  # 40 MB that pack into 40 kB
+HOSTILE: dict[str, tuple[str, Change]] = {
+    "horizon": ("levels", partial(declare, horizon=MANY)),
+    "horizon on axes": ("levels", partial(on_axes, horizon=MANY)),
+    "horizon on a lattice": ("lattice", partial(declare, horizon=MANY)),
+    "horizon on rings": ("rings", partial(declare, horizon=MANY)),
+    "products": ("levels", partial(declare, products=MANY)),
+    "products on axes": ("levels", partial(on_axes, products=MANY)),
+    "products on rings": ("rings", partial(declare, products=MANY)),
+    "values of a label": ("levels", partial(all_stores, values=400_000, labels=1)),
+    "cells of labels": ("levels", partial(all_stores, values=200, labels=3)),
+    "labels of cells": ("levels", partial(all_stores, values=2, labels=20)),
+    "levels without costs": ("levels", declare_and_store),
+    "packed levels": ("levels", partial(store, levels=BOMB)),
+    "an array of nobody": ("levels", partial(store, more=BOMB)),
+    "points": ("levels", partial(on_axes, points=1e9)),
+    "points that make large tables": ("levels", partial(on_axes, points=9000.0)),
+    "bins": ("lattice", partial(store, pairs__bins=[1e8] * 3)),
+    "a horizon that is no number": ("levels", partial(declare, horizon="9" * 1000)),
+    "a text of 5 MB": ("levels", lambda facts, arrays: report(facts, arrays, {"x": " " * 5_000_000})),
+    "names of steps": ("levels", lambda facts, arrays: report(facts, arrays, {"labels": {"steps": [0] * 1_000_000}})),
+    "mechanisms": ("levels", lambda facts, arrays: guarantee(facts, arrays, mechanisms=[{}] * 100_000)),
+}
+# What is as large as the file says may be read. It must not take more than that.
+READ_OR_REFUSED: dict[str, tuple[str, Change]] = {
+    "states of a lattice": ("lattice", partial(store, states__bins=[1e4])),
+    "axes": ("levels", on_axes),
+    "steps of the guarantee": ("levels", partial(guarantee, steps=10**15)),
+    "trajectories of a unit": ("levels", partial(guarantee, trajectories_per_unit=10**15)),
+    "a report of boxes": ("levels", lambda facts, arrays: report(facts, arrays, {"x": [{} for _ in range(900_000)]})),
+    "a deep report": ("levels", lambda facts, arrays: report(facts, arrays, nested(900))),
+}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inside: dict[str, Any] = {}
+    for _ in range(depth):
+        inside = {"x": inside}
+    return inside
+
+
+def long_but_stored(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """A hundred thousand steps, all of whose costs and levels are there."""
+    facts["problem"].pop("labels")
+    costs = [[0.0, 0.0]] * 100_000
+    facts["problem"] |= {"horizon": 100_000, "holding": costs, "shortage": costs, "boundary": [[1.0, 1.0]] * 100_000}
+    facts["problem"]["demand_max"] = [1.0, 1.0]
+    arrays["levels"] = np.zeros((100_000, 2))
+    for name in [name for name in arrays if name.startswith("outcomes.")]:
+        del arrays[name]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """What happened to every file."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for kind in KINDS:
+        good_policy(kind).save(folder / f"{kind}.npz")
+    cases = HOSTILE | READ_OR_REFUSED | {"stored": ("levels", long_but_stored)}
+    for name, (kind, how) in cases.items():
+        (folder / f"{name}.npz").write_bytes((folder / f"{kind}.npz").read_bytes())
+        change(folder / f"{name}.npz", how)
+    files = [folder / f"{name}.npz" for name in (*KINDS, *cases)]
+    good = [folder / f"{kind}.npz" for kind in KINDS]
+    command = program("load_in_little_memory", MEGABYTES, *good, "--", *files)
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), timeout=100)
+    return dict(zip((*KINDS, *cases), json.loads(answer.stdout), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_files_themselves_are_good(kind: str, outcomes: dict[str, str | None]) -> None:
+    assert outcomes[kind] is None
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_size_that_is_not_there_is_refused_in_a_line(case: str, outcomes: dict[str, str | None]) -> None:
+    said = outcomes[case]
+    assert said is not None
+    assert "is no refusal" not in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("case", READ_OR_REFUSED)
+def test_a_size_that_costs_nothing_is_read_or_refused(case: str, outcomes: dict[str, str | None]) -> None:
+    assert "is no refusal" not in (outcomes[case] or "")
+
+
+def test_what_is_stored_is_read(outcomes: dict[str, str | None]) -> None:
+    assert outcomes["stored"] is None
+
+
+def test_the_limit_would_show(tmp_path: Path) -> None:
+    """The planted bug: without the comparison of sizes, memory runs out where a refusal is expected."""
+    good, long = tmp_path / "good.npz", tmp_path / "long.npz"
+    good_policy("levels").save(good)
+    long.write_bytes(good.read_bytes())
+    change(long, lambda facts, arrays: facts["problem"].pop("labels"))
+    change(long, partial(declare, horizon=MANY // 2))
+    python, plain, *arguments = program("load_in_little_memory", MEGABYTES, good, "--", long)
+    plant = "from poolrl.learning import policy\npolicy.refuse_unstored = lambda *_: None\n\ndef look"
+    (tmp_path / "planted.py").write_text(Path(plain).read_text().replace("def look", plant, 1))
+    command = [python, tmp_path / "planted.py", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), timeout=100)
+    assert json.loads(answer.stdout) == ["MemoryError is no refusal"]
+
+
+def test_what_packs_too_well_is_stored_plainly_and_read_again(tmp_path: Path) -> None:
+    """Zeros pack a thousandfold. A large file of them is not packed, so that it can be told from a bomb."""
+    small, large = np.zeros(1000), np.zeros(6_000_000)
+    for array, kind in ((small, zipfile.ZIP_DEFLATED), (large, zipfile.ZIP_STORED)):
+        npz.write_arrays(tmp_path / "a.npz", {"a": array})
+        with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+            assert archive.infolist()[0].compress_type == kind
+        assert np.array_equal(npz.read_arrays(tmp_path / "a.npz", most_bytes=2**30)["a"], array)
+    np.savez_compressed(tmp_path / "bomb.npz", a=large)
+    with pytest.raises(npz.DamagedError, match="more bytes than such a file can have"):
+        npz.read_arrays(tmp_path / "bomb.npz", most_bytes=2**30)
