@@ -26,18 +26,21 @@ Fault = Callable[[], list[str]]
 WRITER = """
 import sys
 from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.units import ProtectedUnit
 with Ledger(sys.argv[1]) as ledger:
     ledger.open_account("writer", 1000)
     for number in range(10000):
-        entry = ledger.reserve("writer", 0.001)
+        entry = ledger.reserve("writer", 0.001, ProtectedUnit("week"))
         print(entry.seal, flush=True)
         if number % 3 == 0:
             print(ledger.void(entry).seal, flush=True)
         else:
-            ledger.read(entry, [b"rows"])
+            ledger.read(entry, Sketch(bytes(16), ()))
             print(next(each.seal for each in reversed(ledger.entries()) if each.refers == entry.number), flush=True)
             print(ledger.commit(entry, {"policy": str(number)}).seal, flush=True)
 """
+FIT = ("fit", "--new-account")
 SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
 PLAN = Plan((SMALL, replace(SMALL, rho=0.3), replace(SMALL, data="normal", boundary=0.6)), runs=150, tuning_seeds=1)
 REPRODUCER = """
@@ -189,7 +192,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
     def clock() -> list[str]:
         out = shop.out()
         config = str(folder / "poolrl.toml")
-        ended = Process([sys.executable, "-c", CLOCK, "fit", "--config", config, "--out", str(out), "--json"]).end()
+        ended = Process([sys.executable, "-c", CLOCK, *FIT, "--config", config, "--out", str(out), "--json"]).end()
         hold(
             ended.code == 0 or "does not allow rho" in ended.said,
             f"a clock that jumps stops a fit: {ended.said[-300:]}",

@@ -65,14 +65,14 @@ def good() -> Path:
             "order_up_to": ["action_0"],
             "left": ["next_state_0"],
         },
-        "privacy": {"rho": 0.5, "budget": 1.0, "data_set": "shop"},
+        "privacy": {"rho": 0.5, "budget": 1.0, "data_set": "shop", "ledger": "ledger.sqlite"},
         "plan": {"units": 30},
         "publication": {"name": "Orders", "curator": "Ann", "region": "Here", "intended_use": "Trying."},
     }
     (folder / "facts.json").write_text(json.dumps(facts))
     (folder / "poolrl.toml").write_text(write_toml(facts))
     with contextlib.redirect_stdout(io.StringIO()):
-        app(["fit", "--config", str(folder / "poolrl.toml"), "--json"], result_action="return_value")
+        app(["fit", "--new-account", "--config", str(folder / "poolrl.toml"), "--json"], result_action="return_value")
     zones = Pool.published(1.0, zones=3).fit(problem(), log, noise=SeededNoise(0))
     zones.save(folder / "zones.npz")
     with Results(folder / "results.sqlite"):

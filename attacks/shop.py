@@ -25,7 +25,7 @@ from poolrl.shop.toml import write_toml
 
 POOLRL = [sys.executable, "-m", "poolrl.cli.main"]
 RHO, ROUND = 0.01, 20  # budget of a fit, and how many of them the owner allows at a time
-ALWAYS = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolrl.toml"}
+ALWAYS = {"policy.npz", "certificate.json", "certificate.sig", "label.txt", "registry.yaml", "poolrl.toml"}
 
 
 class LostError(AssertionError):
@@ -75,7 +75,12 @@ class Shop:
                 "demand_max": [40.0, 60.0],
             },
             "log": log | {"opening": columns["state"], "order_up_to": columns["action"], "left": columns["next_state"]},
-            "privacy": {"rho": RHO, "budget": float(Fraction(str(RHO)) * ROUND * self.rounds), "data_set": "shop"},
+            "privacy": {
+                "rho": RHO,
+                "budget": float(Fraction(str(RHO)) * ROUND * self.rounds),
+                "data_set": "shop",
+                "ledger": "ledger.sqlite",
+            },
             "plan": {"units": 400},
             "publication": {"name": "Orders", "curator": "Ann", "region": "Here", "intended_use": "Trying."},
         }
@@ -90,7 +95,7 @@ class Shop:
 
     def fit(self, out: Path, *, config: str = "poolrl.toml", before: Callable[[], None] | None = None) -> Process:
         """Start a fit."""
-        arguments = ["fit", "--config", str(self.folder / config), "--out", str(out), "--json"]
+        arguments = ["fit", "--new-account", "--config", str(self.folder / config), "--out", str(out), "--json"]
         return Process([*POOLRL, *arguments], before)
 
     def again(self, out: Path) -> str:

@@ -24,6 +24,7 @@ from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.learning import policy as policies
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.units import ProtectedUnit
 from poolrl.paper.results import Results
 from poolrl.shop import decide
 from poolrl.shop.config_file import parse_config
@@ -159,7 +160,7 @@ def ledger(script: Script, place: Path) -> Callable[[], object]:
         with Ledger.existing(place / "ledger.sqlite") as opened:
             faults = opened.verify()
             left = opened.accounts()
-            opened.reserve("shop", 0.25)
+            opened.reserve("shop", 0.25, ProtectedUnit("trajectory"))
         # A spoilt ledger gains no budget: it is unchanged, or it was refused before this line.
         if faults or any(account.left > 0.5 for account in left.values()):
             raise FindingError("a spoilt ledger was accepted")

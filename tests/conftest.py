@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from poolrl.cli.main import app
@@ -12,6 +19,7 @@ from tests.helpers.commands import CommandLine, answer_of
 from tests.helpers.killed import KILLED_AT, kill_fits
 from tests.helpers.shops import Facts, Run, small_shop, write_config
 from tests.helpers.simulations import shorten_forecast, shorten_plan
+from tests.helpers.tables import Make
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -20,6 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"browser", "server", "cluster"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_ledgers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reaches the ledger of the person who runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture
@@ -71,7 +87,7 @@ def one_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = write_config(folder, small_shop(folder))
     with pytest.MonkeyPatch.context() as patch:
         shorten_forecast(patch.setattr)
-        app(["fit", "--config", str(config), "--json"], result_action="return_value")
+        app(["fit", "--new-account", "--config", str(config), "--json"], result_action="return_value")
     return folder
 
 
@@ -86,3 +102,33 @@ def released(one_release: Path, tmp_path: Path) -> Path:
 def killed_fits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of shops whose fit was killed before or after a step, named after it; do not write into them."""
     return kill_fits(tmp_path_factory.mktemp("killed"), KILLED_AT)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    """Lets a Spark cluster of one worker read an Arrow table from Parquet; an Ibis table of it."""
+    if shutil.which("java") is None:
+        if os.environ.get("POOLRL_TEST_EVERYTHING"):
+            pytest.fail("Java is not installed")
+        pytest.skip("Spark needs Java (Debian: openjdk-17-jre-headless)")
+    pyspark = pytest.importorskip("pyspark.sql", reason="needs Spark: pip install 'poolrl[spark]'")
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        pyspark.SparkSession.builder.master("local-cluster[1,1,1024]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than counting so few rows
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "OFF")
+        .getOrCreate()
+    )
+    connection, folder, numbers = ibis.pyspark.connect(session), tmp_path_factory.mktemp("spark"), itertools.count()
+
+    def make(table: pa.Table) -> Any:
+        path = folder / f"{next(numbers)}.parquet"
+        pq.write_table(table, path)
+        return connection.read_parquet(path)
+
+    yield make
+    session.stop()

@@ -198,7 +198,7 @@ def test_the_barrier_holds() -> None:
         ("learning/kernel.py", "from operator import attrgetter\npeek = attrgetter('_counts')"),
         ("learning/kernel.py", "from sys import modules\nlogs = modules['poolrl.data.table']"),
         ("learning/kernel.py", "def peek(problem):\n    return type(problem.simulate_log([])).from_parquet('log')"),
-        ("ledger/ledger.py", "from poolrl.data.fingerprints import digests"),
+        ("ledger/ledger.py", "from poolrl.data.fingerprints import sketch_of"),
         ("certificate/verify.py", "from poolrl.shop.config_file import load_config"),
         ("shop/fit.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.outcomes import kaplan_meier"),

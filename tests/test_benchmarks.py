@@ -46,11 +46,10 @@ def test_an_exponent_is_the_slope_of_logarithms() -> None:
     assert exponent(sizes, [3 * size**1.5 for size in sizes]) == "1.50 ± 0.00"
 
 
-def test_a_section_of_the_page_is_replaced_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_section_of_the_page_is_replaced_in_its_place(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
-    monkeypatch.setattr(report, "PAGE", page)
     for name, number in (("one", "1"), ("two", "2"), ("one", "3")):
-        section = report.Report(name, f"Section {name}")
+        section = report.Report(name, f"Section {name}", page)
         section.table(("what", "seconds"), [["a", number]])
         section.write()
     text = page.read_text()

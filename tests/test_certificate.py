@@ -50,7 +50,7 @@ def test_same_input_same_bytes(one_release: Path) -> None:
     assert backwards != content
     assert Certificate.read(backwards).canonical() == content
     policy = Policy.load(one_release / "release" / POLICY)
-    names = ("issued", "policy_sha256", "config_sha256", "versions", "ledger")
+    names = ("issued", "policy_sha256", "config_sha256", "versions", "ledger", "signed_by")
     release = {name: getattr(certificate, name) for name in names}
     assert certify(policy.guarantee, public=certificate.assumed_public, **release).canonical() == content
 
@@ -115,7 +115,7 @@ def test_the_label_is_for_people(one_release: Path) -> None:
 
 
 def test_the_label_of_a_second_release_counts_both(released: Path, run: Callable[..., str]) -> None:
-    run("fit", "--config", released / "poolrl.toml", "--out", released / "second")
+    run("fit", "--new-account", "--config", released / "poolrl.toml", "--out", released / "second")
     certificate = certificate_in(released / "second")
     assert (certificate.rho, certificate.in_all.rho) == ("1/2", "1")
     text = " ".join((released / "second" / LABEL).read_text().split())

@@ -16,8 +16,9 @@ from pydantic import BaseModel
 from poolrl import Backlog, LostSales
 from poolrl.learning.policy import Names
 from poolrl.shop.answers import asked_keys, flag_of
-from poolrl.shop.config import Config, config_keys
+from poolrl.shop.config import Config
 from poolrl.shop.config_file import load_config
+from poolrl.shop.config_keys import config_keys
 from poolrl.shop.toml import write_toml
 from tests.helpers.shops import Run
 
@@ -137,7 +138,8 @@ def test_mistakes_are_reported_with_their_key(
         (
             "rho =",
             "xyzzy =",
-            "[privacy] xyzzy is not known; known are unit, max_per_unit, protects, rho, budget, data_set, ledger",
+            "[privacy] xyzzy is not known; known are unit, max_per_unit, owns_at_most, protects, rho, budget, "
+            "data_set, ledger",
         ),
     ],
 )
@@ -200,14 +202,14 @@ def test_what_is_written_is_read_back(
         "log": {
             "source": text,
             "query": query,
-            "trajectory": text,
-            "step": text,
-            "opening": products,
-            "order_up_to": products,
-            "left": products,
+            "trajectory": f"trajectory {text}",
+            "step": f"step {text}",
+            "opening": [f"opening {name}" for name in products],
+            "order_up_to": [f"order {name}" for name in products],
+            "left": [f"left {name}" for name in products],
             "clip": clip,
         },
-        "privacy": {"rho": rho, "budget": 2 * rho, "data_set": text},
+        "privacy": {"rho": rho, "budget": 2 * rho, "data_set": f"shop {text}"},
     }
     path = tmp_path_factory.mktemp("config") / "poolrl.toml"
     path.write_bytes(write_toml(facts).encode())

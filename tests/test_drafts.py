@@ -48,7 +48,7 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
     """Killed between the payment and the last rename: it is there already, and costs nothing more."""
     assert not (tmp_path / "release").exists()
     before = stages(tmp_path)
-    said = run("fit", "--config", tmp_path / "poolrl.toml")
+    said = run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert "had paid for this release: it is finished now, at no further cost" in " ".join(said.split())
     assert stages(tmp_path) == before
     assert spent(tmp_path) == Fraction(1, 2)
@@ -60,7 +60,7 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
 
 def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path, run: Run) -> None:
     assert (uncommitted / "policy.npz").exists()
-    said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
+    said = " ".join(run("fit", "--new-account", "--config", tmp_path / "poolrl.toml").split())
     assert "stays spent" in said  # of the fit that was killed
     assert not uncommitted.exists()
     assert spent(tmp_path) == 1
@@ -72,22 +72,22 @@ def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path
         draft.mkdir()
         (draft / "policy.npz").write_bytes(b"half")
         with pytest.raises(ValueError, match=r"another fit is writing to .*: wait for it, or name another place"):
-            run("fit", "--config", config)
+            run("fit", "--new-account", "--config", config)
         assert not (tmp_path / "ledger.sqlite").exists()
         assert (draft / "policy.npz").read_bytes() == b"half"
-        run("fit", "--config", config, "--out", tmp_path / "r[e]lease")  # another place is free
+        run("fit", "--new-account", "--config", config, "--out", tmp_path / "r[e]lease")  # another place is free
         assert (draft / "policy.npz").read_bytes() == b"half"
     shutil.rmtree(draft)
     assert spent(tmp_path) == Fraction(1, 2)
     shutil.rmtree(tmp_path / "r[e]lease")
     left = {path.name for path in tmp_path.iterdir()} - {".release.lock", ".r[e]lease.lock"}
-    assert left == {"log.parquet", "poolrl.toml", "ledger.sqlite", "ledger.sqlite.key"}
+    assert left == {"log.parquet", "poolrl.toml", "ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing"}
 
 
 def test_a_lock_that_nobody_holds_stops_nobody(tmp_path: Path, config: Path, run: Run) -> None:
     """What is left of a killed fit is the lock's file; the system has freed the lock."""
     (tmp_path / ".release.lock").touch()
-    run("fit", "--config", config)
+    run("fit", "--new-account", "--config", config)
     assert (tmp_path / "release").is_dir()
 
 
@@ -114,7 +114,7 @@ def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Pat
         draft.symlink_to(tmp_path / "mine")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError, match=r"\.release\.draft holds things that poolrl has not put there"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     assert [path for path in sorted(tmp_path.rglob("*")) if path.name != ".release.lock"] == before
 
 
@@ -168,7 +168,7 @@ def test_a_copy_of_a_draft_is_left_alone_and_overwrites_nothing(tmp_path: Path, 
     assert (copy / "policy.npz").exists()
     copy.rename(committed)
     with pytest.raises(ValueError, match="exists, and a release is never overwritten"):
-        run("fit", "--config", tmp_path / "poolrl.toml")
+        run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert (committed / "policy.npz").exists()
 
 
@@ -237,7 +237,7 @@ def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
         return honest(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Ledger, "commit", watched)
-    run("fit", "--config", config)
+    run("fit", "--new-account", "--config", config)
     assert modes == [0o700]
     assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
 
@@ -247,6 +247,6 @@ def test_nothing_is_committed_when_a_file_is_gone(
 ) -> None:
     monkeypatch.setattr("poolrl.shop.fit.hashes_of", lambda draft: {"certificate.json": "its hash"})
     with pytest.raises(ValueError, match=r"was changed while it was written\. The release had begun, so its rho"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     assert stages(tmp_path)[-1] == "read"
     assert not (tmp_path / "release").exists()

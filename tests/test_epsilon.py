@@ -22,7 +22,7 @@ from poolrl.cli.audit import _audit_table
 from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
-from poolrl.shop.config import config_keys
+from poolrl.shop.config_keys import config_keys
 from poolrl.shop.demo import DemoResult
 from poolrl.shop.fit import Released
 from poolrl.shop.forecast import BudgetCost, Elsewhere, Forecast

@@ -42,13 +42,13 @@ def test_a_release_that_cannot_be_moved_stays(
     monkeypatch.setattr(Ledger, "commit", slow)
     words = r"is complete and paid for, and lies in (.*draft), but could not be moved safely to"
     with pytest.raises(ValueError, match=words) as said:
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     place = re.search(words, str(said.value))
     assert place is not None
     assert Policy.load(Path(place[1]) / "policy.npz").guarantee.private
     for bad in ("..", str(tmp_path / "new" / "..")):
         with pytest.raises(ValueError, match="--out must name a new folder"):
-            run("fit", "--config", config, "--out", bad)
+            run("fit", "--new-account", "--config", config, "--out", bad)
 
 
 def test_a_ledger_that_fails_at_the_end_does_not_hide_what_was_spent(
@@ -65,12 +65,12 @@ def test_a_ledger_that_fails_at_the_end_does_not_hide_what_was_spent(
 
     monkeypatch.setattr(Ledger, "commit", held)
     with pytest.raises(ValueError, match=r"database is locked\. The release had begun, so its rho = 0\.5 stays spent"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     holders[0].close()
     assert stages(tmp_path) == ["open", "reserve", "read"]
     assert not (tmp_path / "release").exists()
     monkeypatch.setattr(Ledger, "commit", honest)
-    run("fit", "--config", config)  # the draft is in nobody's way
+    run("fit", "--new-account", "--config", config)  # the draft is in nobody's way
     assert spent(tmp_path) == 1
 
 
@@ -87,7 +87,7 @@ def test_a_signal_between_payment_and_release_waits(
         return entry
 
     monkeypatch.setattr(Ledger, "commit", interrupted)
-    answer = command_line("fit", "--config", config)
+    answer = command_line("fit", "--new-account", "--config", config)
     assert answer.code == 130
     assert "is complete and paid for" in answer.err
     assert stages(tmp_path)[-1] == "commit"
@@ -110,9 +110,9 @@ def test_an_interrupted_release_leaves_no_half_noised_file(
 
     monkeypatch.setattr(noise._SecureSampler, "add", interrupted)
     with pytest.raises(ValueError, match=r"The release had begun, so its rho = 0.5 stays spent"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     names = {path.name for path in tmp_path.rglob("*")} - {".release.lock"}
-    assert names == {"ledger.sqlite", "ledger.sqlite.key", "log.parquet", "poolrl.toml"}
+    assert names == {"ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing", "log.parquet", "poolrl.toml"}
 
 
 @pytest.mark.parametrize("becomes", [KeyboardInterrupt, ImportError, ValueError])
@@ -127,15 +127,15 @@ def test_an_interrupt_while_the_log_is_read_costs_nothing(
 ) -> None:
     """Also in a library that raises another exception for it: rho is given back, and no draft stays."""
 
-    def interrupted(log: object) -> None:
+    def interrupted(*_: object) -> None:
         try:
             os.kill(os.getpid(), by)
             time.sleep(30)
         except KeyboardInterrupt:
             raise becomes from None
 
-    monkeypatch.setattr("poolrl.shop.fit.digests", interrupted)
-    answer = command_line("fit", "--config", config)
+    monkeypatch.setattr("poolrl.shop.fit.sketch_of", interrupted)
+    answer = command_line("fit", "--new-account", "--config", config)
     assert answer.err == ("poolrl: . Nothing was spent\n" if becomes is ValueError else "poolrl: stopped\n")
     assert answer.code == 130
     assert stages(tmp_path) == ["open", "reserve", "void"]
@@ -161,7 +161,7 @@ def test_no_interrupt_signal_is_lost(when: str) -> None:
 @pytest.mark.parametrize("most", [2_000, 40_000])
 def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path, run: Run, most: int) -> None:
     answer = subprocess.run(
-        program("quick_poolrl", "fit", "--config", config),
+        program("quick_poolrl", "fit", "--new-account", "--config", config),
         capture_output=True,
         text=True,
         check=False,
@@ -181,7 +181,7 @@ def test_where_files_cannot_grow_nothing_is_gained(tmp_path: Path, config: Path,
     for path in tmp_path.glob("release/*.npz"):
         Policy.load(path)
     if not (tmp_path / "release").exists():
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
         assert stages(tmp_path)[-1] == "commit"
 
 
@@ -197,7 +197,7 @@ def test_a_clock_that_jumps_stops_nothing(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("poolrl.ledger.chain.datetime", JumpingClock)
-    run("fit", "--config", config, "--json")
+    run("fit", "--new-account", "--config", config, "--json")
     assert stages(tmp_path) == ["open", "reserve", "read", "commit"]
     assert spent(tmp_path) == Fraction(1, 2)
     with Ledger.existing(tmp_path / "ledger.sqlite") as ledger:
@@ -215,7 +215,7 @@ def test_the_soaks_own_fit_succeeds(tmp_path: Path) -> None:
 def test_the_soak_would_notice_what_is_lost(tmp_path: Path, run: Run) -> None:
     """Its checks of a shop with a release, from which something is taken."""
     shop = Shop(tmp_path, random.Random(0))
-    run("fit", "--config", shop.write(), "--out", shop.out())
+    run("fit", "--new-account", "--config", shop.write(), "--out", shop.out())
     shop.check()
 
     def lost(what: str) -> None:

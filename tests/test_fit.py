@@ -54,20 +54,20 @@ def test_nothing_that_may_be_handed_out_holds_a_logged_number(one_release: Path)
 def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run) -> None:
     config = released / "poolrl.toml"
     with pytest.raises(ValueError, match="a release is never overwritten"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     assert spent(released) == Fraction(1, 2)
-    run("fit", "--config", config, "--out", released / "again")
+    run("fit", "--new-account", "--config", config, "--out", released / "again")
     assert spent(released) == 1
     first = (released / "release/policy.npz", released / "release/certificate.json")
     assert "since then more was spent, 1 in all" in run("verify", *first, "--ledger", released / "ledger.sqlite")
     with pytest.raises(ValueError, match=r"does not allow rho = 0.5: only 0 of 1 is left"):
-        run("fit", "--config", config, "--out", released / "third")
+        run("fit", "--new-account", "--config", config, "--out", released / "third")
     assert not (released / "third").exists()
     run("ledger", "budget", "1.5", "--reason", "another season", "--config", config)
     with pytest.raises(ValueError, match=r"was given a budget of 1\.5 in the ledger, not 1\."):
-        run("fit", "--config", config, "--out", released / "third")
+        run("fit", "--new-account", "--config", config, "--out", released / "third")
     config.write_text(config.read_text().replace("budget = 1.0", "budget = 1.5"))
-    run("fit", "--config", config, "--out", released / "third")
+    run("fit", "--new-account", "--config", config, "--out", released / "third")
     assert spent(released) == Fraction(3, 2)
 
 
@@ -75,7 +75,7 @@ def test_a_new_name_is_no_new_budget(released: Path, run: Run) -> None:
     config = released / "poolrl.toml"
     config.write_text(config.read_text().replace('"small shop"', '"another shop"'))
     with pytest.raises(ValueError, match="these rows already have an account, as 'small shop'"):
-        run("fit", "--config", config, "--out", released / "again")
+        run("fit", "--new-account", "--config", config, "--out", released / "again")
     assert spent(released, "another shop") == Fraction(1, 2)  # an answer to whether they are the same rows
     assert stages(released)[-2:] == ["open", "reserve"]
 
@@ -83,12 +83,12 @@ def test_a_new_name_is_no_new_budget(released: Path, run: Run) -> None:
 def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, facts: Facts, run: Run) -> None:
     (tmp_path / "log.parquet").rename(tmp_path / "elsewhere.parquet")
     with pytest.raises(ValueError, match=r"there is no file .*log.parquet. Nothing was spent"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     table = pq.read_table(tmp_path / "elsewhere.parquet")
     broken = table.set_column(4, "action_0", pa.array(["31337.25"] * len(table)))
     pq.write_table(broken, tmp_path / "log.parquet")
     with pytest.raises(ValueError, match=r"'action_0' must hold numbers.*Nothing was spent") as caught:
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     assert "31337" not in str(caught.value)
     assert stages(tmp_path) == ["open", "reserve", "void", "reserve", "void"]
     assert spent(tmp_path) == 0
@@ -99,7 +99,7 @@ def test_a_log_that_is_not_observed_is_said_to_be(tmp_path: Path, facts: Facts, 
     """Steps outside the declared ones: no row can be refused, but what was released shows it."""
     facts["log"]["first_step"] = 100
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
+    said = " ".join(run("fit", "--new-account", "--config", tmp_path / "poolrl.toml").split())
     assert re.search(r"only [0-9]% of the log was observed", said)  # noise alone looks like a percent or two
 
 
@@ -111,11 +111,11 @@ def test_a_failure_after_the_log_was_read_is_paid_for(
 
     monkeypatch.setattr("poolrl.shop.fit.registry_record", full_disk)
     with pytest.raises(ValueError, match=r"No space left on device. The release had begun, so its rho = 0.5 stays"):
-        run("fit", "--config", config)
+        run("fit", "--new-account", "--config", config)
     assert spent(tmp_path) == Fraction(1, 2)
     assert stages(tmp_path) == ["open", "reserve", "read"]
     left = {path.name for path in tmp_path.iterdir()} - {".release.lock"}
-    assert left == {"ledger.sqlite", "ledger.sqlite.key", "log.parquet", "poolrl.toml"}
+    assert left == {"ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing", "log.parquet", "poolrl.toml"}
 
 
 def test_a_place_that_cannot_be_written_to_costs_nothing(tmp_path: Path, config: Path, run: Run) -> None:
@@ -123,7 +123,7 @@ def test_a_place_that_cannot_be_written_to_costs_nothing(tmp_path: Path, config:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "link", Path("/proc/poolrl-release"), tmp_path / "file" / "x"):
         with pytest.raises((ValueError, OSError)):
-            run("fit", "--config", config, "--out", out)
+            run("fit", "--new-account", "--config", config, "--out", out)
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
@@ -138,8 +138,8 @@ def test_stopping_after_the_log_was_read_says_what_it_cost(
     monkeypatch.setattr(OnOutcomes, "rehearse", lambda _: None)  # it learns too, before anything is spent
     monkeypatch.setattr(OnOutcomes, half, fail)
     with pytest.raises(ValueError, match=r"stopped by .*Error|Interrupt.*stays spent") as caught:
-        run("fit", "--config", config)
-    assert "stays spent (entry 2 of" in str(caught.value)
+        run("fit", "--new-account", "--config", config)
+    assert "stays spent (entry 3 of" in str(caught.value)
     assert "31337" not in str(caught.value)
     assert spent(tmp_path) == Fraction(1, 2)
 
@@ -155,11 +155,11 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
 
         monkeypatch.setattr("poolrl.cli.fit.draw_page", fail)
         with pytest.raises(ValueError, match=rf"{words}. The release in .* is complete and paid for; 'poolrl report"):
-            run("fit", "--config", config, "--out", out)
+            run("fit", "--new-account", "--config", config, "--out", out)
         assert {path.name for path in out.iterdir()} == RELEASE - {"report.html"}
     assert stages(tmp_path)[-1] == "commit"
     with pytest.raises(ValueError, match=r"'poolrl report .*' draws its page"):
-        run("fit", "--config", config, "--out", tmp_path / "stop")
+        run("fit", "--new-account", "--config", config, "--out", tmp_path / "stop")
 
 
 def test_a_noise_dominated_log_is_said_to_be(tmp_path: Path, facts: Facts, run: Run) -> None:
@@ -169,7 +169,7 @@ def test_a_noise_dominated_log_is_said_to_be(tmp_path: Path, facts: Facts, run: 
     pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 30, "rho": 0.05}
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    said = run("fit", "--config", tmp_path / "poolrl.toml")
+    said = run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
     assert "This log is noise-dominated" in said
     assert (tmp_path / "release" / "report.html").read_text().count("This log is noise-dominated") == 2
 
@@ -179,8 +179,9 @@ def test_a_noise_dominated_log_is_said_to_be(tmp_path: Path, facts: Facts, run: 
 def test_degenerate_costs_and_full_feedback(tmp_path: Path, facts: Facts, run: Run, change: dict[str, Any]) -> None:
     facts["problem"] |= change
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--config", tmp_path / "poolrl.toml")
-    run("verify", tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
+    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
+    files = (tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
+    run("verify", *files, "--ledger", tmp_path / "ledger.sqlite")
     page = (tmp_path / "release/report.html").read_text()
     assert ("never seen" in page) == ("kind" not in change)  # nothing hides in a backlog
     assert ("Kaplan-Meier" in page) == ("kind" not in change)
@@ -200,7 +201,7 @@ def assert_names_are_written(release: Path) -> None:
 def test_names_are_written_as_they_are_and_become_no_markup(tmp_path: Path, facts: Facts, run: Run) -> None:
     facts["publication"]["curator"] = "Bäcker [/bold] 面包"
     facts["problem"] |= NAMES
-    run("fit", "--config", write_config(tmp_path, facts), "--out", tmp_path / "out[/bold]")
+    run("fit", "--new-account", "--config", write_config(tmp_path, facts), "--out", tmp_path / "out[/bold]")
     assert_names_are_written(tmp_path / "out[/bold]")
 
 
@@ -210,7 +211,7 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
     facts["problem"] |= NAMES
     config = write_config(tmp_path, facts)
     answer = subprocess.run(
-        program("quick_poolrl", "fit", "--config", config, "--out", tmp_path / "out[/bold]"),
+        program("quick_poolrl", "fit", "--new-account", "--config", config, "--out", tmp_path / "out[/bold]"),
         env=environment(PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C"),
         capture_output=True,
         text=True,
@@ -247,7 +248,7 @@ def test_kill_9_between_the_steps(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_fits_at_once_cannot_overspend(tmp_path: Path, config: Path) -> None:
     """Three fits of a half each ask for a budget of one."""
-    command = program("quick_poolrl", "fit", "--config", config, "--json", "--out")
+    command = program("quick_poolrl", "fit", "--new-account", "--config", config, "--json", "--out")
     running = [
         subprocess.Popen(
             [*command, tmp_path / f"out{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment()

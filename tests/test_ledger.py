@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import math
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 
 from poolrl.ledger.accounts import OverspendError, apply, replay
 from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.units import Spend
+from tests.helpers.ledgers import WEEK, rows
 
 TENTH = Fraction(1, 10)
 
@@ -35,10 +38,11 @@ def left(ledger: Ledger, data_set: str = "shop") -> Fraction:
 
 
 def test_a_spend_step_by_step(ledger: Ledger) -> None:
-    entry = ledger.reserve("shop", 0.1)
+    entry = ledger.reserve("shop", 0.1, WEEK)
     assert left(ledger) == 1 - TENTH  # exact: 0.1 is the decimal that was written
-    account = ledger.read(entry, [b"rows"])
-    assert (account.data_set, account.left, account.spends) == ("shop", 1 - TENTH, {entry.number: (TENTH, "read")})
+    account = ledger.read(entry, rows("rows"))
+    assert (account.data_set, account.left) == ("shop", 1 - TENTH)
+    assert account.spends == {entry.number: Spend(TENTH, "read", WEEK)}
     assert account == ledger.account("shop")  # what is returned is what was written
     done = ledger.commit(entry, {"policy": "ab"})
     assert left(ledger) == 1 - TENTH
@@ -49,7 +53,7 @@ def test_a_spend_step_by_step(ledger: Ledger) -> None:
 
 
 def test_an_entry_that_breaks_a_rule_changes_nothing(ledger: Ledger) -> None:
-    entry = ledger.reserve("shop", 0.4)
+    entry = ledger.reserve("shop", 0.4, WEEK)
     entries, accounts = ledger.state()
     before = copy.deepcopy(accounts)
     for broken in (
@@ -70,22 +74,22 @@ def test_an_entry_that_breaks_a_rule_changes_nothing(ledger: Ledger) -> None:
 
 def test_ten_tenths_are_one_and_not_a_hair_more(ledger: Ledger) -> None:
     for _ in range(10):
-        ledger.reserve("shop", 0.1)
+        ledger.reserve("shop", 0.1, WEEK)
     assert left(ledger) == 0
     with pytest.raises(OverspendError, match="only 0 of 1 is left"):
-        ledger.reserve("shop", 1e-300)
+        ledger.reserve("shop", 1e-300, WEEK)
 
 
 def test_only_an_unread_reservation_comes_back(ledger: Ledger) -> None:
-    entry = ledger.reserve("shop", 0.4)
+    entry = ledger.reserve("shop", 0.4, WEEK)
     ledger.void(entry)
     assert left(ledger) == 1
     with pytest.raises(ValueError, match="is void, not reserved"):
         ledger.void(entry)
     with pytest.raises(ValueError, match="is void, not reserved"):
-        ledger.read(entry, [b"rows"])
-    entry = ledger.reserve("shop", 0.4)
-    ledger.read(entry, [b"rows"])
+        ledger.read(entry, rows("rows"))
+    entry = ledger.reserve("shop", 0.4, WEEK)
+    ledger.read(entry, rows("rows"))
     with pytest.raises(ValueError, match="is read, not reserved"):
         ledger.void(entry)
     ledger.commit(entry, {})
@@ -97,7 +101,7 @@ def test_only_an_unread_reservation_comes_back(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("rho", [0.0, -0.1, math.nan, math.inf, -math.inf, True, "1", None, Fraction(-1), Fraction(0)])
 def test_nonsense_is_not_a_spend(ledger: Ledger, rho: object) -> None:
-    calls = (ledger.reserve, ledger.open_account, partial(ledger.change_budget, reason="why"))
+    calls = (partial(ledger.reserve, unit=WEEK), ledger.open_account, partial(ledger.change_budget, reason="why"))
     for call in calls:
         with pytest.raises((ValueError, TypeError)):
             call("shop", rho)
@@ -106,35 +110,39 @@ def test_nonsense_is_not_a_spend(ledger: Ledger, rho: object) -> None:
 
 
 def test_the_same_rows_under_another_name_are_recognised(ledger: Ledger) -> None:
-    entry = ledger.reserve("shop", 0.5)
-    ledger.read(entry, [b"rows"])
+    entry = ledger.reserve("shop", 0.5, WEEK)
+    ledger.read(entry, rows("rows"))
     ledger.open_account("shop, renamed", 1.0)
-    second = ledger.reserve("shop, renamed", 0.5)
+    second = ledger.reserve("shop, renamed", 0.5, WEEK)
     with pytest.raises(OverspendError, match="as 'shop': a new name gives no new budget"):
-        ledger.read(second, [b"rows"])
+        ledger.read(second, rows("rows"))
     ledger.void(second)
     assert left(ledger, "shop, renamed") == 1  # nothing was released, so nothing is lost
-    third = ledger.reserve("shop, renamed", 0.5)
-    ledger.read(third, [b"other rows"])
-    again = ledger.reserve("shop", 0.1)
-    ledger.read(again, [b"rows"])  # the same rows on their own account pay again
+    third = ledger.reserve("shop, renamed", 0.5, WEEK)
+    ledger.read(third, rows("other rows"))
+    again = ledger.reserve("shop", 0.1, WEEK)
+    ledger.read(again, rows("rows"))  # the same rows on their own account pay again
     assert left(ledger) == Fraction(4, 10)
 
 
 def test_the_rows_leave_no_trace_that_could_be_guessed(ledger: Ledger) -> None:
-    """Without the key a guess of the log cannot be confirmed from the file."""
-    import hashlib
-
-    ledger.read(ledger.reserve("shop", 0.5), [b"rows"])
-    stored = ledger.path.read_bytes()
-    for guess in (b"rows", hashlib.sha256(b"rows").hexdigest().encode(), hashlib.sha256(b"content\0rows").digest()):
-        assert guess not in stored
+    """Without the key neither a guess of the log nor its size can be confirmed from the file."""
+    read = []
+    for marks in (rows("rows"), replace(rows("few"), marks=rows("few").marks[:1])):
+        ledger.read(ledger.reserve("shop", 0.4, WEEK), marks)
+        read.append(ledger.entries()[-1].note["sketch"])
+        stored = ledger.path.read_bytes()
+        for mark in (marks.whole, *marks.marks):
+            assert mark not in stored
+            assert mark.hex().encode() not in stored
+            assert mark not in base64.b64decode(read[-1])
+    assert len(read[0]) == len(read[1])
     assert bytes.fromhex(ledger.key_path.read_text()).hex().encode() not in stored
     assert ledger.key_path.stat().st_mode & 0o077 == 0
 
 
 def test_a_budget_may_change_in_the_open(ledger: Ledger) -> None:
-    ledger.reserve("shop", 0.8)
+    ledger.reserve("shop", 0.8, WEEK)
     with pytest.raises(ValueError, match=r"was given a budget of 1 in the ledger, not 0\.5"):
         ledger.open_account("shop", 0.5)
     assert ledger.change_budget("shop", 0.5, reason="the board").left == 0
@@ -146,7 +154,7 @@ def test_a_budget_may_change_in_the_open(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="no account 'shp'"):
         ledger.change_budget("shp", 3.0, reason="the board")
     with pytest.raises(ValueError, match="no account 'shp'"):
-        ledger.reserve("shp", 0.1)
+        ledger.reserve("shp", 0.1, WEEK)
 
 
 def test_missing_halves_are_refused(tmp_path: Path) -> None:
@@ -206,11 +214,11 @@ def test_a_ledger_that_somebody_holds_is_said_to_be_held(ledger: Ledger, monkeyp
     with Ledger(ledger.path) as other:
         holder.execute("BEGIN EXCLUSIVE")
         with pytest.raises(ValueError, match="cannot be used as a ledger: database is locked"):
-            other.reserve("shop", 0.1)
+            other.reserve("shop", 0.1, WEEK)
         with pytest.raises(ValueError, match="cannot be used as a ledger: database is locked"):
             Ledger(ledger.path)
         holder.execute("ROLLBACK")
-        other.reserve("shop", 0.1)
+        other.reserve("shop", 0.1, WEEK)
     holder.close()
 
 
@@ -226,9 +234,9 @@ def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathF
             if what == "reserve":
                 if spent + rho > 2:
                     with pytest.raises(OverspendError):
-                        ledger.reserve("shop", rho)
+                        ledger.reserve("shop", rho, WEEK)
                     continue
-                entries.append(ledger.reserve("shop", rho))
+                entries.append(ledger.reserve("shop", rho, WEEK))
                 stages[entries[-1].number] = "reserved"
                 spent += rho
             elif entries:
@@ -236,7 +244,7 @@ def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathF
                 wanted = {"void": "reserved", "read": "reserved", "commit": "read"}[what]
                 call = {
                     "void": lambda e: ledger.void(e),
-                    "read": lambda e: ledger.read(e, [b"r"]),
+                    "read": lambda e: ledger.read(e, rows("r")),
                     "commit": lambda e: ledger.commit(e, {}),
                 }[what]
                 if stages[entry.number] != wanted:
@@ -253,8 +261,8 @@ def test_whatever_is_called_the_books_balance(tmp_path_factory: pytest.TempPathF
 
 
 def test_notes_are_kept_as_json(ledger: Ledger) -> None:
-    entry = ledger.reserve("shop", 0.1)
-    ledger.read(entry, [b"rows"])
+    entry = ledger.reserve("shop", 0.1, WEEK)
+    ledger.read(entry, rows("rows"))
     ledger.commit(entry, {"policy": "é"})
     assert json.loads(json.dumps(ledger.entries()[-1].note)) == {"policy": "é"}
     assert ledger.verify() == []
@@ -265,6 +273,6 @@ def test_a_number_that_could_not_be_read_again_is_not_written(tmp_path: Path) ->
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_account("shop", 2.0)
         with pytest.raises(ValueError, match="not a number written as a fraction"):
-            ledger.reserve("shop", Fraction(10**450 + 1, 10**450))
+            ledger.reserve("shop", Fraction(10**450 + 1, 10**450), WEEK)
         assert ledger.verify() == []
         assert [entry.kind for entry in ledger.entries()] == ["open"]

@@ -14,6 +14,7 @@ import pytest
 from poolrl.ledger.accounts import Entry
 from poolrl.ledger.chain import Chain
 from poolrl.ledger.ledger import Ledger
+from tests.helpers.ledgers import WEEK
 from tests.helpers.processes import program
 
 TENTH = Fraction(1, 10)
@@ -52,7 +53,7 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
     def write() -> None:
         with Ledger(tmp_path / "ledger.sqlite") as other:
             about_to_write.set()
-            other.reserve("shop", 0.1)
+            other.reserve("shop", 0.1, WEEK)
 
     def slow(self: Chain) -> list[Entry]:
         found = read_entries(self)

@@ -10,6 +10,7 @@ import pytest
 
 from poolrl.ledger.chain import STATEMENTS
 from poolrl.ledger.ledger import Ledger
+from tests.helpers.ledgers import WEEK, rows
 
 NOT_OURS = "it has tables or triggers that poolrl did not make, or lacks its own"
 TRIGGERS = [statement for statement in STATEMENTS if statement.startswith("CREATE TRIGGER")]
@@ -46,8 +47,8 @@ TAMPERING = {
 @pytest.mark.parametrize("what", TAMPERING)
 def test_tampering_is_found(ledger: Ledger, what: str) -> None:
     """By a forger who puts back the triggers that were in the way, so that the seals must tell."""
-    entry = ledger.reserve("shop", 0.5)
-    ledger.read(entry, [b"rows"])
+    entry = ledger.reserve("shop", 0.5, WEEK)
+    ledger.read(entry, rows("rows"))
     ledger.commit(entry, {"policy": "ab"})
     dropped = "DROP TABLE" in TAMPERING[what]
     with sqlite3.connect(ledger.path) as file:
@@ -61,7 +62,7 @@ def test_tampering_is_found(ledger: Ledger, what: str) -> None:
             assert faults, what
             assert faults != [NOT_OURS], what
             with pytest.raises(ValueError, match="tampered with or damaged"):
-                again.reserve("shop", 0.1)
+                again.reserve("shop", 0.1, WEEK)
     except ValueError as error:
         assert dropped  # it does not even open
         assert "restore it from a backup" in str(error)
@@ -92,7 +93,7 @@ def test_a_trigger_that_poolrl_did_not_make_is_found(tmp_path: Path) -> None:
     with Ledger(path) as ledger:
         assert ledger.verify() == [NOT_OURS]
         with pytest.raises(ValueError, match="tampered with or damaged"):
-            ledger.reserve("shop", 0.5)
+            ledger.reserve("shop", 0.5, WEEK)
 
 
 def test_the_file_itself_refuses_changes(ledger: Ledger) -> None:

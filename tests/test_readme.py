@@ -84,6 +84,7 @@ def test_the_walk_through(tmp_path: Path) -> None:
         "release",
         "ledger.sqlite",
         "ledger.sqlite.key",
+        "ledger.sqlite.signing",
     }
     for words in ("not for release", "no row of the log was read", "Everything holds.", "order up to", "commit"):
         assert words in answer.stdout

@@ -81,11 +81,12 @@ def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Fa
     pq.write_table(table.append_column("shop", shop), tmp_path / "log.parquet")
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 3}
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    made = json.loads(run("fit", "--config", tmp_path / "poolrl.toml", "--json"))["certificate"]
+    made = json.loads(run("fit", "--new-account", "--config", tmp_path / "poolrl.toml", "--json"))["certificate"]
     assert (made["unit"], made["trajectories_per_unit"], made["assumed_public"]["units"]) == ("unit", 3, 100)
     levels = Fraction(made["mechanisms"][0]["sensitivity_squared"]) / (2 * 3 * 2 * 9)
     assert levels.denominator == 1
-    run("verify", tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
+    files = (tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
+    run("verify", *files, "--ledger", tmp_path / "ledger.sqlite")
     assert "each unit of column shop with up to 3 trajectories" in " ".join(
         (tmp_path / "release/label.txt").read_text().lower().split()
     )
@@ -152,12 +153,17 @@ def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: R
     """The command and the label do; a release that protects somebody gets neither sentence."""
     for rho, protects in ((0.5, True), (2000.0, False)):
         facts["privacy"] |= {"rho": rho, "budget": rho, "data_set": f"shop of {rho:g}", "ledger": f"{rho:g}.sqlite"}
-        said = " ".join(run("fit", "--config", write_config(tmp_path, facts), "--out", tmp_path / f"{rho:g}").split())
+        said = " ".join(
+            run(
+                "fit", "--new-account", "--config", write_config(tmp_path, facts), "--out", tmp_path / f"{rho:g}"
+            ).split()
+        )
         assert ("There is no meaningful protection. Epsilon is" in said) == (not protects)
         label = " ".join((tmp_path / f"{rho:g}" / "label.txt").read_text().split())
         assert ("This is no meaningful protection. Epsilon is" in label) == (not protects)
         assert ("We call that" in label) == protects
-        run("verify", tmp_path / f"{rho:g}/policy.npz", tmp_path / f"{rho:g}/certificate.json")
+        files = (tmp_path / f"{rho:g}/policy.npz", tmp_path / f"{rho:g}/certificate.json")
+        run("verify", *files, "--ledger", tmp_path / f"{rho:g}.sqlite")
 
 
 @pytest.mark.parametrize("verb", ["check", "plan", "fit"])
@@ -188,7 +194,7 @@ def test_check_knows_what_is_left(released: Path, run: Run) -> None:
     found = json.loads(run("check", "--config", released / "poolrl.toml", "--json"))
     (budget,) = [each for each in found["findings"] if each["what"] == "budget"]
     assert budget == {"what": "budget", "stands": "good", "seen": "0.5 left of 1, a fit takes 0.5"}
-    run("fit", "--config", released / "poolrl.toml", "--out", released / "again")
+    run("fit", "--new-account", "--config", released / "poolrl.toml", "--out", released / "again")
     with pytest.raises(SystemExit):
         run("check", "--config", released / "poolrl.toml")
 
@@ -205,17 +211,19 @@ def test_the_ledger_is_shown_and_checked(released: Path, run: Run) -> None:
     assert shown["accounts"][0] | {"fingerprint": ""} == {
         "data_set": "small shop",
         "fingerprint": "",
+        "units": ["trajectory"],
         "budget": "1",
         "spent": "1/2",
         "left": "1/2",
     }
-    assert [entry["kind"] for entry in shown["entries"]] == ["open", "reserve", "read", "commit"]
+    assert [entry["kind"] for entry in shown["entries"]] == ["key", "open", "reserve", "read", "commit"]
     assert "every seal fits" in run("ledger", "verify", *where)
     with sqlite3.connect(released / "ledger.sqlite") as file:
-        file.executescript("DROP TRIGGER entries_stay; UPDATE entries SET rho = '1/1000' WHERE number = 2")
+        file.executescript("DROP TRIGGER entries_stay; UPDATE entries SET rho = '1/1000' WHERE number = 3")
     file.close()
     with pytest.raises(SystemExit):
         run("ledger", "verify", *where)
-    for command in (("ledger", "show", *where), ("fit", "--config", released / "poolrl.toml", "--out", released / "x")):
+    fit = ("fit", "--config", released / "poolrl.toml", "--out", released / "x")
+    for command in (("ledger", "show", *where), fit):
         with pytest.raises(ValueError, match="tampered with or damaged"):
             run(*command)

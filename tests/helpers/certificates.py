@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from poolrl import LostSales
-from poolrl.certificate.certificate import AssumedPublic, LedgerEntry, Publication
+from poolrl.certificate.parts import AssumedPublic, LedgerEntry, Publication
 
 
 def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ KILLED_AT = {
 KILLED_BETWEEN = {
     "reserve-before": (False, False),
     "open_log-before": (True, False),
-    "digests-after": (True, False),
+    "sketch_of-after": (True, False),
     "read-before": (True, False),
     "learn-after": (True, False),
     "commit-before": (True, False),

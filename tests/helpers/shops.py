@@ -14,7 +14,8 @@ from poolrl import LostSales
 from poolrl.shop.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
-RELEASE = {"policy.npz", "certificate.json", "label.txt", "registry.yaml", "poolrl.toml", "report.html"}
+PAPERS = {"certificate.json", "certificate.sig", "label.txt", "registry.yaml"}
+RELEASE = PAPERS | {"policy.npz", "poolrl.toml", "report.html"}
 
 Facts = dict[str, dict[str, Any]]
 Run = Callable[..., str]  # the fixture `run`: a command in this process
@@ -46,7 +47,7 @@ def small_shop(folder: Path, *, units: int = 300, seed: int = 5) -> Facts:
             "order_up_to": ["action_0", "action_1"],
             "left": ["next_state_0", "next_state_1"],
         },
-        "privacy": {"rho": 0.5, "budget": 1.0, "data_set": "small shop"},
+        "privacy": {"rho": 0.5, "budget": 1.0, "data_set": "small shop", "ledger": "ledger.sqlite"},
         "plan": {"units": units},
         "publication": {
             "name": "Weekend orders",
@@ -69,5 +70,5 @@ def message_of_failed_fit(folder: Path, facts: Facts, query: str | None, run: Ru
     if query is not None:
         facts["log"]["query"] = query
     with pytest.raises(ValueError, match="spent") as caught:
-        run("fit", "--config", write_config(folder, facts))
+        run("fit", "--new-account", "--config", write_config(folder, facts))
     return str(caught.value)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from poolrl.data.counts import count_outcomes
-from poolrl.data.fingerprints import digests
+from poolrl.data.fingerprints import sketch_of
 from poolrl.privacy.sensitivity import every_level
 from poolrl.shop.config_file import load_config
 from poolrl.shop.open_log import open_log
@@ -20,10 +20,10 @@ SECRET = 31337.25  # stands in the log and must never stand in a message
 
 @dataclass(frozen=True)
 class Seen:
-    """What anybody may get from a log, however sensitive: its units, digests and counts."""
+    """What anybody may get from a log, however sensitive: its units, marks and counts."""
 
     units: int
-    digests: tuple[bytes, ...]
+    marks: tuple[bytes, ...]
     leaves: bytes
 
     def counts(self) -> Any:
@@ -38,4 +38,4 @@ def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
     with open_log(file) as table:
         table.check(problem)
         leaves = count_outcomes(table, problem, level_sizes=every_level(32)).levels[-1]
-        return Seen(table.units, tuple(sorted(digests(table))), leaves.tobytes())
+        return Seen(table.units, sketch_of(table, problem.horizon)[1], leaves.tobytes())

@@ -10,134 +10,33 @@ import json
 from fractions import Fraction
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from poolrl.ledger.accounts import Account, Entry
+from poolrl.certificate.parts import (
+    AssumedPublic,
+    AttackPower,
+    AuditSummary,
+    CertifiedMechanism,
+    Facts,
+    InAll,
+    LedgerEntry,
+    Software,
+    epsilons,
+)
+from poolrl.ledger.units import ProtectedUnit
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
+from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode
 
-DELTAS = ("1e-05", "1e-06", "1e-09")
-FALSE_POSITIVES = 0.05
-DECIMALS = 4
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
 )
-NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
-PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
+# A query may be a megabyte, as a configuration may (`shop/toml.py`), and stands in it once.
+LARGEST_CERTIFICATE = 2**22
+# A certificate speaks of these only where they differ from what most releases have.
+SILENT = ("scaled", "scale_memory", "labels", "owns_at_most", "other_units", "definitions", "signed_by", "audit")
 
 
-class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Publication(_Facts):
-    """What the record for the registry of deployments says about the release."""
-
-    name: str = Field(
-        default="Ordering policy", description="for the record that tells others of this release (registry.yaml)"
-    )
-    curator: str = Field(default="not stated", description="who publishes it")
-    region: str = Field(default="not stated", description="which region the data describe")
-    intended_use: str = Field(default="Order-up-to levels for the coming periods.", description="what it is for")
-
-
-class AssumedPublic(_Facts):
-    """What was declared before the log was read, and the number of its units."""
-
-    problem: dict[str, Any]  # `Problem.facts()`: its keys depend on the kind of problem
-    products: list[str]
-    steps: list[str]
-    columns: list[str]
-    unit_column: str | None
-    clip: bool
-    query: str | None
-    protects: str
-    publication: Publication
-    units: int
-    what: str = PUBLIC_IN_WORDS
-
-
-class AttackPower(_Facts):
-    """What an attacker who knows all but one unit gets right, at 5% false alarms."""
-
-    false_positives: float
-    true_positives_at_most: float
-    true_positives_of_best_known_attack: float
-
-    @classmethod
-    def at(cls, rho: Fraction) -> Self:
-        """Both powers, rounded up."""
-        powers = (power(float(rho), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
-        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
-        return cls(
-            false_positives=FALSE_POSITIVES,
-            true_positives_at_most=at_most,
-            true_positives_of_best_known_attack=best_known,
-        )
-
-
-class InAll(_Facts):
-    """What all releases of the data set together come to, this one included."""
-
-    rho: str
-    epsilon: dict[str, float]
-    attack: AttackPower
-
-    @classmethod
-    def of(cls, spent: Fraction) -> Self:
-        """From the sum of their budgets."""
-        return cls(rho=str(spent), epsilon=epsilons(spent), attack=AttackPower.at(spent))
-
-
-class CertifiedMechanism(_Facts):
-    """One released table with its sensitivity, its noise and its cost."""
-
-    name: str
-    noise: str
-    cells: int
-    sensitivity_squared: str
-    variance: str
-    rho: str
-
-    @classmethod
-    def of(cls, mechanism: Mechanism) -> Self:
-        """In the words of the certificate."""
-        return cls(
-            name=mechanism.name,
-            noise=NOISE_IN_WORDS,
-            cells=mechanism.cells,
-            sensitivity_squared=str(mechanism.sensitivity_squared),
-            variance=str(mechanism.variance),
-            rho=str(mechanism.rho),
-        )
-
-
-class LedgerEntry(_Facts):
-    """The payment, as it stands in the owner's ledger, and what the account held afterwards."""
-
-    data_set: str
-    account: str
-    entry: int
-    seal: str
-    budget: str
-    spent: str
-    left: str
-
-    @classmethod
-    def of(cls, reservation: Entry, account: Account) -> Self:
-        """From the reservation that paid."""
-        return cls(
-            data_set=account.data_set,
-            account=account.fingerprint,
-            entry=reservation.number,
-            seal=reservation.seal,
-            budget=str(account.budget),
-            spent=str(account.spent),
-            left=str(account.left),
-        )
-
-
-class Certificate(_Facts):
+class Certificate(Facts):
     """The whole file."""
 
     format: Literal["poolrl certificate 1"] = "poolrl certificate 1"
@@ -151,22 +50,27 @@ class Certificate(_Facts):
     trajectories_per_unit: int
     steps: int
     adjacency: str
-    # What was declared of a scale and of labels. A certificate of a log without them does not speak of them.
+    # What was declared of a scale, of labels, and of how many trajectories a unit owns.
     scaled: bool = False
     scale_memory: int = 0
     labels: LabelMode = "none"
+    owns_at_most: int | None = None
+    other_units: list[str] = Field([])  # whom other releases of the account protect; counted by what they cost here
+    definitions: list[str] = Field([])  # views and functions of the source that the query could use
+    signed_by: str = ""  # SHA-256 of the public key
+    audit: AuditSummary | None = None
     mechanisms: list[CertifiedMechanism]
     composition: str
     post_processing: list[str]
     assumed_public: AssumedPublic
-    versions: dict[str, str]
+    versions: dict[Software, str]
     policy_sha256: str
     config_sha256: str
     ledger: LedgerEntry
 
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
-        silent = {name for name in ("scaled", "scale_memory", "labels") if not self._speaks_of(name)}
+        silent = {name for name in SILENT if not self._speaks_of(name)}
         facts = self.model_dump(exclude=silent)
         text = json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
         return (text + "\n").encode()
@@ -177,6 +81,8 @@ class Certificate(_Facts):
     @classmethod
     def read(cls, content: bytes) -> Self:
         """A certificate from its bytes; refuses anything that is not one."""
+        if len(content) > LARGEST_CERTIFICATE:
+            raise ValueError("not a certificate: it is larger than any that poolrl writes")
         try:
             facts = json.loads(content)
         except (ValueError, RecursionError):
@@ -197,8 +103,9 @@ def certify(
     policy_sha256: str,
     config_sha256: str,
     public: AssumedPublic,
-    versions: dict[str, str],
+    versions: dict[Software, str],
     ledger: LedgerEntry,
+    **declared: Any,  # owns_at_most, other_units, definitions, signed_by, audit
 ) -> Certificate:
     """The certificate, from what was paid and what was released."""
     rho = zcdp.compose(each.rho for each in guarantee.mechanisms)
@@ -226,6 +133,21 @@ def certify(
         policy_sha256=policy_sha256,
         config_sha256=config_sha256,
         ledger=ledger,
+        **declared,
+    )
+
+
+def certified_unit(certificate: Certificate) -> ProtectedUnit:
+    """Whom a certificate's release protects, as the ledger records it."""
+    public = certificate.assumed_public
+    return ProtectedUnit(
+        trajectory=public.columns[0] if public.columns else "",
+        column=public.unit_column,
+        max_per_unit=certificate.trajectories_per_unit,
+        owns_at_most=certificate.owns_at_most,
+        scale_memory=certificate.scale_memory,
+        labels_kept=certificate.labels == "public",
+        adjacency=certificate.adjacency,
     )
 
 
@@ -238,16 +160,6 @@ def post_processing(problem: dict[str, Any]) -> list[str]:
         "backward induction to order-up-to levels",
         "simulated costs and every picture of the report",
     ]
-
-
-def epsilons(rho: Fraction) -> dict[str, float]:
-    """ε at each δ, rounded up."""
-    return {delta: _certified(zcdp.epsilon(float(rho), float(delta))) for delta in DELTAS}
-
-
-def _certified(value: float) -> float:
-    # A little more, because the optimiser behind ε differs between machines in digits that nobody needs.
-    return zcdp.ceiling(value + 1e-7, DECIMALS)
 
 
 def arithmetic_faults(certificate: Certificate) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 POLICY = "policy.npz"
 CERTIFICATE = "certificate.json"
+SIGNATURE = "certificate.sig"
 LABEL = "label.txt"
 RECORD = "registry.yaml"
 CONFIG = "poolrl.toml"
@@ -14,5 +15,6 @@ PAGE = "report.html"
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """The hash of a file, of any size."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -6,12 +6,13 @@ import math
 import textwrap
 from fractions import Fraction
 
-from poolrl.certificate.certificate import Certificate, InAll
+from poolrl.certificate.certificate import Certificate
+from poolrl.certificate.parts import InAll
 from poolrl.privacy.guarantee import declared_in_words
 from poolrl.privacy.zcdp import rounded_up
 
 LABEL_WIDTH = 78
-SIGNATURE = (
+SIGN_HERE = (
     "Checked by (name, role): ____________________________________________",
     "",
     "Date, signature: " + "_" * 53,
@@ -27,7 +28,7 @@ def label(certificate: Certificate) -> str:
         parts.append(title.upper())
         parts += [textwrap.fill(paragraph, LABEL_WIDTH) for paragraph in paragraphs]
         parts.append("")
-    return "\n".join([*parts, *SIGNATURE, ""])
+    return "\n".join([*parts, *SIGN_HERE, ""])
 
 
 def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
@@ -52,23 +53,22 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
                 f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
                 "large, 100 times for a person who is in ten. What is true of everybody: if all weeks are alike, the "
                 "policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
-                f"number of units in the log, {public.units:,}{_public_labels(certificate)}.",
+                f"number of units in the log, {public.units:,}{_also_public(certificate)}.",
             ],
         ),
         (
             "The numbers a specialist will ask for",
             [
                 f"rho = {_short(certificate.rho)} (zero-concentrated differential privacy), that is epsilon = "
-                f"{epsilon}. Neighbouring logs: {certificate.adjacency} {unit} by any other. Noise: exact discrete "
-                "Gaussian.",
+                f"{epsilon}. Neighbouring logs: {neighbours(certificate)}. Noise: exact discrete Gaussian.",
             ],
         ),
         (
             "What was spent",
             [
                 f'Account "{ledger.data_set}", entry {ledger.entry} of the ledger: this release takes rho = '
-                f"{_short(certificate.rho)}. All releases of this data set that this ledger knows of: {spent} of a "
-                f"budget of {budget}, which leaves {left}.",
+                f"{_short(certificate.rho)}. All releases of this data set that this ledger knows of cost one {unit}: "
+                f"{spent} of a budget of {budget}, which leaves {left}.{_others(certificate)}",
             ],
         ),
         (
@@ -77,6 +77,7 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
                 f"The policy with SHA-256 {certificate.policy_sha256}, issued {certificate.issued[:10]} by poolrl "
                 f"{certificate.versions.get('poolrl')}, entered in the ledger under seal {ledger.seal[:16]}.",
                 f"It was made with the configuration of SHA-256 {certificate.config_sha256}.{_query(certificate)}",
+                *_key_and_audit(certificate),
             ],
         ),
     ]
@@ -87,14 +88,53 @@ def _protected(certificate: Certificate) -> str:
     return f"{_capital(whose(certificate))}. The promise holds for each of them.{declared}"
 
 
-def _public_labels(certificate: Certificate) -> str:
-    return ", and how many rows have which labels" if certificate.labels == "public" else ""
+def neighbours(certificate: Certificate) -> str:
+    """Which logs the promise compares, in a phrase."""
+    same = " with the same labels" if certificate.labels == "public" else ""
+    return f"{certificate.adjacency} {certificate.unit} by any other{same}"
+
+
+def _also_public(certificate: Certificate) -> str:
+    labels = ", and how many rows have which labels" if certificate.labels == "public" else ""
+    return (
+        f"{labels}{', and how many trajectories and units other releases have counted' * bool(certificate.other_units)}"
+    )
+
+
+def _others(certificate: Certificate) -> str:
+    """How releases that protect other units are counted."""
+    if not certificate.other_units:
+        return ""
+    who = " and ".join(f"one {name}" for name in certificate.other_units)
+    many = f", for every trajectory belongs to one unit, which owns at most {certificate.owns_at_most}"
+    declared = f" The data holder declares how{many if certificate.owns_at_most else ''}."
+    return f" Releases that protect {who} are counted by what they cost one {certificate.unit} at most.{declared}"
 
 
 def _query(certificate: Certificate) -> str:
     if not certificate.assumed_public.query:
         return ""
-    return " The rows came through a query. The promise trusts it to look at each protected unit by itself: read it."
+    through = ""
+    if many := len(certificate.definitions):
+        through = f" and through {many} definition{'s' * (many > 1)} of its source, which the certificate repeats"
+    return (
+        f" The rows came through a query{through}. The promise trusts it to look at each protected unit by itself: "
+        "read it."
+    )
+
+
+def _key_and_audit(certificate: Certificate) -> list[str]:
+    """Who signed, and what an audit found, where there is such."""
+    said = []
+    if certificate.signed_by:
+        said.append(f"It is signed with the key of SHA-256 {certificate.signed_by}.")
+    if (audit := certificate.audit) is not None:
+        said.append(
+            f"An audit of this configuration by poolrl {audit.poolrl} attacked {audit.releases:,} simulated releases. "
+            f"It proved a loss of at least rho = {audit.proved_rho:.3g} of {audit.claimed_rho:g} claimed: "
+            f"{audit.verdict}."
+        )
+    return said
 
 
 def _attack(certificate: Certificate) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.label import whose
+from poolrl.certificate.label import neighbours, whose
 from poolrl.privacy.guarantee import declared_in_words
 from poolrl.privacy.zcdp import rounded_up
 
@@ -166,7 +166,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 privacy_unit=whose(certificate),
                 privacy_unit_details=" ".join(
                     [
-                        f"Adjacent logs: {certificate.adjacency} {certificate.unit} by any other.",
+                        f"Adjacent logs: {neighbours(certificate)}.",
                         *declared_in_words(certificate),
                     ]
                 ),
@@ -193,7 +193,8 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 mechanisms=f"{mechanisms}. {sampler}.",
             ),
             administrative=Administrative(
-                registry_authors=[publication.curator], notes=f"Policy SHA-256 {certificate.policy_sha256}."
+                registry_authors=[publication.curator],
+                notes=f"Policy SHA-256 {certificate.policy_sha256}.{_signed(certificate)}",
             ),
         ),
     )
@@ -203,6 +204,10 @@ def _release_type(certificate: Certificate) -> Literal["One release", "Many rele
     """One release is one that was the first and leaves nothing for another."""
     alone = certificate.ledger.spent == certificate.rho and Fraction(certificate.ledger.left) == 0
     return "One release" if alone else "Many releases"
+
+
+def _signed(certificate: Certificate) -> str:
+    return f" Signed with the Ed25519 key of SHA-256 {certificate.signed_by}." if certificate.signed_by else ""
 
 
 def _slug(text: str) -> str:
@@ -215,6 +220,8 @@ def _preprocessing(certificate: Certificate) -> str:
     steps = ["Bins and noise follow from declared facts, which the data holder declares not to have read off the log."]
     if public.query:
         steps.append(f"Rows came from this query, which must judge each {unit} by itself: {public.query}")
+    if certificate.definitions:
+        steps.append(f"It could use these definitions of its source: {'; '.join(certificate.definitions)}")
     if public.clip:
         steps.append("Values were clipped to the declared bounds, row by row.")
     if unit != "trajectory":

@@ -9,18 +9,17 @@ from fractions import Fraction
 from pathlib import Path
 
 from poolrl import __version__
-from poolrl.certificate.certificate import (
-    AssumedPublic,
-    Certificate,
-    CertifiedMechanism,
-    arithmetic_faults,
-)
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, sha256
+from poolrl.certificate.certificate import Certificate, arithmetic_faults, certified_unit
+from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, sha256
 from poolrl.certificate.label import label
+from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
 from poolrl.certificate.registry import registry_record
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
-from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.accounts import Entry, replay
+from poolrl.ledger.ledger import Ledger, normal_name
+from poolrl.ledger.signing import PublicKey, Signature
+from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
 from poolrl.privacy import sensitivity
 from poolrl.privacy.sensitivity import TableLayout
 from poolrl.problems.problem import OutcomeProblem
@@ -43,6 +42,7 @@ class Terms:
     data_set: str
     rho: Fraction
     budget: Fraction
+    unit: ProtectedUnit
 
 
 # Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
@@ -56,8 +56,9 @@ def verify_release(
     read_terms: ReadTerms,
     config: Path | None = None,
     ledger: Path | None = None,
+    key: Path | None = None,
 ) -> list[VerifyCheck]:
-    """Hashes, arithmetic, and agreement with the policy, the configuration, the papers beside it, and the ledger."""
+    """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger."""
     content, folder = certificate.read_bytes(), certificate.parent
     try:
         claim = Certificate.read(content)
@@ -83,6 +84,7 @@ def verify_release(
         checks += _against_config(claim, found, read_terms, sound=not faults)
     if all(check.good for check in checks):
         checks += _papers(claim, folder)
+    checks += _signature(claim, content, folder / SIGNATURE, key)
     if ledger is not None:
         hashes = {POLICY: sha256(policy), CERTIFICATE: hashlib.sha256(content).hexdigest()}
         checks += _against_ledger(claim, ledger, hashes)
@@ -94,8 +96,9 @@ def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, so
     if not (same.good and sound):  # there is nothing to compare
         return [same]
     terms, ledger = read_terms(path, claim.assumed_public.units), claim.ledger
-    certified = (claim.assumed_public, ledger.data_set, claim.rho, ledger.budget)
-    agree = (terms.public, terms.data_set, str(terms.rho), str(terms.budget)) == certified
+    certified = (claim.assumed_public, normal_name(ledger.data_set), claim.rho, ledger.budget, certified_unit(claim))
+    declared = (terms.public, normal_name(terms.data_set), str(terms.rho), str(terms.budget), terms.unit)
+    agree = declared == certified
     return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
 
 
@@ -104,7 +107,8 @@ def unchecked_files(certificate: Path) -> list[str]:
     folder = certificate.parent
     claim = Certificate.read(certificate.read_bytes())
     issuer = claim.versions.get("poolrl")
-    notes = [f"{name} (not there)" for name in (CONFIG, LABEL, RECORD) if not (folder / name).exists()]
+    papers = (CONFIG, LABEL, RECORD, *((SIGNATURE,) if claim.signed_by else ()))
+    notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
     if issuer != __version__:
         there = [name for name in (LABEL, RECORD) if (folder / name).exists()]
         notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]
@@ -179,6 +183,25 @@ def release_layout(
     )
 
 
+def _signature(claim: Certificate, content: bytes, path: Path, key: Path | None) -> list[VerifyCheck]:
+    """Whether the certificate's bytes are signed, by the key that they name and by the key that the reader has."""
+    wanted = None if key is None else PublicKey.from_pem(key.read_bytes())
+    if not path.exists():
+        missing = f"there is no {path.name} beside the certificate"
+        return [] if wanted is None else [VerifyCheck("the certificate is signed with your key", False, missing)]
+    try:
+        signature = Signature.read(path.read_bytes())
+    except ValueError as error:
+        return [VerifyCheck("the signature can be read", False, str(error))]
+    named = signature.holds_for(content) and signature.key.fingerprint == claim.signed_by
+    checks = [VerifyCheck("the certificate is signed with the key that it names", named)]
+    if wanted is not None:
+        why = "" if signature.key == wanted else f"it names the key of SHA-256 {signature.key.fingerprint}"
+        mine = Signature(wanted, signature.raw).holds_for(content)
+        checks.append(VerifyCheck("the certificate is signed with your key", mine, why))
+    return checks
+
+
 def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> list[VerifyCheck]:
     with Ledger.existing(path) as ledger:
         faults = ledger.verify()
@@ -186,14 +209,38 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
         if faults:
             return [unbroken]
         entries, accounts = ledger.state()
-    named = claim.ledger
+        keys = {key.fingerprint for key in ledger.public_keys()}
+    named, unit = claim.ledger, certified_unit(claim)
     paid = [e for e in entries if e.kind == "reserve" and (e.number, e.seal) == (named.entry, named.seal)]
+    read = [e for e in entries if e.kind == "read" and e.refers == named.entry]
     done = [e for e in entries if e.kind == "commit" and e.refers == named.entry]
     account = accounts.get(named.account)
-    spent = account.spent if account else Fraction(0)
-    since = f"since then more was spent, {float(spent):g} in all" if str(spent) != named.spent else ""
+    spend = account.spends.get(named.entry) if account else None
+    then = _spent_then(entries, read[0].number, named.account, unit) if read else None
+    now = _spent_then(entries, len(entries), named.account, unit)
+    since = f"since then more was spent, {float(now):g} in all" if now is not None and now != then else ""
     return [
         unbroken,
         VerifyCheck("the ledger has the payment", bool(paid) and str(paid[0].rho) == claim.rho, since),
+        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit, _unrecorded(spend)),
+        VerifyCheck("what was spent in all is what the ledger adds up for this unit", str(then) == named.spent),
         VerifyCheck("the ledger has committed these very files", bool(done) and done[0].note == hashes),
+        *([VerifyCheck("the ledger names the key of the signature", claim.signed_by in keys)] * bool(claim.signed_by)),
     ]
+
+
+def _spent_then(entries: list[Entry], last: int, account: str, unit: ProtectedUnit) -> Fraction | None:
+    """What one unit had lost when an entry was written; None where it cannot be known."""
+    # Whom an older spend protects may have been added later.
+    known = [e for e in entries if e.number <= last or (e.kind == "unit" and (e.refers or 0) <= last)]
+    try:
+        found = replay(known).get(account)
+        return None if found is None else found.spent_by(unit)
+    except ValueError:
+        return None
+
+
+def _unrecorded(spend: Spend | None) -> str:
+    if spend is None or spend.unit != UNRECORDED:
+        return ""
+    return "an entry of an earlier version does not say: 'poolrl ledger unit CERTIFICATE' adds it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -14,15 +15,19 @@ from poolrl.certificate.files import PAGE, POLICY
 from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.config_file import load_config
-from poolrl.shop.fit import Released, fit_release
+from poolrl.shop.fit import Released, fit_release, read_audit
 from poolrl.shop.forecast import Forecast
 from poolrl.shop.report import draw_page
 
 fit_verb = verb(
     "fit",
     examples="""\
-  poolrl fit
-  poolrl fit --out release-2026""",
+  poolrl fit --new-account         the first release of a data set
+  poolrl fit --out release-2026    a later one, from the same account
+  poolrl fit --audit audit/2026-11-16-120000/audit.json""",
+    more="""\
+A data set has one account, and the ledger lies at one place for all of a user's data sets. A fit that would open a new
+account is refused until --new-account confirms that nothing was ever released of these rows.""",
 )
 # A log of which less was observed is worth a second look at columns, steps and bounds.
 MOSTLY_OBSERVED = 0.5
@@ -37,6 +42,12 @@ def fit(
     *,
     config: ConfigPath = CONFIG_NAME,
     out: Annotated[Path | None, Parameter(help="Folder to make; 'release' beside the file if left out.")] = None,
+    new_account: Annotated[
+        bool, Parameter(help="Nothing was ever released of this data set: open its account.", negative="")
+    ] = False,
+    audit: Annotated[
+        Path | None, Parameter(help="audit.json of 'poolrl audit --config': the certificate repeats what it found.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Make the release, draw its page, print its label."""
@@ -45,7 +56,8 @@ def fit(
     console = Console(quiet=json)
     try:
         with console.status("reading, releasing, learning"):
-            release = fit_release(file, folder)
+            found = None if audit is None else read_audit(audit, file.sha256)
+            release = fit_release(file, folder, new_account=new_account, audit=found)
     except KeyboardInterrupt:
         if folder.exists():
             raise ValueError(f"stopped. {_complete(folder)}") from None
@@ -59,7 +71,9 @@ def fit(
         raise ValueError(f"{why}. {_complete(folder)}") from None
     if json:
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
-        print(dumps({"folder": str(folder), "certificate": release.certificate.model_dump()} | finished, indent=2))
+        opened = {} if release.new_account is None else {"new_account_in": str(release.new_account)}
+        facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
+        print(dumps(facts | finished | opened, indent=2))
     else:
         _print_release(console, release, forecast)
 
@@ -67,6 +81,10 @@ def fit(
 def _print_release(console: Console, release: Released, forecast: Forecast) -> None:
     folder, observed = release.folder, release.policy.report["observed"]
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
+    if release.new_account is not None:
+        budget = float(Fraction(release.certificate.ledger.budget))
+        opened = f"New account {release.certificate.ledger.data_set!r} with a budget of {budget:g}"
+        console.print(f"{opened}, in {release.new_account}.", highlight=False, markup=False)
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
     console.print(label(release.certificate), highlight=False, markup=False)
     warnings = []

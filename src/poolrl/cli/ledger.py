@@ -1,7 +1,8 @@
-"""`poolrl ledger`: show the accounts, check the chain of seals, change a budget in the open."""
+"""`poolrl ledger`: show the accounts, check the chain of seals, change a budget or the signing key in the open."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,26 +12,33 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, LedgerPath, verb
+from poolrl.certificate.certificate import Certificate, certified_unit
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.units import UnitsError
 from poolrl.privacy import zcdp
-from poolrl.shop.config_file import load_config
+from poolrl.shop.config_file import load_config, user_ledger
 
 ledger_verb = verb(
     "ledger",
     examples="""\
   poolrl ledger show
   poolrl ledger verify --ledger ledger.sqlite
-  poolrl ledger budget 0.5 --reason 'one more season'""",
+  poolrl ledger budget 0.5 --reason 'one more season'
+  poolrl ledger key > owner.pem
+  poolrl ledger rotate-key --reason 'the laptop was stolen'
+  poolrl ledger unit release/certificate.json""",
+    more="""\
+The ledger is the one given, or that of the configuration in this folder, or the user's own.""",
 )
-LEDGER_NAME = Path("ledger.sqlite")
+WhichLedger = Annotated[Path | None, Parameter(help="The ledger's file.")]
 
 
 @ledger_verb.command(name="show")
-def show_ledger(*, ledger: LedgerPath = LEDGER_NAME, json: AsJson = False) -> None:
+def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     """Print every account and every entry."""
-    with Ledger.existing(ledger) as books:
+    with Ledger.existing(_which_ledger(ledger)) as books:
         entries, accounts = books.state()
     if json:
         facts = {"accounts": [_account_facts(each) for each in accounts.values()]}
@@ -38,19 +46,20 @@ def show_ledger(*, ledger: LedgerPath = LEDGER_NAME, json: AsJson = False) -> No
         return
     console = Console()
     table = RichTable(title="Accounts", title_justify="left", title_style="bold")
-    for name in ("data set", "budget", "spent", "left"):
-        table.add_column(name, justify="left" if name == "data set" else "right")
+    for name in ("data set", "protects one", "budget", "spent", "left"):
+        table.add_column(name, justify="left" if name in ("data set", "protects one") else "right")
     for account in accounts.values():
-        amounts = (account.budget, account.spent, account.left)
-        table.add_row(escape(account.data_set), *(f"{float(amount):g}" for amount in amounts))
+        amounts = _account_facts(account)
+        numbers = (_shown(amounts[name]) for name in ("budget", "spent", "left"))
+        table.add_row(escape(account.data_set), escape(", ".join(amounts["units"])), *numbers)
     console.print(table)
     console.print(_entry_table(entries, {each.fingerprint: each.data_set for each in accounts.values()}))
 
 
 @ledger_verb.command(name="verify")
-def verify_ledger(*, ledger: LedgerPath = LEDGER_NAME, json: AsJson = False) -> None:
+def verify_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     """Check the chain of seals and the accounts."""
-    with Ledger.existing(ledger) as books:
+    with Ledger.existing(_which_ledger(ledger)) as books:
         faults = books.verify()
         count = 0 if faults else len(books.entries())
     if json:
@@ -58,7 +67,7 @@ def verify_ledger(*, ledger: LedgerPath = LEDGER_NAME, json: AsJson = False) -> 
     elif faults:
         Console().print(f"[red]tampered with or damaged[/]: {escape('; '.join(faults))}", highlight=False)
     else:
-        print(f"{ledger}: {count} entries, every seal fits, every account adds up.")
+        print(f"{_which_ledger(ledger)}: {count} entries, every seal fits, every account adds up.")
     if faults:
         raise SystemExit(1)
 
@@ -76,9 +85,54 @@ def change_budget(
     with Ledger.existing(file.ledger) as books:
         account = books.change_budget(name, zcdp.budget(total), reason=reason)
     print(
-        f"{name}: budget {float(account.budget):g}, spent {float(account.spent):g}, left {float(account.left):g}. "
+        f"{name}: budget {float(account.budget):g}, left {_shown(_account_facts(account)['left'])}. "
         f"Write budget = {total:g} into {config} as well."
     )
+
+
+@ledger_verb.command(name="key")
+def show_key(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
+    """Print the public key that releases are signed with; give it to everyone who gets a release."""
+    with Ledger.existing(_which_ledger(ledger)) as books:
+        keys = books.public_keys()
+    if not keys:
+        raise ValueError("the ledger has no signing key yet: the next fit makes one")
+    if json:
+        print(dumps({"keys": [{"sha256": key.fingerprint, "pem": key.pem()} for key in keys]}, indent=2))
+    else:
+        print(keys[-1].pem(), end="")
+
+
+@ledger_verb.command(name="rotate-key")
+def rotate_key(
+    *, reason: Annotated[str, Parameter(help="Why; it stands in the ledger.")], ledger: WhichLedger = None
+) -> None:
+    """Replace the signing key, because it is lost or others have seen it."""
+    with Ledger.existing(_which_ledger(ledger)) as books:
+        key = books.rotate_key(reason)
+    print(f"Releases are signed with the key of SHA-256 {key.fingerprint} from now on. Its public half:\n{key.pem()}")
+    print("Tell everyone who has the old key, and from when on it must not be trusted.")
+
+
+@ledger_verb.command(name="unit")
+def describe_unit(
+    certificate: Annotated[Path, Parameter(help="The certificate of a release that the ledger paid for.")],
+    *,
+    ledger: WhichLedger = None,
+) -> None:
+    """Add to an entry of poolrl 0.7 or older whom it protects, as its certificate says."""
+    claim = Certificate.read(certificate.read_bytes())
+    unit = certified_unit(claim)
+    with Ledger.existing(_which_ledger(ledger)) as books:
+        books.describe(claim.ledger.entry, claim.ledger.seal, unit)
+    print(f"Entry {claim.ledger.entry} protects one {unit.name}.")
+
+
+def _which_ledger(ledger: Path | None) -> Path:
+    """The ledger that was given, that of the configuration here, or the user's own."""
+    if ledger is not None:
+        return ledger
+    return load_config(CONFIG_NAME).ledger if CONFIG_NAME.is_file() else user_ledger()
 
 
 def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
@@ -87,7 +141,7 @@ def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
     for name in ("no.", "time (UTC)", "what", "rho", "seal"):
         table.add_column(name, justify="right" if name in ("no.", "rho") else "left", no_wrap=name != "what")
     for entry in entries:
-        about = f" no. {entry.refers}" if entry.refers else f" {data_sets[entry.account]}"
+        about = f" no. {entry.refers}" if entry.refers else f" {data_sets.get(entry.account, '')}"
         table.add_row(
             str(entry.number),
             entry.time[:16].replace("T", " "),
@@ -98,9 +152,18 @@ def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
     return table
 
 
-def _account_facts(account: Account) -> dict[str, str]:
-    amounts = {name: str(getattr(account, name)) for name in ("budget", "spent", "left")}
-    return {"data_set": account.data_set, "fingerprint": account.fingerprint} | amounts
+def _account_facts(account: Account) -> dict[str, Any]:
+    units = sorted({spend.unit.name for spend in account.spends.values()})
+    facts = {"data_set": account.data_set, "fingerprint": account.fingerprint, "units": units}
+    try:
+        amounts = {name: str(getattr(account, name)) for name in ("spent", "left")}
+    except UnitsError:  # releases of earlier versions, for units that cannot be added up
+        amounts = {"spent": "not known", "left": "not known"}
+    return facts | {"budget": str(account.budget)} | amounts
+
+
+def _shown(amount: str) -> str:
+    return amount if amount == "not known" else f"{float(Fraction(amount)):g}"
 
 
 def _entry_facts(entry: Entry) -> dict[str, Any]:

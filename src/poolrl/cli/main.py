@@ -18,7 +18,7 @@ app = App(
     help="Learn a decision policy from a sensitive, censored log, with a differential-privacy guarantee.",
     help_format="plaintext",
     help_epilogue="""From a table to a signed policy:
-  poolrl init --example && poolrl check && poolrl plan && poolrl fit""",
+  poolrl init --example && poolrl check && poolrl plan && poolrl fit --new-account""",
     suppress_keyboard_interrupt=False,  # `main` says that it was stopped
 )
 add_verbs(app)

@@ -18,14 +18,13 @@ VERBS = {
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
     "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",
-    "ledger": "What was ever spent on a data set: show, verify, budget.",
+    "ledger": "What was ever spent on a data set, and the owner's keys: show, verify, budget, key, rotate-key, unit.",
     "demo": "Simulate a shop, learn its ordering policy at several privacy budgets, and show what privacy costs.",
     "reproduce": "Reproduce the paper's evaluation, with an honest verdict on each of its claims.",
     "audit": "Attack poolrl's own releases: is the privacy loss really no larger than claimed?",
 }
 CONFIG_NAME = Path(CONFIG)
 ConfigPath = Annotated[Path, Parameter(help="The configuration.")]
-LedgerPath = Annotated[Path, Parameter(help="The ledger's file.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on standard output.", negative="")]
 
 

@@ -20,9 +20,13 @@ verify_verb = verb(
     "verify",
     examples="""\
   poolrl verify release/policy.npz release/certificate.json
-  poolrl verify release/policy.npz release/certificate.json \\
-      --ledger ledger.sqlite""",
+  poolrl verify release/policy.npz release/certificate.json --ledger ledger.sqlite
+  poolrl verify release/policy.npz release/certificate.json --key owner.pem""",
+    more="""\
+Exits with 0 if everything holds and the ledger shows the payment, with 3 if everything holds but no ledger was given,
+and with 1 if a check fails. --key takes the public key that 'poolrl ledger key' prints, and shows who made it.""",
 )
+UNPAID = 3  # exit code: nothing fails, but nobody has seen the payment
 
 
 @verify_verb.default
@@ -32,15 +36,19 @@ def verify(
     *,
     config: Annotated[Path | None, Parameter(help="The configuration it was made with.")] = None,
     ledger: Annotated[Path | None, Parameter(help="The ledger that paid for it (its key must lie beside it).")] = None,
+    key: Annotated[Path | None, Parameter(help="The owner's public key, to check the signature.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Print every check; exits with 1 unless all of them hold."""
-    checks = verify_folder(policy, certificate, config, ledger)
+    """Print every check; exits with 1 if one fails, with 3 if no ledger shows the payment."""
+    checks = verify_folder(policy, certificate, config, ledger, key)
     good = all(check.good for check in checks)
     if json:
-        print(dumps({"good": good, "checks": list(map(asdict, checks))}, indent=2))
+        facts = {"good": good, "payment_shown": good and ledger is not None}
+        print(dumps(facts | {"checks": list(map(asdict, checks))}, indent=2))
     else:
         console = Console()
+        if ledger is None:
+            console.print("[bold]Payment was not shown[/]: only the ledger shows it (--ledger FILE).", highlight=False)
         for check in checks:
             mark = "[green]holds[/]" if check.good else "[red]FAILS[/]"
             why = f": {check.why}" if check.why else ""
@@ -55,7 +63,7 @@ def verify(
             console.print("Policy and certificate agree.")
         else:
             console.print("Everything holds." if good else "[red]Do not rely on this certificate.[/]")
-        if good and ledger is None:
-            console.print("Only the ledger shows whether it was paid for: --ledger FILE")
-    if not good:
-        raise SystemExit(1)
+        if good and key is None:
+            console.print("Who made it was not checked: --key FILE, with the owner's public key.")
+    if not good or ledger is None:
+        raise SystemExit(1 if not good else UNPAID)

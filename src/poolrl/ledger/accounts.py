@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-ENTRY_KINDS = ("open", "budget", "reserve", "read", "void", "commit")
+from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend, UnitsError, spent_by, totals
+
+ENTRY_KINDS = ("open", "budget", "reserve", "unit", "read", "void", "commit", "key")
 
 
 class OverspendError(ValueError):
@@ -35,27 +37,43 @@ class Entry:
 
 @dataclass
 class Account:
-    """A data set's budget and its spends: reservation number → (ρ, stage)."""
+    """A data set's budget, its spends by the numbers of their reservations, and what is known of the rows it read.
+
+    The budget bounds what any unit may lose, for every kind of unit that a release of the account protects.
+    """
 
     fingerprint: str
     data_set: str
     budget: Fraction
-    spends: dict[int, tuple[Fraction, str]] = field(default_factory=dict)
-    contents: set[str] = field(default_factory=set)
+    spends: dict[int, Spend] = field(default_factory=dict)
+    sketches: list[str] = field(default_factory=list)  # sealed; see `overlap`
 
     @property
     def spent(self) -> Fraction:
-        """Everything that was reserved and not given back, committed or not."""
-        return sum((rho for rho, stage in self.spends.values() if stage != "void"), Fraction(0))
+        """What the unit that lost most has lost: everything that was reserved and not given back, committed or not."""
+        return max(totals(self.spends.values()).values(), default=Fraction(0))
 
     @property
     def left(self) -> Fraction:
         """What may still be spent; zero if the owner lowered the budget below what is spent."""
         return max(Fraction(0), self.budget - self.spent)
 
+    def spent_by(self, unit: ProtectedUnit) -> Fraction:
+        """What one unit of this kind has lost in all; refuses a unit for which that is not known."""
+        return spent_by(unit, self.spends.values())
+
+    def other_units(self, unit: ProtectedUnit) -> list[str]:
+        """The names of other kinds of units that releases of the account protect."""
+        return sorted({each.name for each in totals(self.spends.values()) if not each.same_kind(unit)})
+
+    def with_spend(self, rho: Fraction, unit: ProtectedUnit) -> Fraction:
+        """What would be spent after one more release, by the unit that loses most."""
+        return max(totals([*self.spends.values(), Spend(rho, "reserved", unit)]).values())
+
     def require(self, reservation: Entry, stage: str) -> None:
         """Refuse to continue a spend that is not at this stage."""
-        found = self.spends.get(reservation.number, (None, "unknown"))[1]
+        spend = self.spends.get(reservation.number)
+        found = "unknown" if spend is None else spend.stage
         if found != stage:
             raise ValueError(f"entry {reservation.number} of the ledger is {found}, not {stage}")
 
@@ -77,24 +95,49 @@ def apply(entry: Entry, accounts: dict[str, Account]) -> None:
     where = f"entry {entry.number}"
     if entry.kind not in ENTRY_KINDS:
         raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
+    if entry.kind == "key":
+        if entry.account or entry.rho is not None or not isinstance(entry.note.get("public"), str):
+            raise ValueError(f"{where} is not a signing key")
+        return
     account = accounts.get(entry.account)
     if (entry.kind == "open") != (account is None):
         raise ValueError(f"{where} opens an account twice, or belongs to no account")
-    if account is not None and entry.kind in STAGES:
+    if account is not None and entry.kind == "unit":
+        _describe(entry, account)
+    elif account is not None and entry.kind in STAGES:
         before, after = STAGES[entry.kind]
-        rho, stage = account.spends.get(entry.refers or 0, (Fraction(0), "unknown"))
-        if stage != before:
-            raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
-        account.contents.update(entry.note["contents"] if entry.kind == "read" else ())
-        account.spends[entry.refers or 0] = (rho, after)
-        return
+        spend = account.spends.get(entry.refers or 0, Spend(Fraction(0), "unknown"))
+        if spend.stage != before:
+            raise ValueError(f"{where} continues a spend that is {spend.stage}, not {before}")
+        # Entries of poolrl 0.7 and before have other marks, which are not compared any more.
+        account.sketches += [entry.note["sketch"]] if "sketch" in entry.note else []
+        account.spends[entry.refers or 0] = replace(spend, stage=after)
+    else:
+        _spend(entry, account, accounts)
+
+
+def _describe(entry: Entry, account: Account) -> None:
+    """Say whom a spend of an earlier version protects."""
+    spend = account.spends.get(entry.refers or 0)
+    if spend is None or spend.unit != UNRECORDED:
+        raise ValueError(f"entry {entry.number} describes a spend that is not there, or that says whom it protects")
+    account.spends[entry.refers or 0] = replace(spend, unit=ProtectedUnit.from_note(entry.note["unit"]))
+
+
+def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) -> None:
+    where = f"entry {entry.number}"
     if entry.rho is None or entry.rho <= 0:
         raise ValueError(f"{where} has no positive rho")
     if account is None:
         accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
-    elif entry.kind == "budget":
+        return
+    if entry.kind == "budget":
         account.budget = entry.rho
-    elif entry.rho > account.left:
-        raise ValueError(f"{where} spends more than the account holds")
-    else:
-        account.spends[entry.number] = (entry.rho, "reserved")
+        return
+    unit = ProtectedUnit.from_note(entry.note["unit"]) if "unit" in entry.note else UNRECORDED
+    try:
+        if account.with_spend(entry.rho, unit) > account.budget:
+            raise ValueError(f"{where} spends more than the account holds")
+    except UnitsError as error:
+        raise ValueError(f"{where} cannot be added up: {error}") from None
+    account.spends[entry.number] = Spend(entry.rho, "reserved", unit)

@@ -8,26 +8,38 @@ What is reserved and not void counts as spent. So a crash can lose budget, but n
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+import unicodedata
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from poolrl.ledger.accounts import Account, Entry, OverspendError, apply, replay
-from poolrl.ledger.chain import Chain
+from poolrl.ledger.chain import Chain, onto_disk
+from poolrl.ledger.overlap import Sketch, open_sketches, seal_sketch
+from poolrl.ledger.signing import PublicKey, SigningKey
+from poolrl.ledger.units import ProtectedUnit, UnitsError
 from poolrl.privacy import zcdp
+
+
+def normal_name(data_set: str) -> str:
+    """A name without what people write in several ways: case, spaces, signs, and forms of the same letter."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", data_set).casefold())
+    return " ".join(re.findall(r"[^\W_]+", re.sub("['’‘`´ʼ\"“”]", "", folded)))
 
 
 class Ledger:
     """The accounts of one owner, in a sealed chain of entries.
 
-    An account belongs to a data set by the name that its owner gave it. So a corrected or longer log is charged to the
-    same budget. The log itself is not stored, only keyed fingerprints. By them the same rows are recognised under
-    another name.
+    An account belongs to a data set by the name that its owner gave it, in its `normal_name`. So a corrected or longer
+    log is charged to the same budget. The log itself is not stored, only a sealed sketch of it (`overlap`). By it most
+    of the same rows are recognised under another name.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         self._chain = Chain(path, create=create)
         self.path, self.key_path = self._chain.path, self._chain.key_path
+        self.signing_path = self.path.with_name(self.path.name + ".signing")
 
     @classmethod
     def existing(cls, path: str | Path) -> Self:
@@ -42,7 +54,7 @@ class Ledger:
 
     def account(self, data_set: str) -> Account | None:
         """The account of a data set, if there is one."""
-        return self.accounts().get(self._name(data_set))
+        return _find(self.accounts(), data_set)
 
     def accounts(self) -> dict[str, Account]:
         """All accounts by their keyed fingerprint; refuses a ledger that was tampered with."""
@@ -75,10 +87,11 @@ class Ledger:
         exact = zcdp.finite_budget(budget=budget)
         with self._chain.writing():
             accounts = self.accounts()
-            account = accounts.get(self._name(data_set))
+            account = _find(accounts, data_set)
             if account is None:
-                self._append(accounts, "open", self._name(data_set), rho=exact, note={"data_set": data_set})
-                account = accounts[self._name(data_set)]
+                name = self._chain.fingerprint("data set", normal_name(data_set).encode())
+                self._append(accounts, "open", name, rho=exact, note={"data_set": data_set})
+                account = accounts[name]
         if account.budget != exact:
             raise ValueError(
                 f"{data_set!r} was given a budget of {float(account.budget):g} in the ledger, not {float(exact):g}. "
@@ -97,33 +110,53 @@ class Ledger:
             self._append(accounts, "budget", account.fingerprint, rho=exact, note={"reason": reason})
         return account
 
-    def reserve(self, data_set: str, rho: zcdp.Budget) -> Entry:
-        """Set ρ aside before anything is read; refused if the account holds less."""
+    def reserve(self, data_set: str, rho: zcdp.Budget, unit: ProtectedUnit) -> Entry:
+        """Set ρ aside before anything is read.
+
+        Refused if it would cost any unit of the account more than its budget, or if that cannot be known.
+        """
         exact = zcdp.finite_budget(rho=rho)
         with self._chain.writing():
             accounts = self.accounts()
             account = self._known(accounts, data_set)
-            if exact > account.left:
+            try:
+                spent = account.with_spend(exact, unit)
+            except UnitsError as error:
+                raise UnitsError(f"the account {data_set!r} cannot pay for this release: {error}") from None
+            if spent > account.budget:
                 left = f"only {float(account.left):g} of {float(account.budget):g} is left"
+                if spent != account.spent + exact:
+                    left = f"one {unit.name} would then have lost {float(spent):g} of {float(account.budget):g}"
                 raise OverspendError(f"the budget of {data_set!r} does not allow rho = {float(exact):g}: {left}")
-            return self._append(accounts, "reserve", account.fingerprint, rho=exact)
+            note = {"unit": unit.to_note()}
+            return self._append(accounts, "reserve", account.fingerprint, rho=exact, note=note)
 
-    def read(self, reservation: Entry, contents: Collection[bytes]) -> Account:
-        """Record by digests whose rows are about to be released; returns the account. The budget cannot come back now.
+    def describe(self, entry: int, seal: str, unit: ProtectedUnit) -> None:
+        """Say whom a reservation of an earlier version protects, which did not record it."""
+        with self._chain.writing():
+            entries, accounts = self.state()
+            found = [e for e in entries if (e.kind, e.number, e.seal) == ("reserve", entry, seal)]
+            if not found:
+                raise ValueError(f"the ledger has no such payment: entry {entry} is not this certificate's")
+            self._append(accounts, "unit", found[0].account, refers=entry, note={"unit": unit.to_note()})
 
-        Rows that share a digest with another account are refused, because they are paid for there.
+    def read(self, reservation: Entry, sketch: Sketch) -> Account:
+        """Record whose rows are about to be released; returns the account. The budget cannot come back now.
+
+        Rows that overlap with those of another account are refused, because they are paid for there.
         """
+        secret = self._chain.secret("sketch")
         with self._chain.writing():
             accounts = self.accounts()
             mine = accounts[reservation.account]
             mine.require(reservation, "reserved")
-            found = sorted(self._chain.fingerprint("content", content) for content in contents)
-            other = next((a for a in accounts.values() if a is not mine and not a.contents.isdisjoint(found)), None)
-            if other is not None:
-                raise OverspendError(
-                    f"these rows already have an account, as {other.data_set!r}: a new name gives no new budget"
-                )
-            self._append(accounts, "read", mine.fingerprint, refers=reservation.number, note={"contents": found})
+            for other in accounts.values():
+                if other is not mine and any(map(sketch.overlaps, open_sketches(other.sketches, secret))):
+                    raise OverspendError(
+                        f"these rows already have an account, as {other.data_set!r}: a new name gives no new budget"
+                    )
+            note = {"sketch": seal_sketch(sketch, secret)}
+            self._append(accounts, "read", mine.fingerprint, refers=reservation.number, note=note)
             return mine
 
     def void(self, reservation: Entry) -> Entry:
@@ -133,6 +166,52 @@ class Ledger:
     def commit(self, reservation: Entry, released: dict[str, str]) -> Entry:
         """Record what was released for a reservation, by names and hashes."""
         return self._continue(reservation, "read", "commit", released)
+
+    def public_keys(self) -> list[PublicKey]:
+        """Every key that releases were signed with, the present one last."""
+        return _keys(self.state()[0])
+
+    def signing_key(self) -> SigningKey:
+        """The present key; the first one is made when it is first asked for."""
+        with self._chain.writing():
+            if not _keys(self.state()[0]):
+                self._new_key("the first key")
+        return self._present_key()
+
+    def rotate_key(self, reason: str) -> PublicKey:
+        """Replace the signing key, by an entry that gives the reason. What was signed before stays signed."""
+        if not reason.strip():
+            raise ValueError("reason must say why the key changes")
+        with self._chain.writing():
+            self.state()
+            self._new_key(reason)
+        return self._present_key().public
+
+    def _new_key(self, reason: str) -> None:
+        """Write the key under another name, and name it in the chain. `_present_key` gives it its own name."""
+        made = SigningKey.make(self._new_signing_path)
+        self._append({}, "key", "", note={"public": made.public.text(), "reason": reason})
+
+    def _present_key(self) -> SigningKey:
+        """The key that the last entry names. A process that was killed may have left it under its first name."""
+        with self._chain.writing():
+            named = _keys(self.state()[0])[-1]
+            made = SigningKey.load(self._new_signing_path)
+            if made is not None and made.public == named:
+                made.path.rename(self.signing_path)
+                with suppress(OSError):
+                    onto_disk(self.signing_path.parent)
+            key = SigningKey.load(self.signing_path)
+        if key is None or key.public != named:
+            raise ValueError(
+                f"{self.signing_path} is missing, or is not the key that the ledger names: restore it from a backup, "
+                "or make a new one with 'poolrl ledger rotate-key'"
+            )
+        return key
+
+    @property
+    def _new_signing_path(self) -> Path:
+        return self.signing_path.with_name(self.signing_path.name + ".new")
 
     def _continue(self, reservation: Entry, stage: str, kind: str, note: Any = None) -> Entry:
         with self._chain.writing():
@@ -147,10 +226,21 @@ class Ledger:
         return entry
 
     def _known(self, accounts: dict[str, Account], data_set: str) -> Account:
-        account = accounts.get(self._name(data_set))
+        account = _find(accounts, data_set)
         if account is None:
             raise ValueError(f"the ledger has no account {data_set!r}: the first fit opens it with the file's budget")
         return account
 
-    def _name(self, data_set: str) -> str:
-        return self._chain.fingerprint("data set", data_set.encode())
+
+def _find(accounts: dict[str, Account], data_set: str) -> Account | None:
+    """The account of a name. Ledgers of earlier versions may have several that differ in spaces or case only."""
+    alike = [each for each in accounts.values() if normal_name(each.data_set) == normal_name(data_set)]
+    exact = [each for each in alike if each.data_set == data_set]
+    if len(alike) > 1 and not exact:
+        names = ", ".join(repr(each.data_set) for each in alike)
+        raise ValueError(f"the ledger has several accounts with names like {data_set!r} ({names}): use one of these")
+    return next(iter(exact or alike), None)
+
+
+def _keys(entries: list[Entry]) -> list[PublicKey]:
+    return [PublicKey.from_text(entry.note["public"]) for entry in entries if entry.kind == "key"]

@@ -8,7 +8,8 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.problems.inventory import LostSales
-from poolrl.shop.config import AMOUNTS, Key, config_keys
+from poolrl.shop.config import AMOUNTS
+from poolrl.shop.config_keys import Key, config_keys
 from poolrl.shop.sales import from_sales
 
 Answers = dict[str, str]

@@ -50,21 +50,23 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
 def _budget(file: ConfigFile) -> LogFinding:
     """What the ledger still allows, if there is one."""
     privacy = file.config.privacy
+    first = f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}; the first fit needs --new-account"
     if not file.ledger.exists():
-        return LogFinding("budget", "good", f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}")
+        return LogFinding("budget", "good", f"{first}, which also makes the ledger {file.ledger}")
     try:
         with Ledger.existing(file.ledger) as ledger:
             account = ledger.account(privacy.data_set)
+        if account is None:
+            return LogFinding("budget", "good", first)
+        after = account.with_spend(zcdp.finite_budget(rho=privacy.rho), file.config.unit())
+        seen = f"{float(account.left):g} left of {float(account.budget):g}, a fit takes {privacy.rho:g}"
     except (ValueError, OSError) as error:
         return LogFinding("budget", "bad", str(error))
-    if account is None:
-        return LogFinding(
-            "budget", "good", f"{privacy.budget:g} left of {privacy.budget:g}, a fit takes {privacy.rho:g}"
-        )
-    seen = f"{float(account.left):g} left of {float(account.budget):g}, a fit takes {privacy.rho:g}"
     if account.budget != zcdp.budget(privacy.budget):
         return LogFinding("budget", "bad", f"{seen}; but the file says {privacy.budget:g} in all")
-    return LogFinding("budget", "good" if zcdp.budget(privacy.rho) <= account.left else "bad", seen)
+    if after - account.spent > zcdp.finite_budget(rho=privacy.rho):
+        seen += f", and {float(after - account.spent):g} of what one unit may lose"
+    return LogFinding("budget", "good" if after <= account.budget else "bad", seen)
 
 
 def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:

@@ -6,19 +6,19 @@ asks, and the help of its flag; its type and bounds are the rule by which both t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.fields import FieldInfo
 
-from poolrl.certificate.certificate import AssumedPublic, Publication
+from poolrl.certificate.parts import AssumedPublic, Publication
 from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
 from poolrl.learning.policy import Names
+from poolrl.ledger.ledger import normal_name
+from poolrl.ledger.units import ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.problems.inventory import Backlog, LostSales
 
@@ -151,6 +151,14 @@ class Privacy(_Section):
         ge=1,
         le=10**6,
     )
+    owns_at_most: int | None = key(
+        None,
+        why="goes with unit: every trajectory belongs to one unit, and none owns more of them than this, by a public "
+        "fact; needed where other releases of the account protect single trajectories",
+        asked=False,
+        ge=1,
+        le=10**6,
+    )
     protects: str = key("", why="what one of those is, in words, for the label: one week of one shop", answer="")
     rho: float = key(
         why="the privacy budget of one fit (zCDP): 0.1 is epsilon 2.15 at delta 1e-6, 1 is 7.77; see poolrl plan",
@@ -162,8 +170,10 @@ class Privacy(_Section):
         gt=0,
     )
     data_set: str = name_key(why="the name of its account in the ledger; a corrected or longer log keeps its name")
-    ledger: str = key(
-        "ledger.sqlite", why="the ledger's file; beside it lies its key, which must stay secret", asked=False
+    ledger: str | None = key(
+        None,
+        why="the ledger's file, with its secret keys beside it; left out, one place for all data sets of a user",
+        asked=False,
     )
 
     @model_validator(mode="after")
@@ -172,6 +182,10 @@ class Privacy(_Section):
             raise ValueError("max_per_unit needs unit: name the column that says whose trajectory it is")
         if self.unit is not None and self.max_per_unit is None:
             raise ValueError("unit needs max_per_unit: say how many trajectories of one unit are used")
+        if self.unit is None and self.owns_at_most is not None:
+            raise ValueError("owns_at_most needs unit: it says how many trajectories one unit owns")
+        if not normal_name(self.data_set):
+            raise ValueError("data_set must be a name with a letter or a digit")
         if self.rho > self.budget:
             raise ValueError(f"rho must not exceed budget: {self.rho:g} is more than {self.budget:g}")
         return self
@@ -223,6 +237,11 @@ class Config(_Section):
         return self
 
     @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        self.columns()  # refuses a column that is named twice
+        return self
+
+    @model_validator(mode="after")
     def _numbers_are_no_names(self) -> Self:
         first = self.log.first_step
         for number, name in enumerate(self.problem.steps):
@@ -235,6 +254,11 @@ class Config(_Section):
         log = self.log
         opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
         return Columns(log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit)
+
+    def unit(self) -> ProtectedUnit:
+        """Whom a release protects, for the ledger."""
+        privacy = self.privacy
+        return ProtectedUnit(self.log.trajectory, privacy.unit, privacy.per_unit, privacy.owns_at_most)
 
     def names(self) -> Names:
         """What the user calls products and steps; a step without a name has the number that it has in the log."""
@@ -257,43 +281,4 @@ class Config(_Section):
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
-        return Terms(public, self.privacy.data_set, rho, budget)
-
-
-@dataclass(frozen=True)
-class Key:
-    """One key of the file, as everything that writes, asks for or explains it needs it."""
-
-    section: str
-    name: str
-    field: FieldInfo
-
-    @property
-    def why(self) -> str:
-        """The reason for it."""
-        return str(self.field.description)
-
-    @property
-    def asked(self) -> bool:
-        """Whether `init` asks for it."""
-        return self._extra.get("asked", False)
-
-    @property
-    def answer(self) -> str | None:
-        """The text that stands for no answer; "" where the key may be left out, None where an answer is needed."""
-        return self._extra.get("answer")
-
-    @property
-    def _extra(self) -> dict[str, Any]:
-        return self.field.json_schema_extra if isinstance(self.field.json_schema_extra, dict) else {}
-
-
-def config_keys() -> list[Key]:
-    """Every key, in the order of the file."""
-    sections = {name: field.annotation for name, field in Config.model_fields.items()}
-    return [
-        Key(section, name, field)
-        for section, model in sections.items()
-        if isinstance(model, type) and issubclass(model, BaseModel)
-        for name, field in model.model_fields.items()
-    ]
+        return Terms(public, self.privacy.data_set, rho, budget, self.unit())

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_data_path
 from pydantic import BaseModel, ValidationError
 
 from poolrl.certificate.verify import Terms
@@ -36,7 +37,13 @@ class ConfigFile:
     @property
     def ledger(self) -> Path:
         """The ledger's file."""
-        return self.folder / Path(self.config.privacy.ledger).expanduser()
+        named = self.config.privacy.ledger
+        return user_ledger() if named is None else self.folder / Path(named).expanduser()
+
+
+def user_ledger() -> Path:
+    """The ledger of all data sets of this user, wherever their configurations lie."""
+    return user_data_path("poolrl") / "ledger.sqlite"
 
 
 def load_config(path: Path) -> ConfigFile:

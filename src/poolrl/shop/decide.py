@@ -30,7 +30,7 @@ Numbered = TypeVar("Numbered", NumberedLine, Question)
 def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> None:
     """Answer every row of a CSV file with columns step and one per product; other columns are passed through."""
     desk = Desk.open(policy)
-    with _reading(source) as file, _writing(out, source) as answers:
+    with _questions_in(source) as file, _writing(out, source) as answers:
         rows = csv.reader(file)
         try:
             names = next(rows, [])
@@ -63,7 +63,7 @@ def decide_lines(policy: Path, source: Path, out: Path | None, *, whole: bool) -
     Through a pipe each line is answered before the next is read: a service may be waiting for it.
     """
     desk = Desk.open(policy)
-    with _reading(source) as file, _writing(out, source) as answers:
+    with _questions_in(source) as file, _writing(out, source) as answers:
         for lines in _in_batches(enumerate(file, start=1), 1 if source == PIPE else ROWS_AT_ONCE):
             batch = list(_json_lines(source, lines))
             if not batch:
@@ -128,7 +128,7 @@ def answer_as_json(desk: Desk, question: dict[str, Any], levels: FloatArray, sto
 
 
 @contextmanager
-def _reading(source: Path) -> Iterator[IO[str]]:
+def _questions_in(source: Path) -> Iterator[IO[str]]:
     try:
         if source == PIPE:
             yield sys.stdin

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import threading
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from poolrl import __version__
-from poolrl.certificate.certificate import Certificate, LedgerEntry, certify
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, sha256
+from poolrl.certificate.certificate import Certificate, certify
+from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, sha256
 from poolrl.certificate.label import label
+from poolrl.certificate.parts import AuditSummary, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
-from poolrl.data.fingerprints import digests
+from poolrl.data.fingerprints import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS
 from poolrl.interrupts import deferred
@@ -24,9 +28,12 @@ from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk
 from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.signing import SigningKey
 from poolrl.pool import Pool
 from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
+from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
@@ -42,6 +49,7 @@ class Released:
     policy: Policy
     certificate: Certificate
     earlier_fit: Settled | None = None  # what became of the draft of a fit that was killed
+    new_account: Path | None = None  # the ledger in which this fit has opened an account
 
     @classmethod
     def load(cls, folder: Path, *, earlier_fit: Settled | None = None) -> Released:
@@ -52,8 +60,14 @@ class Released:
         return cls(folder, Policy.load(folder / POLICY), certificate, earlier_fit)
 
 
-def fit_release(file: ConfigFile, folder: Path) -> Released:
-    """Spend ρ once and leave a release in a new folder. A folder that cannot be written to is found out first."""
+def fit_release(
+    file: ConfigFile, folder: Path, *, new_account: bool = False, audit: AuditSummary | None = None
+) -> Released:
+    """Spend ρ once and leave a release in a new folder. A folder that cannot be written to is found out first.
+
+    A data set without an account is refused, unless `new_account` confirms that nothing was ever spent on it. `audit`
+    is repeated by the certificate.
+    """
     if folder.name in ("", ".."):
         raise ValueError(f"--out must name a new folder, got {folder}")
     _refuse_existing(folder)
@@ -63,14 +77,29 @@ def fit_release(file: ConfigFile, folder: Path) -> Released:
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
             return Released.load(folder, earlier_fit=earlier_fit)
+        opened = require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:
             with Ledger(file.ledger) as ledger:
-                return replace(_release(file, ledger, draft, folder), earlier_fit=earlier_fit)
+                released = _release(file, ledger, draft, folder, audit)
+                return replace(released, earlier_fit=earlier_fit, new_account=ledger.path if opened else None)
         except BaseException:
             with suppress(ValueError, OSError):  # the first error is the one to report; the next fit settles the draft
                 settle(draft, folder, file.ledger, file.sha256)
             raise
+
+
+def read_audit(path: Path, config_sha256: str) -> AuditSummary:
+    """The summary of an audit of this very configuration, for the certificate."""
+    try:
+        summary = AuditSummary.model_validate(json.loads(path.read_bytes())["summary"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not audit.json of 'poolrl audit --config'") from None
+    if summary.config_sha256 != config_sha256:
+        raise ValueError(f"{path} is the audit of another configuration: run 'poolrl audit --config' again")
+    if summary.verdict == "FLAGGED":
+        raise ValueError(f"{path} says that releases of this configuration exceed their claim: do not fit")
+    return summary
 
 
 def _refuse_existing(folder: Path) -> None:
@@ -79,7 +108,32 @@ def _refuse_existing(folder: Path) -> None:
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
 
 
-def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Released:
+def require_account(file: ConfigFile, *, new_account: bool) -> bool:
+    """Whether the fit will open an account; refused, if that was not asked for. A slip must not make a new budget."""
+    name = file.config.privacy.data_set
+    confirm = f"If nothing was ever released of {name!r}, say so with --new-account"
+    if not file.ledger.exists():
+        if not new_account:
+            raise ValueError(
+                f"there is no ledger {file.ledger}, so what was spent on {name!r} is not known. {confirm}; "
+                "otherwise name its ledger in [privacy] ledger"
+            )
+        file.ledger.parent.mkdir(mode=DRAFT_MODE, parents=True, exist_ok=True)
+        return True
+    with Ledger.existing(file.ledger) as ledger:
+        known = [account.data_set for account in ledger.accounts().values()]
+        if ledger.account(name) is not None:
+            return False
+    if not new_account:
+        near = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(f"{file.ledger} has no account {name!r}{hint}. {confirm}")
+    return True
+
+
+def _release(
+    file: ConfigFile, ledger: Ledger, draft: Path, folder: Path, audit: AuditSummary | None = None
+) -> Released:
     """The steps of a release, in the order in which a crash may cut them off.
 
     Until `ledger.read` nothing has left the log, and a failure gives the reservation back, unless a row may have
@@ -96,8 +150,10 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
         )
         trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=per_unit, complete=False)
         require_sampler(trees.mechanism(terms.rho).variance)
+    require_sound_sampler()
+    signing = ledger.signing_key()
     ledger.open_account(terms.data_set, terms.budget)
-    reservation = ledger.reserve(terms.data_set, terms.rho)
+    reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit)
     with ExitStack() as opened:
         rows_in_reach = threading.Event()
         try:
@@ -105,7 +161,7 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
             log.check(problem)
             rows_in_reach.set()
             units = log.units
-            account = ledger.read(reservation, digests(log))
+            account = ledger.read(reservation, Sketch(*sketch_of(log, problem.horizon)))
         except BaseException as error:
             paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.log.query is not None)
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
@@ -115,7 +171,8 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
             policy.report |= {"labels": asdict(config.names()), "units": units}
-            certificate = _write_draft(draft, policy, file, reservation, account)
+            declared = {"definitions": list(log.definitions), "audit": audit}
+            certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
             # Errors of writing may be shown. What fails while the log is open might quote it.
             shown = learned and isinstance(error, ValueError | OSError)
@@ -133,27 +190,50 @@ def _release(file: ConfigFile, ledger: Ledger, draft: Path, folder: Path) -> Rel
     return Released(folder, policy, certificate)
 
 
-def _write_draft(draft: Path, policy: Policy, file: ConfigFile, reservation: Entry, account: Account) -> Certificate:
+def _write_draft(
+    draft: Path,
+    policy: Policy,
+    file: ConfigFile,
+    reservation: Entry,
+    account: Account,
+    signing: SigningKey,
+    declared: dict[str, Any],
+) -> Certificate:
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / POLICY)
-    versions = {name: version(name) for name in ("cryptography", "numpy", "scipy")}
-    versions |= {"poolrl": __version__, "opendp": opendp_version() or "not installed"}
+    terms = file.config.terms(units=policy.report["units"])
     certificate = certify(
         policy.guarantee,
         issued=reservation.time,
         policy_sha256=sha256(draft / POLICY),
         config_sha256=file.sha256,
-        public=file.config.terms(units=policy.report["units"]).public,
-        versions=versions | {"python": platform.python_version()},
-        ledger=LedgerEntry.of(reservation, account),
+        public=terms.public,
+        versions=_versions(),
+        ledger=LedgerEntry.of(reservation, account, terms.unit),
+        owns_at_most=terms.unit.owns_at_most,
+        other_units=account.other_units(terms.unit),
+        signed_by=signing.public.fingerprint,
+        **declared,
     )
     (draft / CERTIFICATE).write_bytes(certificate.canonical())
+    (draft / SIGNATURE).write_bytes(signing.sign(certificate.canonical()).file())
     (draft / LABEL).write_bytes(label(certificate).encode())
     (draft / CONFIG).write_bytes(file.content)
     (draft / RECORD).write_bytes(registry_record(certificate).yaml().encode())
     for path in (*draft.iterdir(), draft, draft.parent):
         onto_disk(path)
     return certificate
+
+
+def _versions() -> dict[Software, str]:
+    return {
+        "cryptography": version("cryptography"),
+        "numpy": version("numpy"),
+        "opendp": opendp_version() or "not installed",
+        "poolrl": __version__,
+        "python": platform.python_version(),
+        "scipy": version("scipy"),
+    }
 
 
 def _one_row_may_have_caused(error: BaseException, *, queried: bool) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from poolrl.certificate.label import label_sections, percent, whose
+from poolrl.certificate.label import label_sections, neighbours, percent, whose
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.rules import Levels
@@ -140,11 +140,12 @@ def _claim_rows(release: Released) -> list[list[str]]:
         *([f"epsilon at delta = {float(delta):g}", rounded_up(eps)] for delta, eps in certificate.epsilon.items()),
         ["rho of all releases that the ledger knows of", certificate.in_all.rho],
         ["protects", whose(certificate)],
-        ["neighbouring logs", f"{certificate.adjacency} {certificate.unit} by any other"],
+        ["neighbouring logs", neighbours(certificate)],
         ["composition", certificate.composition],
         ["post-processing", "; ".join(certificate.post_processing)],
         ["assumed public", certificate.assumed_public.what],
         ["ledger", f"entry {certificate.ledger.entry}, seal {certificate.ledger.seal}"],
+        *([["signed with the key of SHA-256", certificate.signed_by]] if certificate.signed_by else []),
         ["policy SHA-256", certificate.policy_sha256],
         ["configuration SHA-256", certificate.config_sha256],
     ]

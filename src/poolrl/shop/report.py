@@ -16,10 +16,14 @@ from poolrl.shop.page import can_be_drawn, release_page
 
 
 def verify_folder(
-    policy: Path, certificate: Path, config: Path | None = None, ledger: Path | None = None
+    policy: Path,
+    certificate: Path,
+    config: Path | None = None,
+    ledger: Path | None = None,
+    key: Path | None = None,
 ) -> list[VerifyCheck]:
     """Every check of a release that the command line has made."""
-    return verify_release(policy, certificate, read_terms=terms_of, config=config, ledger=ledger)
+    return verify_release(policy, certificate, read_terms=terms_of, config=config, ledger=ledger, key=key)
 
 
 def load_verified(folder: Path) -> Released:

@@ -8,7 +8,7 @@ import tomllib
 from itertools import groupby
 from typing import Any
 
-from poolrl.shop.config import config_keys
+from poolrl.shop.config_keys import config_keys
 
 HEADER = """\
 # What is public about this log. Everything here is declared by a person who knows the shop; nothing may be read off the

@@ -37,7 +37,7 @@ def fit_and_die(config: Path, step: str, when: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, step, doomed)
-    app(["fit", "--config", str(config)], result_action="return_value")
+    app(["fit", "--new-account", "--config", str(config)], result_action="return_value")
 
 
 def warm_up() -> None:

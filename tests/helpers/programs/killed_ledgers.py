@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from poolrl.ledger.ledger import Ledger
+from tests.helpers.ledgers import WEEK, rows
 
 connect = sqlite3.connect
 
@@ -41,13 +42,13 @@ def live(path: str, last: int, pipe: int) -> None:
         say("opened")
         ledger.open_account("shop", 1)
         say("budget")
-        entry = ledger.reserve("shop", 0.1)
+        entry = ledger.reserve("shop", 0.1, WEEK)
         say("reserved")
-        ledger.read(entry, [b"rows"])
+        ledger.read(entry, rows("rows"))
         say("released")
         ledger.commit(entry, {"policy": "ab"})
         say("committed")
-        entry = ledger.reserve("shop", 0.1)
+        entry = ledger.reserve("shop", 0.1, WEEK)
         say("reserved again")
         ledger.void(entry)
         say("void")

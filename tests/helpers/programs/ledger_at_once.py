@@ -10,6 +10,7 @@ import sys
 
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
+from tests.helpers.ledgers import WEEK, rows
 
 
 def spend(path: str, number: int) -> int:
@@ -20,8 +21,8 @@ def spend(path: str, number: int) -> int:
             try:
                 if ledger.account("shop") is None:
                     ledger.open_account("shop", 1)
-                entry = ledger.reserve("shop", 0.1)
-                ledger.read(entry, [b"rows"])
+                entry = ledger.reserve("shop", 0.1, WEEK)
+                ledger.read(entry, rows("rows"))
                 ledger.commit(entry, {})
                 won += 1
             except OverspendError:

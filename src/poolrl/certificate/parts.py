@@ -1,0 +1,159 @@
+"""Parts of a certificate: what is public, what was paid, what an attack can do, what an audit found."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from poolrl.ledger.accounts import Account, Entry
+from poolrl.ledger.units import ProtectedUnit
+from poolrl.privacy import zcdp
+from poolrl.privacy.guarantee import Mechanism
+
+DELTAS = ("1e-05", "1e-06", "1e-09")
+FALSE_POSITIVES = 0.05
+DECIMALS = 4
+NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
+PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
+# The software whose versions a certificate names.
+Software = Literal["cryptography", "numpy", "opendp", "poolrl", "python", "scipy"]
+
+
+class Facts(BaseModel):
+    """Facts as a file has them: nothing is converted, and an unknown key is refused."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Publication(Facts):
+    """What the record for the registry of deployments says about the release."""
+
+    name: str = Field(
+        default="Ordering policy", description="for the record that tells others of this release (registry.yaml)"
+    )
+    curator: str = Field(default="not stated", description="who publishes it")
+    region: str = Field(default="not stated", description="which region the data describe")
+    intended_use: str = Field(default="Order-up-to levels for the coming periods.", description="what it is for")
+
+
+class AssumedPublic(Facts):
+    """What was declared before the log was read, and the number of its units."""
+
+    problem: dict[str, Any]  # `Problem.facts()`: its keys depend on the kind of problem
+    products: list[str]
+    steps: list[str]
+    columns: list[str]
+    unit_column: str | None
+    clip: bool
+    query: str | None
+    protects: str
+    publication: Publication
+    units: int
+    what: str = PUBLIC_IN_WORDS
+
+
+class AttackPower(Facts):
+    """What an attacker who knows all but one unit gets right, at 5% false alarms."""
+
+    false_positives: float
+    true_positives_at_most: float
+    true_positives_of_best_known_attack: float
+
+    @classmethod
+    def at(cls, rho: Fraction) -> Self:
+        """Both powers, rounded up."""
+        powers = (power(float(rho), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
+        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
+        return cls(
+            false_positives=FALSE_POSITIVES,
+            true_positives_at_most=at_most,
+            true_positives_of_best_known_attack=best_known,
+        )
+
+
+class InAll(Facts):
+    """What all releases of the data set together come to, this one included."""
+
+    rho: str
+    epsilon: dict[str, float]
+    attack: AttackPower
+
+    @classmethod
+    def of(cls, spent: Fraction) -> Self:
+        """From the sum of their budgets."""
+        return cls(rho=str(spent), epsilon=epsilons(spent), attack=AttackPower.at(spent))
+
+
+class CertifiedMechanism(Facts):
+    """One released table with its sensitivity, its noise and its cost."""
+
+    name: str
+    noise: str
+    cells: int
+    sensitivity_squared: str
+    variance: str
+    rho: str
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Self:
+        """In the words of the certificate."""
+        return cls(
+            name=mechanism.name,
+            noise=NOISE_IN_WORDS,
+            cells=mechanism.cells,
+            sensitivity_squared=str(mechanism.sensitivity_squared),
+            variance=str(mechanism.variance),
+            rho=str(mechanism.rho),
+        )
+
+
+class LedgerEntry(Facts):
+    """The payment, as it stands in the owner's ledger, and what the account held afterwards."""
+
+    data_set: str
+    account: str
+    entry: int
+    seal: str
+    budget: str
+    spent: str
+    left: str
+
+    @classmethod
+    def of(cls, reservation: Entry, account: Account, unit: ProtectedUnit) -> Self:
+        """From the reservation that paid, with what all releases cost one such unit."""
+        spent = account.spent_by(unit)
+        return cls(
+            data_set=account.data_set,
+            account=account.fingerprint,
+            entry=reservation.number,
+            seal=reservation.seal,
+            budget=str(account.budget),
+            spent=str(spent),
+            left=str(max(Fraction(0), account.budget - spent)),
+        )
+
+
+class AuditSummary(Facts):
+    """What `poolrl audit` found about the fit that this configuration describes."""
+
+    poolrl: str
+    began: str
+    config_sha256: str
+    releases: int
+    claimed_rho: float
+    proved_rho: float
+    moved_share: float
+    confidence: float
+    verdict: str
+
+
+def epsilons(rho: Fraction) -> dict[str, float]:
+    """ε at each δ, rounded up."""
+    return {delta: _certified(zcdp.epsilon(float(rho), float(delta))) for delta in DELTAS}
+
+
+def _certified(value: float) -> float:
+    # A little more, because the optimiser behind ε differs between machines in digits that nobody needs.
+    return zcdp.ceiling(value + 1e-7, DECIMALS)

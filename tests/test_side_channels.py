@@ -1,0 +1,151 @@
+"""What a fit leaves behind follows from public facts and released numbers, also in its size. And what measures that."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from benchmarks.measured_fits import FitPlace, files_that_differ, fixed_noise, memory_and_sizes, places_of
+from benchmarks.neighbour_logs import PAIRS, SHOPS_OF_CHAIN, LogPair
+from benchmarks.side_channels import Finding, in_turn, rows_of
+from scipy.stats import mannwhitneyu
+
+from poolrl.audit.neighbours import Frozen
+from poolrl.checks import IntArray
+from tests.helpers.shops import RELEASE, Run
+
+# Its logs differ most, in rows and in what is observed.
+MOST_DIFFERENT = "10,000 rows against one"
+
+
+def pair_named(name: str) -> LogPair:
+    (found,) = [pair for pair in PAIRS if pair.name == name]
+    return found
+
+
+def finding(first: list[float], second: list[float], measured: str = "time", pair: str = "a pair") -> Finding:
+    return Finding(measured, pair, np.array(first, dtype=float), np.array(second, dtype=float))
+
+
+def test_files_and_the_ledgers_growth_follow_from_public_facts_and_released_numbers(tmp_path: Path) -> None:
+    found = []
+    with fixed_noise():
+        for place in places_of(pair_named(MOST_DIFFERENT), tmp_path):
+            growth = memory_and_sizes(place)["the ledger's growth"]
+            found.append({path.name: path.read_bytes() for path in place.release.iterdir()})
+            found[-1]["the ledger's growth"] = str(growth).encode()
+    assert {*found[0]} >= {*RELEASE} - {"report.html"}
+    assert [name for name in found[0] if found[0][name] != found[1].get(name)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_all_that_a_fit_shows_is_the_same_to_the_byte_if_its_tables_are(
+    pair: LogPair, tmp_path: Path, run: Run
+) -> None:
+    def shown(place: FitPlace) -> dict[str, bytes]:
+        config = place.renew().path
+        said = run("fit", "--config", config, "--out", place.release)
+        return {path.name: path.read_bytes() for path in place.release.iterdir()} | {"on the screen": said.encode()}
+
+    places = places_of(pair, tmp_path)
+    if pair.name != "the same log twice":
+        assert places[0].log.read_bytes() != places[1].log.read_bytes()
+    with fixed_noise():
+        first, second = map(shown, places)
+    assert {*first} >= RELEASE
+    assert [name for name in first if first[name] != second.get(name)] == []
+    assert {*first} == {*second}
+
+
+class WithoutNoiseOnce(Frozen):
+    """A planted bug: what is unobserved is released as it is."""
+
+    def begin(self) -> WithoutNoiseOnce:
+        return WithoutNoiseOnce()
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        return counts.copy() if counts.ndim == 2 else super().add(counts, variance)
+
+
+@pytest.mark.slow
+def test_a_number_without_noise_is_found(tmp_path: Path, short_forecast: None) -> None:
+    places = places_of(pair_named("numbers out of bounds"), tmp_path)
+    assert files_that_differ(places) == []
+    with patch("benchmarks.measured_fits.Frozen", WithoutNoiseOnce):
+        assert {"policy.npz", "certificate.json"} <= {*files_that_differ(places)}
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p.ending == "csv"], ids=lambda pair: pair.name)
+def test_pairs_differ_in_one_shop(pair: LogPair, tmp_path: Path) -> None:
+    others = []
+    for path, rows in zip(pair.write(tmp_path), (pair.first, pair.second), strict=True):
+        own = {",".join(str(value) for value in row) for row in rows()}
+        lines = path.read_text().splitlines()
+        assert own <= {*lines}
+        others.append([line for line in lines if line not in own])
+    assert others[0] == others[1]
+    assert len({line.split(",")[0] for line in others[0][1:]}) == SHOPS_OF_CHAIN - 1
+
+
+def test_the_auc_by_hand_and_by_another_formula() -> None:
+    # Of the four pairs (first, second) three are larger and one is equal.
+    assert finding([1, 2], [2, 3]).auc == 3.5 / 4
+    assert finding([1, 2], [2, 3]).difference == pytest.approx(2 / 3)
+    rng = np.random.default_rng(1)
+    first, second = rng.integers(0, 9, 30).tolist(), rng.integers(2, 11, 20).tolist()
+    assert finding(first, second).auc == pytest.approx(mannwhitneyu(second, first).statistic / (30 * 20))
+
+
+def test_the_permutation_test_counts_all_ways_to_exchange_the_logs() -> None:
+    numbers = [1.0, 2.0, 4.0, 7.0, 11.0, 16.0]
+    first = [1.0, 2.0, 7.0]
+    aucs = [finding(list(c), [n for n in numbers if n not in c]).auc for c in combinations(numbers, 3)]
+    found = finding(first, [n for n in numbers if n not in first])
+    exact = np.mean([abs(auc - 0.5) >= abs(found.auc - 0.5) for auc in aucs])
+    assert found.p_value == pytest.approx(exact, abs=0.02)
+
+
+def test_the_permutation_test_errs_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(2)
+    p = np.array([finding(rng.normal(size=8).tolist(), rng.normal(size=8).tolist()).p_value for _ in range(200)])
+    assert 0.38 < (p <= 0.5).mean() < 0.62
+    assert (p <= 0.05).mean() < 0.12
+
+
+def test_what_is_told_apart_has_a_row_of_its_own() -> None:
+    rng = np.random.default_rng(3)
+    usual = rng.normal(10, 1, (4, 30))
+    findings = [
+        Finding("time", "plain", usual[0], usual[1]),
+        Finding("time", "slow", usual[2], usual[3] + 5),
+        Finding("time", "other", usual[1], usual[2]),
+        Finding("size", "plain", np.full(5, 7.0), np.full(5, 7.0)),
+    ]
+    rows = rows_of(findings)
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        ("time", "slow", "**open**"),
+        ("time", "2 others", "nothing seen"),
+        ("size", "plain", "equal in every run"),
+    ]
+    assert rows[0][3] == "1.00"
+
+
+def test_measurements_take_turns(tmp_path: Path) -> None:
+    """Both logs are measured equally often, and neither is always the first: a drift would look like a difference."""
+    places = [FitPlace(tmp_path, tmp_path / name, tmp_path) for name in ("1", "2")]
+    order: list[str] = []
+
+    def measure(place: FitPlace) -> dict[str, float]:
+        order.append(place.log.name)
+        return {"place": float(place.log.name), "turn": float(len(order))}
+
+    found = {each.measured: each for each in in_turn(PAIRS[0], places, measure, 20)}
+    assert (found["place"].first.tolist(), found["place"].second.tolist()) == ([1.0] * 20, [2.0] * 20)
+    rounds = [tuple(order[i : i + 2]) for i in range(0, 40, 2)]
+    assert {*rounds} == {("1", "2"), ("2", "1")}
+    assert abs(found["turn"].auc - 0.5) < 0.05
