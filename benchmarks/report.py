@@ -1,4 +1,4 @@
-"""Tables of measurements: on the screen always, and into docs/benchmarks.md with --write."""
+"""Tables of measurements: on the screen always, and into a page of docs with --write."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Report:
 
     name: str  # of the module, which is how it is run again
     title: str
+    page: Path = PAGE
     parts: list[str] = field(default_factory=list)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
@@ -47,20 +48,20 @@ class Report:
 
     def write(self) -> None:
         """Put the section where it stood on the page, or at its end."""
-        page = PAGE.read_text() if PAGE.exists() else "# Benchmarks\n"
+        page = self.page.read_text() if self.page.exists() else "# Benchmarks\n"
         begin, end = f"<!-- {self.name} -->", f"<!-- end of {self.name} -->"
         machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
         body = [f"## {self.title}", f"`python -m benchmarks.{self.name} --write`, {machine}.", *self.parts]
         section = "\n\n".join([begin, *body, end])
         found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", page, re.DOTALL)
         page = page.replace(found.group(), section) if found else f"{page.rstrip()}\n\n{section}\n"
-        PAGE.write_text(page)
+        self.page.write_text(page)
 
 
 def run(report: Report, work: Callable[[Report, argparse.Namespace], None], **options: Any) -> None:
     """The command line of a benchmark: `--write`, and its own `options` as (default, help)."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{report.name}", description=report.title)
-    parser.add_argument("--write", action="store_true", help="write the tables to docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help=f"write the tables to docs/{report.page.name}")
     for name, (default, text) in options.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{text} (default: {default})")
     arguments = parser.parse_args()
