@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 TESTABLE := .venv/.testable
 COMPLETE := .venv/.complete
 
-.PHONY: install demo test test-all test-slow check audit fuzz soak results quality benchmarks decisions departures clean
+.PHONY: install demo test test-all test-slow check audit fuzz mutants soak results quality benchmarks decisions departures clean
 
 install: $(INSTALLED)
 
@@ -39,6 +39,10 @@ audit: $(INSTALLED)
 fuzz: $(TESTABLE)
 	$(PIP) '.[fuzz]'
 	$(BIN)/python -m attacks.fuzz
+
+# Every small change of the code that counts and adds noise: does a test notice? Survivors need a written reason.
+mutants: $(TESTABLE)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m attacks.mutants
 
 # An hour of random faults: kill -9, full disks, clocks that jump.
 soak: $(TESTABLE)
@@ -92,4 +96,4 @@ $(COMPLETE): $(TESTABLE)
 	touch $(COMPLETE)
 
 clean:
-	rm -rf .venv build dist demo reproduction audit fuzz src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist demo reproduction audit fuzz mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
