@@ -1,0 +1,139 @@
+"""Which tests can notice a mutant: a map from tests to the lines that they run, kept between runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from attacks.mutant_code import imports_of
+from attacks.mutant_session import Traced
+from attacks.mutant_syntax import Change, mutants_of
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file."""
+
+    file: str  # relative to the root
+    number: int
+    change: Change
+    text: str  # the line that it changes
+    nth: int  # of those with the same words on this line
+
+    @property
+    def name(self) -> tuple[str, int, str, int]:
+        """What it is called in stored results."""
+        return self.file, self.change.line, self.change.words, self.nth
+
+    @property
+    def words(self) -> str:
+        """Where and what, for a reader."""
+        return f"{self.file}:{self.change.line}  {self.change.words}"
+
+
+def mutants_in(root: Path, files: Iterable[str]) -> list[Mutant]:
+    """Every mutant of some files."""
+    found = []
+    for file in files:
+        text = (root / file).read_text()
+        lines = text.splitlines()
+        seen: Counter[tuple[int, str]] = Counter()
+        for number, change in enumerate(mutants_of(text)):
+            place = change.line, change.words
+            found.append(Mutant(file, number, change, lines[change.line - 1].strip(), seen[place]))
+            seen[place] += 1
+    return found
+
+
+def digest(path: Path) -> str:
+    """What a file holds."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+class TestMap:
+    """What each test runs. It is kept for a file of tests until this file or a mutated module changes."""
+
+    __test__ = False  # for pytest, which looks at names
+
+    def __init__(self, root: Path, stored: Path, modules: Sequence[str]) -> None:
+        self._root, self._stored = root, stored
+        facts = json.loads(stored.read_text()) if stored.exists() else {"files": {}, "imported": {}}
+        self._modules = {module: digest(root / module) for module in modules}
+        self.files: dict[str, Traced] = {}
+        self._facts = facts["files"]
+        self.imported: dict[str, list[int]] = facts["imported"]
+        for file, known in self._facts.items():
+            same = all(known["modules"].get(module) == now for module, now in self._modules.items())
+            if same and (root / file).exists() and known["digest"] == digest(root / file):
+                self.files[file] = Traced.from_facts(known["traced"])
+
+    def stale(self, files: Sequence[str]) -> list[str]:
+        """Files of tests that are to be traced again."""
+        return [file for file in files if file not in self.files]
+
+    def add(self, file: str, traced: str) -> None:
+        """The answer of one trace."""
+        facts = json.loads(traced)
+        self.files[file] = Traced.from_facts(facts)
+        self._facts[file] = {"digest": digest(self._root / file), "modules": self._modules, "traced": facts}
+
+    def save(self) -> None:
+        """Keep it for the next run."""
+        self._stored.parent.mkdir(exist_ok=True)
+        self._stored.write_text(json.dumps({"files": self._facts, "imported": self.imported}))
+
+    def failed(self, files: Sequence[str]) -> list[str]:
+        """Tests that fail without any mutant, which say nothing."""
+        return [name for file in files for name in self.files[file].failed]
+
+
+class Chooser:
+    """Chooses the tests of a mutant, the cheapest first."""
+
+    def __init__(self, root: Path, package: Path, known: TestMap, files: Sequence[str], seconds: float) -> None:
+        self._root, self._known, self._seconds = root, known, seconds
+        self._graph = imports_of(package)
+        self._cheapest = [(name, ran) for file in files for name, ran in known.files[file].tests.items()]
+        self._cheapest.sort(key=lambda named: named[1].cost)
+        self._of_line: dict[tuple[str, int], set[int]] = {}
+        self._of_file: dict[str, set[int]] = {}
+        for place, (_, ran) in enumerate(self._cheapest):
+            for file, lines in ran.hits.items():
+                for line in lines:
+                    self._of_line.setdefault((file, line), set()).add(place)
+            for file in (*ran.hits, *ran.files):
+                self._of_file.setdefault(file, set()).add(place)
+
+    def at_import(self, mutant: Mutant) -> bool:
+        """Whether it runs while modules are imported, which is over when tests run."""
+        return not set(_span(mutant)).isdisjoint(self._known.imported.get(mutant.file, ()))
+
+    def chosen(self, mutant: Mutant) -> tuple[dict[str, float], int]:
+        """Tests that run the mutated line with their seconds, as many as there is time for; and how many do in all."""
+        covering, spent = sorted(self._covering(mutant)), 0.0
+        kept: dict[str, float] = {}
+        for place in covering:
+            name, ran = self._cheapest[place]
+            spent += ran.cost
+            if kept and spent > self._seconds:
+                break
+            kept[name] = ran.cost
+        return kept, len(covering)
+
+    def _covering(self, mutant: Mutant) -> set[int]:
+        whole = self._of_file.get(mutant.file, set())
+        if self.at_import(mutant):
+            # Its value may be used wherever the module is imported.
+            users = [file for file, used in self._graph.items() if self._root / mutant.file in used]
+            return whole.union(*(self._of_file.get(str(file.relative_to(self._root)), set()) for file in users))
+        found = set().union(*(self._of_line.get((mutant.file, line), set()) for line in _span(mutant)))
+        # Compiled code has no lines that could be traced.
+        return found or (whole if "njit" in (self._root / mutant.file).read_text() else found)
+
+
+def _span(mutant: Mutant) -> range:
+    return range(mutant.change.first, mutant.change.last + 1)

@@ -1,0 +1,190 @@
+"""Formulas on columns give what they give on arrays, in an engine, for every operation that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from poolrl.data.column_vector import ColumnVector
+
+# Whole numbers and halves around zero, each with each, so that every comparison is true, false and an equality.
+GRID = np.arange(-4, 5) / 2
+LEFT, RIGHT = (part.ravel() for part in np.meshgrid(GRID, GRID))
+FIRST = np.column_stack([LEFT, RIGHT])
+SECOND = np.column_stack([RIGHT, LEFT * 2])
+ROWS = pa.table({"a": FIRST[:, 0], "b": FIRST[:, 1], "c": SECOND[:, 0], "d": SECOND[:, 1]})
+TABLE = ibis.table(dict.fromkeys("abcd", "float64"), name="rows")
+
+Formula = Callable[[Any, Any], Any]
+
+
+def in_engine(made: Any) -> np.ndarray[Any, Any]:
+    """The entries of a vector of columns for every row, computed by the engine."""
+    columns = {f"x{i}": column for i, column in enumerate(made.columns())}
+    engine = ibis.duckdb.connect()
+    engine.create_table("rows", ROWS)
+    found = engine.to_pyarrow(TABLE.select(row=ibis.row_number(), **columns))
+    engine.disconnect()
+    return np.column_stack([found[name].to_numpy() for name in columns])
+
+
+def vectors() -> tuple[ColumnVector, ColumnVector]:
+    return ColumnVector([TABLE["a"], TABLE["b"]]), ColumnVector([TABLE["c"], TABLE["d"]])
+
+
+FORMULAS: dict[str, Formula] = {
+    "add": lambda x, y: x + y,
+    "add a number": lambda x, y: x + 0.5,
+    "subtract": lambda x, y: x - y,
+    "subtract zero": lambda x, y: x - 0.0,
+    "subtract half": lambda x, y: x - 0.5,
+    "subtract from": lambda x, y: 0.0 - x,
+    "subtract both": lambda x, y: (x - np.array([0.0, 1.5])) - y,
+    "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / (y + 10.0),
+    "negative": lambda x, y: -x,
+    "less": lambda x, y: x < y,
+    "at most": lambda x, y: x <= y,
+    "at most a number": lambda x, y: x <= 0.5,
+    "at most infinity": lambda x, y: (x <= np.inf) & (x < y),
+    "at most nothing": lambda x, y: x <= -np.inf,
+    "more": lambda x, y: x > y,
+    "no less": lambda x, y: x >= y,
+    "no less than a number": lambda x, y: x >= 0.5,
+    "numbers are no less": lambda x, y: np.array([0.5, 1.0]) >= x,
+    "a largest is no less": lambda x, y: np.maximum(x, 0.5) >= 0.5,
+    "a largest may be less": lambda x, y: np.maximum(x, 0.5) >= 1.0,
+    "a largest is no less than less": lambda x, y: np.maximum(x, 0.5) >= 0.25,
+    "a largest of columns": lambda x, y: np.maximum(x, y) >= 0.5,
+    "a largest is no less than a column": lambda x, y: np.maximum(x, 0.5) >= y,
+    "a least may be less": lambda x, y: np.minimum(x, 0.5) >= 0.5,
+    "equal": lambda x, y: x == y,
+    "not equal": lambda x, y: x != y,
+    "and": lambda x, y: (x > 0) & (y > 0),
+    "or": lambda x, y: (x > 0) | (y > 0),
+    "logical": lambda x, y: np.logical_or(np.logical_and(x > 0, y > 0), x < -1),
+    "and true": lambda x, y: (x > 0) & np.array([True, False]),
+    "true and": lambda x, y: np.array([True, False]) & (x > 0),
+    "or true": lambda x, y: (x > 0) | np.array([True, False]),
+    "true or": lambda x, y: np.array([True, False]) | (x > 0),
+    "not": lambda x, y: ~(x > y),
+    "logical not": lambda x, y: np.logical_not(x > y),
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "absolute": lambda x, y: np.absolute(x),
+    "root": lambda x, y: np.sqrt(np.absolute(x)),
+    "floor": lambda x, y: np.floor(x),
+    "clip": lambda x, y: np.clip(x, -0.5, y),
+    "where": lambda x, y: np.where(x > y, x, y),
+    "where some": lambda x, y: np.where(np.array([True, False]), x, y),
+    "one that is always one": lambda x, y: np.where(x > y, 1.0, x),
+    "whole": lambda x, y: np.floor(x).astype(np.int64) * 2,
+    "real": lambda x, y: np.floor(x).astype(np.int64).astype(np.float64) / 2,
+    "concatenate": lambda x, y: np.concatenate([x, y], axis=-1),
+    "concatenate numbers": lambda x, y: np.concatenate([x, np.zeros_like(x)], axis=-1) + 1.0,
+    "zeros": lambda x, y: x * 0 + np.zeros_like(x),
+    "whole zeros": lambda x, y: (x > 0) | np.zeros_like(x, dtype=bool),
+    "some": lambda x, y: x[..., :1] + y[..., 1:],
+    "one of them": lambda x, y: (x[..., [1]] - y[..., [0]]) * 2,
+    "all": lambda x, y: (x > y).all(axis=-1, keepdims=True) & (x > -5),
+    "any": lambda x, y: (x > y).any(axis=-1, keepdims=True) & (x > -5),
+    "all by function": lambda x, y: np.all(x > y, axis=-1, keepdims=True),
+    "any by function": lambda x, y: np.any(x > y, axis=-1, keepdims=True),
+    "all of three": lambda x, y: (np.concatenate([x, y[..., :1]], axis=-1) > 0).all(axis=-1, keepdims=True),
+    "any of three": lambda x, y: (np.concatenate([x, y[..., :1]], axis=-1) > 1.5).any(axis=-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_every_operation_is_numpys(name: str) -> None:
+    expected, made = FORMULAS[name](FIRST, SECOND), FORMULAS[name](*vectors())
+    assert isinstance(made, ColumnVector)
+    assert made.shape == expected.shape[1:]
+    assert len(made) == expected.shape[1]
+    found = in_engine(made)
+    np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))
+    if name in ("whole", "real"):
+        assert found.dtype == expected.dtype
+
+
+def test_a_vector_becomes_a_number_where_an_array_does() -> None:
+    x, y = vectors()
+    assert x[0].shape == (x > y).all().shape == (x > y).any(axis=0).shape == ()
+    np.testing.assert_array_equal(in_engine((x > y).all()).ravel(), (FIRST > SECOND).all(axis=-1))
+    np.testing.assert_array_equal(in_engine((x > y).any()).ravel(), (FIRST > SECOND).any(axis=-1))
+    np.testing.assert_array_equal(in_engine(x[1]).ravel(), FIRST[:, 1])
+    wide = np.broadcast_to(x[:1], (3,))
+    np.testing.assert_array_equal(in_engine(wide), FIRST[:, [0, 0, 0]])
+
+
+def test_constants_stay_constants() -> None:
+    """Public numbers are computed here, and an engine is told the result only."""
+    x, _ = vectors()
+    assert np.concatenate([np.array([7.0]), x]).entries[0] == 7.0
+    made = np.concatenate([x[:1], np.array([7.0])]) * 2 + 1
+    assert made.entries[1] == 15.0
+    assert isinstance(made.columns()[1], ibis.expr.types.Scalar)
+    assert np.floor(made).astype(np.int64).entries[1] == 15
+    assert type(np.floor(made).astype(np.int64).entries[1]) is np.int64
+    assert np.zeros_like(x).dtype == np.float64
+    assert np.zeros_like(x, dtype=bool).dtype == bool
+
+
+def test_what_is_always_so_is_not_asked() -> None:
+    """x ≤ ∞, max(x, 3) ≥ 3, true or x, false and x: no engine needs to compute them for each row."""
+    x, y = vectors()
+    for always in (x <= np.inf, np.maximum(x, 3.0) >= 3.0, np.maximum(x, 3.0) >= 2.0, (x > y) | True):
+        assert always.entries.tolist() == [True, True]
+    assert ((x > y) & False).entries.tolist() == [False, False]
+    held = x > y
+    for same in (held & True, held | False):
+        assert all(one is other for one, other in zip(same.entries, held.entries, strict=True))
+    assert all(one is other for one, other in zip((x - 0.0).entries, x.entries, strict=True))
+
+
+def test_the_same_parts_make_the_same_expression_once() -> None:
+    """Formulas repeat themselves at every step; 1 and True are different constants although they are equal."""
+    x, y = vectors()
+    assert (x + y).entries[0] is (x + y).entries[0]
+    assert (x + y).entries[0] is not (x - y).entries[0]
+    assert (x + 1).entries[0] is not (x + 1.0).entries[0]
+    # What was made before goes with every vector that is made of it.
+    assert (x + y).known is x.known is x[0].known
+    assert np.concatenate([x, y]).known is x.known
+    assert np.broadcast_to(x, (2, 2)).known is x.known
+    assert (x > y).all(axis=-1, keepdims=True).known is x.known
+
+
+def test_one_column_may_be_named_twice() -> None:
+    """Ibis makes two objects of it, which are equal and not the same."""
+    twice = ColumnVector([TABLE["a"], TABLE["a"]]) + 1.0
+    np.testing.assert_array_equal(in_engine(twice), FIRST[:, [0, 0]] + 1.0)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x: np.sin(x),
+        lambda x: np.power(x, 2.0),
+        lambda x: np.add.reduce(x),
+        lambda x: np.maximum.reduce(x),
+        lambda x: np.add(x, 1.0, dtype=np.float32),
+        lambda x: np.sort(x),
+    ],
+)
+def test_other_operations_are_refused(formula: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError):
+        formula(vectors()[0])
+
+
+def test_rows_are_never_reduced_together() -> None:
+    """The only axis is the last one: an engine's rows must not be mixed."""
+    wide = ColumnVector(np.empty((2, 2), dtype=object))
+    for axis in (0, -2, 2):
+        with pytest.raises(TypeError, match="along the last axis only"):
+            wide.all(axis=axis)

@@ -1,0 +1,61 @@
+"""Which public facts make rows relative, and which logs and problems do not go together."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import LostSales, Trajectories
+from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
+from tests.helpers.own_problems import PostedPrice, Wear
+
+COSTS = {"horizon": 1, "holding": 1.0, "shortage": 1.0}
+PLAIN = LostSales(**COSTS, demand_max=10.0)
+LABELLED = LostSales(**COSTS, demand_max=10.0, labels={"shop": ["a", "b"]})
+# Only one of two shops has a bound of its own.
+UNEVEN = LostSales(**COSTS, demand_max=[[10.0], [5.0]], labels={"shop": ["a", "b"]})
+# Both have the same bound.
+EVEN = LostSales(**COSTS, demand_max=[[10.0], [10.0]], labels={"shop": ["a", "b"]})
+
+
+def a_log(*, scaled: bool = False, labelled: bool = False) -> Trajectories:
+    more: dict[str, Any] = {"scale": np.ones((1, 1, 1))} if scaled else {}
+    if labelled:
+        more["labels"] = {"shop": ["a"]}
+    rows = np.full((1, 1, 1), 2.0)
+    return Trajectories(states=rows, actions=rows, next_states=rows, **more)
+
+
+def test_rows_are_relative_with_a_scale_or_a_bound_of_their_own() -> None:
+    assert [has_own_bounds(problem) for problem in (PLAIN, LABELLED, EVEN, Wear(1))] == [False] * 4
+    assert has_own_bounds(UNEVEN) is True
+    for problem, scaled in product((PLAIN, UNEVEN), (False, True)):
+        assert is_relative(a_log(scaled=scaled), problem) is (scaled or problem is UNEVEN)
+
+
+def test_a_log_has_the_labels_of_its_problem() -> None:
+    check_relative(a_log(labelled=True), LABELLED)
+    check_relative(a_log(), PLAIN)
+    for log, problem in ((a_log(), LABELLED), (a_log(labelled=True), PLAIN)):
+        with pytest.raises(ValueError, match="label"):
+            check_relative(log, problem)
+
+
+def test_only_goods_with_a_unit_each_can_be_divided() -> None:
+    check_relative(a_log(scaled=True), PLAIN)
+    for problem in (PostedPrice(1), Wear(1)):
+        check_relative(a_log(), problem)
+        with pytest.raises(ValueError, match="a scale needs a problem whose coordinates have a unit each"):
+            check_relative(a_log(scaled=True), problem)
+
+
+@pytest.mark.parametrize(
+    ("log", "problem"), [(a_log(scaled=True), PLAIN), (a_log(labelled=True), PLAIN), (a_log(), LABELLED)]
+)
+def test_nodes_have_no_place_for_labels_and_scales(log: Trajectories, problem: LostSales) -> None:
+    refuse_visits(a_log(), PLAIN)
+    with pytest.raises(ValueError, match="labels and a scale need outcome counts"):
+        refuse_visits(log, problem)

@@ -1,0 +1,212 @@
+"""The label cell of every row of a table, against the same labels looked up one value at a time."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from poolrl import LostSales
+from poolrl.data.label_cells import CELL, LARGEST_WHOLE, SHARE, _are_consecutive, comparable, with_label_cells
+from tests.helpers.own_problems import Wear
+
+COSTS = {"horizon": 1, "holding": 1.0, "shortage": 1.0}
+NUMBERS: list[Any] = [None, -1, 0, 1, 2, 3, 4, 5, 7, 8]
+REALS: list[Any] = [
+    None,
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1e300,
+    1e300,
+    -0.0,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    2.5,
+    3.0,
+    3.5,
+    4.0,
+    7.0,
+]
+WHOLE_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(), pa.float64()]
+
+
+def found_cells(columns: dict[str, pa.Array], problem: Any) -> dict[int, tuple[Any, ...]]:
+    """The cell of each row by its number, and the cell's shares of the bound; rows without a cell are not there."""
+    rows = pa.table({"row": np.arange(len(next(iter(columns.values()))))} | columns)
+    found = with_label_cells(ibis.memtable(rows), {name: name for name in columns}, problem)
+    engine = ibis.duckdb.connect()
+    answer = engine.to_pyarrow(found)
+    engine.disconnect()
+    names = [CELL, *(name for name in answer.column_names if name.startswith(SHARE.format("")))]
+    values = zip(*(answer[name].to_pylist() for name in names), strict=True)
+    return dict(zip(answer["row"].to_pylist(), values, strict=True))
+
+
+def expected_cells(columns: dict[str, list[Any]], declared: dict[str, list[Any]]) -> dict[int, int]:
+    """Row by row: the place of each value among those declared, the last label fastest."""
+    cells = {}
+    for row, values in enumerate(zip(*columns.values(), strict=True)):
+        cell = 0
+        for value, known in zip(values, declared.values(), strict=True):
+            place = next((i for i, each in enumerate(known) if value is not None and each == value), None)
+            if place is None:
+                break
+            cell = cell * len(known) + place
+        else:
+            cells[row] = cell
+    return cells
+
+
+def shop(declared: dict[str, list[Any]], **more: Any) -> LostSales:
+    return LostSales(**(COSTS | {"demand_max": 10.0} | more), labels=declared)
+
+
+# Consecutive numbers, which are found by arithmetic; others, which are found by a join.
+DECLARED = [[1, 2, 3], [0], [2.0, 3.0, 4.0], [3, 1, 2], [1, 3], [7, 2, 5, 0], [0.5, 1.5, 2.5], [-1, 0, 1, 2]]
+
+
+@pytest.mark.parametrize("declared", DECLARED)
+@pytest.mark.parametrize("kind", WHOLE_TYPES, ids=str)
+def test_numbers_of_every_type(kind: pa.DataType, declared: list[Any]) -> None:
+    given = [v for v in NUMBERS if v is None or v >= 0 or not pa.types.is_unsigned_integer(kind)]
+    if pa.types.is_floating(kind):
+        given = [
+            v if v is None or abs(v) < 1e300 or math.isinf(v) else math.copysign(1e30, v) for v in [*given, *REALS]
+        ]
+    columns = {"x": pa.array(given, kind, from_pandas=False)}
+    found = found_cells(columns, shop({"x": declared}))
+    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": given}, {"x": declared})
+
+
+@pytest.mark.parametrize("declared", DECLARED)
+def test_numbers_in_text_and_truth(declared: list[Any]) -> None:
+    """Every column of a CSV file is text; a flag counts as 0 and 1."""
+    text = ["1", "2.0", " 3", "3.5", "x", "", None, "0", "-0", "1e0", "nan", "inf", "007"]
+    numbers = [1, 2, 3, 3.5, None, None, None, 0, 0, 1, None, math.inf, 7]
+    found = found_cells({"x": pa.array(text)}, shop({"x": declared}))
+    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": numbers}, {"x": declared})
+    flags = [True, False, None]
+    found = found_cells({"x": pa.array(flags)}, shop({"x": declared}))
+    assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": flags}, {"x": declared})
+
+
+def test_texts() -> None:
+    given = ["b", "a", "", None, "B", "a ", "1"]
+    for declared in (["a", "b"], ["b"], ["1", "a"]):
+        found = found_cells({"x": pa.array(given)}, shop({"x": declared}))
+        assert {row: cell for row, (cell,) in found.items()} == expected_cells({"x": given}, {"x": declared})
+    # Whole numbers can be read as text.
+    found = found_cells({"x": pa.array([7, 8, None])}, shop({"x": ["8", "7"]}))
+    assert found == {0: (1,), 1: (0,)}
+
+
+@pytest.mark.parametrize("order", [["day", "store", "promo"], ["promo", "day", "store"], ["store", "promo", "day"]])
+def test_three_labels_make_cells_with_the_last_one_fastest(order: list[str]) -> None:
+    """By arithmetic, by a join of numbers, and by a join of texts."""
+    declared: dict[str, list[Any]] = {"day": [1, 2, 3, 4], "store": [9, 4, 6], "promo": ["no", "yes"]}
+    rng = np.random.default_rng(1)
+    given: dict[str, list[Any]] = {
+        "day": rng.choice([0, 1, 2, 3, 4, 5], 300).tolist(),
+        "store": rng.choice([4, 6, 9, 10], 300).tolist(),
+        "promo": rng.choice(["no", "yes", "so"], 300).tolist(),
+    }
+    labels = {name: declared[name] for name in order}
+    expected = expected_cells({name: given[name] for name in order}, labels)
+    assert set(expected.values()) == set(range(24))
+    found = found_cells({name: pa.array(given[name]) for name in order}, shop(labels))
+    assert {row: cell for row, (cell,) in found.items()} == expected
+
+
+def test_cells_with_bounds_of_their_own_bring_them() -> None:
+    """Shares of the largest bound of each product, (cells, products); without them there is no such column."""
+    bounds = [[10.0, 6.0], [5.0, 8.0], [10.0, 2.0]]
+    given = pa.array([3, 1, 2, 9])
+    uneven = LostSales(**COSTS, products=2, demand_max=bounds, labels={"x": [1, 2, 3]})
+    found = found_cells({"x": given}, uneven)
+    assert found == {0: (2, 1.0, 0.25), 1: (0, 1.0, 0.75), 2: (1, 0.5, 1.0)}
+    even = LostSales(**COSTS, products=2, demand_max=10.0, labels={"x": [1, 2, 3]})
+    assert found_cells({"x": given}, even) == {0: (2,), 1: (0,), 2: (1,)}
+
+
+def test_a_problem_without_outcomes_has_cells_too() -> None:
+    problem = Wear(1)
+    problem.labels = shop({"x": [5, 6]}).labels
+    assert found_cells({"x": pa.array([6, 5, 4])}, problem) == {0: (1,), 1: (0,)}
+
+
+@pytest.mark.parametrize("start", [LARGEST_WHOLE - each for each in (3, 2, 1, 0)] + [-LARGEST_WHOLE, 1 - LARGEST_WHOLE])
+@pytest.mark.parametrize("kind", [int, float])
+def test_large_numbers_are_compared_as_doubles(start: int, kind: type) -> None:
+    """Up to 2^53 each whole number is a double of its own. Beyond, two of them may be one."""
+    given = [kind(start + each) for each in range(-3, 6)]
+    for declared in ([start], [start, start + 2], [start, start + 1]):
+        if len({float(each) for each in declared}) == len(declared):
+            found = found_cells({"x": pa.array(given)}, shop({"x": declared}))
+            doubles = expected_cells({"x": [float(v) for v in given]}, {"x": [float(d) for d in declared]})
+            assert {row: cell for row, (cell,) in found.items()} == doubles
+
+
+def test_numbers_beyond_any_integer_of_an_engine() -> None:
+    given = pa.array([1e20, 5.0, 2e20, 6.0])
+    assert found_cells({"x": given}, shop({"x": [10**20, 5]})) == {0: (0,), 1: (1,)}
+
+
+@pytest.mark.parametrize(
+    ("values", "consecutive"),
+    [
+        ((1, 2, 3), True),
+        ((0,), True),
+        ((2.0, 3.0), True),
+        ((-2, -1, 0, 1), True),
+        ((3, 1, 2), False),
+        ((3, 2, 1), False),
+        ((1, 3), False),
+        ((1, 2, 4), False),
+        ((0.5, 1.5), False),
+        (("1", "2"), False),
+        ((LARGEST_WHOLE - 3, LARGEST_WHOLE - 2), True),
+        ((LARGEST_WHOLE - 2, LARGEST_WHOLE - 1), False),
+        ((1 - LARGEST_WHOLE, 2 - LARGEST_WHOLE), True),
+        ((-LARGEST_WHOLE, 1 - LARGEST_WHOLE), False),
+    ],
+)
+def test_which_values_are_found_by_arithmetic(values: tuple[Any, ...], consecutive: bool) -> None:
+    """Each is by one larger than the one before, and one more would still be a double of its own."""
+    assert _are_consecutive(values) is consecutive
+
+
+def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> None:
+    """What is not a number must become NULL: a cast would fail after payment."""
+    column = ibis.table({"x": "string"}, name="rows")["x"]
+    made = comparable(column, shop({"x": [1, 5]}).labels, "x")
+    assert "TRY_CAST" in str(ibis.to_sql(made.as_table(), dialect="duckdb"))
+
+
+def test_a_column_of_nothing_tells_nothing() -> None:
+    nothing = {"x": pa.nulls(3)}
+    for declared in ([1, 2], [1, 5], ["a", "b"]):
+        assert found_cells(nothing, shop({"x": declared})) == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "declared", "wanted"),
+    [
+        (pa.array([0.5]), ["a"], "text"),
+        (pa.array([True]), ["a"], "text"),
+        (pa.array([datetime.date(2024, 1, 1)]), ["a"], "text"),
+        (pa.array([datetime.date(2024, 1, 1)]), [1], "numbers"),
+        (pa.array([b"1"]), [1], "numbers"),
+    ],
+)
+def test_other_columns_are_refused_by_their_type(column: pa.Array, declared: list[Any], wanted: str) -> None:
+    labels = shop({"x": declared}).labels
+    with pytest.raises(ValueError, match=f"label 'x' must hold {wanted}, as declared, but its column has type"):
+        comparable(ibis.memtable(pa.table({"x": column}))["x"], labels, "x")
