@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,7 @@ class _Collected:
                 raise RuntimeError(f"{file} could not be traced: {ended}")
             known.add(file, ended.said)
             self._say(traced=file)
+        self._without_mutant(known)
         known.save()
         self._texts = {module: (plan.root / module).read_text() for module in plan.modules}
         self._chooser = plan.chooser(known)
@@ -196,6 +198,20 @@ class _Collected:
         (folder / "said").write_text(traced.to_json())
         return SURVIVED
 
+    def _without_mutant(self, known: TestMap) -> None:
+        """The null mutant: nothing is changed, so it must survive. A test that fails here would kill all others too."""
+        while True:
+            chooser, tests = self._plan.chooser(known), dict[str, float]()
+            for place in self._places:
+                tests |= chooser.chosen(self._mutants[place])[0]
+            # The order in which every mutant gets them: the quickest first.
+            jobs = [sorted(tests, key=lambda name: tests[name])] if tests else []
+            unchanged = partial(self._verdict, tests)
+            ended = [ended for _, ended in in_children(jobs, unchanged, workers=1, limit=1200)]
+            if all(each.status == "survived" for each in ended):
+                return
+            known.set_aside(ended[0].said)
+
     def _mutant(self, place: int, folder: Path) -> int:
         mutant = self._mutants[place]
         tests, _ = self._chooser.chosen(mutant)
@@ -204,7 +220,10 @@ class _Collected:
         file = str(self._plan.root / mutant.file)
         if not self._live.swap(file, self._texts[mutant.file], mutant.number):
             return NOT_HERE
-        return _verdict(self._plan, [self._items[name] for name in tests], tests, folder)
+        return self._verdict(tests, list(tests), folder)
+
+    def _verdict(self, tests: dict[str, float], names: list[str], folder: Path) -> int:
+        return _verdict(self._plan, [self._items[name] for name in names], tests, folder)
 
 
 def _verdict(plan: Plan, items: list[pytest.Item], tests: dict[str, float], folder: Path) -> int:

@@ -129,7 +129,11 @@ def loop(n: int) -> int:
         n -= 1
     return n
 '''
-TESTS = """from planted.code import half_tested, loop, tested
+TESTS = """import time
+
+from planted.code import half_tested, loop, tested
+
+SEEN = []
 
 
 def test_the_boundary() -> None:
@@ -146,6 +150,15 @@ def test_the_loop_ends() -> None:
 
 def test_that_fails_anyway() -> None:
     assert tested(5)
+
+
+def test_slow() -> None:
+    time.sleep(0.3)
+    SEEN.append(loop(1))
+
+
+def test_that_needs_another_before() -> None:
+    assert SEEN and half_tested(1) > 0
 """
 
 
@@ -206,6 +219,13 @@ def test_a_mutant_that_never_ends_counts_as_seen(results: dict[str, Any]) -> Non
 def test_tests_that_fail_without_a_mutant_say_nothing(results: dict[str, Any]) -> None:
     assert "test_that_fails_anyway" in results["report"]
     assert all("test_that_fails_anyway" not in result["by"] for result in results["results"])
+
+
+@pytest.mark.slow
+def test_the_null_mutant_finds_tests_that_fail_by_their_order_alone(results: dict[str, Any]) -> None:
+    """As written it passes, but the quickest test comes first: it would kill what survives."""
+    assert "test_that_needs_another_before" in results["report"]
+    assert all("test_that_needs_another_before" not in result["by"] for result in results["results"])
 
 
 def mutants_of_planted(folder: Path) -> list[Mutant]:
