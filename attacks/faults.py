@@ -40,7 +40,6 @@ with Ledger(sys.argv[1]) as ledger:
             print(next(each.seal for each in reversed(ledger.entries()) if each.refers == entry.number), flush=True)
             print(ledger.commit(entry, {"policy": str(number)}).seal, flush=True)
 """
-FIT = ("fit", "--new-account")
 SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
 PLAN = Plan((SMALL, replace(SMALL, rho=0.3), replace(SMALL, data="normal", boundary=0.6)), runs=150, tuning_seeds=1)
 REPRODUCER = """
@@ -192,7 +191,9 @@ def faults(shop: Shop) -> dict[str, Fault]:
     def clock() -> list[str]:
         out = shop.out()
         config = str(folder / "poolrl.toml")
-        ended = Process([sys.executable, "-c", CLOCK, *FIT, "--config", config, "--out", str(out), "--json"]).end()
+        ended = Process(
+            [sys.executable, "-c", CLOCK, *shop.first(), "--config", config, "--out", str(out), "--json"]
+        ).end()
         hold(
             ended.code == 0 or "does not allow rho" in ended.said,
             f"a clock that jumps stops a fit: {ended.said[-300:]}",

@@ -95,8 +95,12 @@ class Shop:
 
     def fit(self, out: Path, *, config: str = "poolrl.toml", before: Callable[[], None] | None = None) -> Process:
         """Start a fit."""
-        arguments = ["fit", "--new-account", "--config", str(self.folder / config), "--out", str(out), "--json"]
-        return Process([*POOLRL, *arguments], before)
+        arguments = ["--config", str(self.folder / config), "--out", str(out), "--json"]
+        return Process([*POOLRL, *self.first(), *arguments], before)
+
+    def first(self) -> list[str]:
+        """The verb, and the flag that only the first fit of a data set may have."""
+        return ["fit", *([] if any(entry.kind == "open" for entry in self.entries()) else ["--new-account"])]
 
     def again(self, out: Path) -> str:
         """The same fit undisturbed: it succeeds, or it succeeds after the owner did what its message says."""

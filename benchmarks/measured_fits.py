@@ -94,7 +94,7 @@ def _times_of_parts(file: ConfigFile) -> Measured:
     clock = [time.perf_counter()]
     with open_log(file) as log:
         log.check(problem)
-        sketch_of(log, problem.horizon)
+        sketch_of(log)
         released = prepared.release(log, noise)
     clock.append(time.perf_counter())
     policy = prepared.learn(released)

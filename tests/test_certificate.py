@@ -115,7 +115,7 @@ def test_the_label_is_for_people(one_release: Path) -> None:
 
 
 def test_the_label_of_a_second_release_counts_both(released: Path, run: Callable[..., str]) -> None:
-    run("fit", "--new-account", "--config", released / "poolrl.toml", "--out", released / "second")
+    run("fit", "--config", released / "poolrl.toml", "--out", released / "second")
     certificate = certificate_in(released / "second")
     assert (certificate.rho, certificate.in_all.rho) == ("1/2", "1")
     text = " ".join((released / "second" / LABEL).read_text().split())

@@ -60,7 +60,7 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
 
 def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path, run: Run) -> None:
     assert (uncommitted / "policy.npz").exists()
-    said = " ".join(run("fit", "--new-account", "--config", tmp_path / "poolrl.toml").split())
+    said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
     assert "stays spent" in said  # of the fit that was killed
     assert not uncommitted.exists()
     assert spent(tmp_path) == 1

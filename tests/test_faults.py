@@ -70,7 +70,7 @@ def test_a_ledger_that_fails_at_the_end_does_not_hide_what_was_spent(
     assert stages(tmp_path) == ["open", "reserve", "read"]
     assert not (tmp_path / "release").exists()
     monkeypatch.setattr(Ledger, "commit", honest)
-    run("fit", "--new-account", "--config", config)  # the draft is in nobody's way
+    run("fit", "--config", config)  # the draft is in nobody's way
     assert spent(tmp_path) == 1
 
 

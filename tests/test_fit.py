@@ -20,7 +20,7 @@ from poolrl.shop.toml import write_toml
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
-from tests.helpers.shops import RELEASE, Facts, Run, write_config
+from tests.helpers.shops import RELEASE, Facts, Run, fit_of, write_config
 
 
 def test_fit_leaves_a_complete_release(one_release: Path) -> None:
@@ -56,18 +56,18 @@ def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run
     with pytest.raises(ValueError, match="a release is never overwritten"):
         run("fit", "--new-account", "--config", config)
     assert spent(released) == Fraction(1, 2)
-    run("fit", "--new-account", "--config", config, "--out", released / "again")
+    run("fit", "--config", config, "--out", released / "again")
     assert spent(released) == 1
     first = (released / "release/policy.npz", released / "release/certificate.json")
     assert "since then more was spent, 1 in all" in run("verify", *first, "--ledger", released / "ledger.sqlite")
     with pytest.raises(ValueError, match=r"does not allow rho = 0.5: only 0 of 1 is left"):
-        run("fit", "--new-account", "--config", config, "--out", released / "third")
+        run("fit", "--config", config, "--out", released / "third")
     assert not (released / "third").exists()
     run("ledger", "budget", "1.5", "--reason", "another season", "--config", config)
     with pytest.raises(ValueError, match=r"was given a budget of 1\.5 in the ledger, not 1\."):
-        run("fit", "--new-account", "--config", config, "--out", released / "third")
+        run("fit", "--config", config, "--out", released / "third")
     config.write_text(config.read_text().replace("budget = 1.0", "budget = 1.5"))
-    run("fit", "--new-account", "--config", config, "--out", released / "third")
+    run("fit", "--config", config, "--out", released / "third")
     assert spent(released) == Fraction(3, 2)
 
 
@@ -88,7 +88,7 @@ def test_a_log_that_cannot_be_read_costs_nothing(tmp_path: Path, config: Path, f
     broken = table.set_column(4, "action_0", pa.array(["31337.25"] * len(table)))
     pq.write_table(broken, tmp_path / "log.parquet")
     with pytest.raises(ValueError, match=r"'action_0' must hold numbers.*Nothing was spent") as caught:
-        run("fit", "--new-account", "--config", config)
+        run("fit", "--config", config)
     assert "31337" not in str(caught.value)
     assert stages(tmp_path) == ["open", "reserve", "void", "reserve", "void"]
     assert spent(tmp_path) == 0
@@ -155,7 +155,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
 
         monkeypatch.setattr("poolrl.cli.fit.draw_page", fail)
         with pytest.raises(ValueError, match=rf"{words}. The release in .* is complete and paid for; 'poolrl report"):
-            run("fit", "--new-account", "--config", config, "--out", out)
+            run(*fit_of(config), "--out", out)
         assert {path.name for path in out.iterdir()} == RELEASE - {"report.html"}
     assert stages(tmp_path)[-1] == "commit"
     with pytest.raises(ValueError, match=r"'poolrl report .*' draws its page"):

@@ -268,17 +268,17 @@ def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str],
     with monkeypatch.context() as plant:
         plant.setattr(Ledger, "reserve", lambda *_: first)
         with pytest.raises(ValueError, match=f"entry {first.number} of the ledger is committed, not reserved"):
-            run("fit", "--new-account", "--config", config, "--out", released / "again")
+            run("fit", "--config", config, "--out", released / "again")
     with monkeypatch.context() as plant:
         plant.setattr(Ledger, "reserve", lambda *_: first)
         plant.setattr("poolrl.ledger.accounts.Account.require", lambda *_: None)
         with pytest.raises(ValueError, match="continues a spend that is committed, not reserved"):
-            run("fit", "--new-account", "--config", config, "--out", released / "again")
+            run("fit", "--config", config, "--out", released / "again")
     with monkeypatch.context() as plant:
         for name in ("reserve", "commit"):
             plant.setattr(Ledger, name, lambda *_: first)
         plant.setattr(Ledger, "read", lambda ledger, *_: ledger.account("small shop"))
-        run("fit", "--new-account", "--config", config, "--out", released / "again")
+        run("fit", "--config", config, "--out", released / "again")
     files = released / "again/policy.npz", released / "again/certificate.json"
     with pytest.raises(SystemExit):
         run("verify", *files, "--ledger", released / "ledger.sqlite")

@@ -194,7 +194,7 @@ def test_check_knows_what_is_left(released: Path, run: Run) -> None:
     found = json.loads(run("check", "--config", released / "poolrl.toml", "--json"))
     (budget,) = [each for each in found["findings"] if each["what"] == "budget"]
     assert budget == {"what": "budget", "stands": "good", "seen": "0.5 left of 1, a fit takes 0.5"}
-    run("fit", "--new-account", "--config", released / "poolrl.toml", "--out", released / "again")
+    run("fit", "--config", released / "poolrl.toml", "--out", released / "again")
     with pytest.raises(SystemExit):
         run("check", "--config", released / "poolrl.toml")
 

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales
+from poolrl.ledger.ledger import Ledger
+from poolrl.shop.config_file import load_config
 from poolrl.shop.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
@@ -65,10 +67,20 @@ def write_config(folder: Path, facts: Facts) -> Path:
     return path
 
 
+def fit_of(config: Path) -> list[str | Path]:
+    """The command that fits, with the flag that only the first fit of a data set may have."""
+    file = load_config(config)
+    if file.ledger.exists():
+        with Ledger.existing(file.ledger) as ledger:
+            if ledger.account(file.config.privacy.data_set) is not None:
+                return ["fit", "--config", config]
+    return ["fit", "--new-account", "--config", config]
+
+
 def message_of_failed_fit(folder: Path, facts: Facts, query: str | None, run: Run) -> str:
     """Fit through a query, which must fail and say what was spent; its message."""
     if query is not None:
         facts["log"]["query"] = query
     with pytest.raises(ValueError, match="spent") as caught:
-        run("fit", "--new-account", "--config", write_config(folder, facts))
+        run(*fit_of(write_config(folder, facts)))
     return str(caught.value)

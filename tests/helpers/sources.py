@@ -38,4 +38,4 @@ def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
     with open_log(file) as table:
         table.check(problem)
         leaves = count_outcomes(table, problem, level_sizes=every_level(32)).levels[-1]
-        return Seen(table.units, sketch_of(table, problem.horizon)[1], leaves.tobytes())
+        return Seen(table.units, sketch_of(table)[1], leaves.tobytes())

@@ -63,6 +63,7 @@ def test_other_spellings_are_the_same_account(released: Path, facts: Facts, name
 
 def test_an_apostrophe_makes_no_account() -> None:
     assert normal_name("Müller's shop") == normal_name("Mu\u0308llers SHOP ") == normal_name("müller’s  shop")
+    assert normal_name("a\u00adb\u200b") == normal_name("ab")
     assert normal_name("north") != normal_name("south")
 
 
@@ -94,6 +95,8 @@ def changed(table: pa.Table, how: str) -> pa.Table:
             other = pc.multiply(table[name], 0.9)
             table = table.set_column(table.column_names.index(name), name, other)
         return table
+    if how == "other step numbers":
+        return table.set_column(1, "step", pc.add(table["step"], 1))
     assert how == "half of the weeks corrected"
     factor = pa.array(np.where(np.asarray(trajectory) < 150, 0.5, 1.0))
     for number, name in enumerate(table.column_names):
@@ -110,6 +113,7 @@ def changed(table: pa.Table, how: str) -> pa.Table:
         "other ids and order",
         "another second product",
         "half of the weeks corrected",
+        "other step numbers",
     ],
 )
 def test_overlapping_rows_are_recognised_under_another_name(released: Path, facts: Facts, how: str, run: Run) -> None:
@@ -117,6 +121,20 @@ def test_overlapping_rows_are_recognised_under_another_name(released: Path, fact
     facts["privacy"]["data_set"] = "renamed"
     with pytest.raises(ValueError, match="already have an account, as 'small shop': a new name gives no new budget"):
         run("fit", "--new-account", "--config", write_config(released, facts), "--out", released / "again")
+
+
+def test_another_horizon_is_no_new_log(released: Path, facts: Facts, run: Run) -> None:
+    facts["privacy"]["data_set"] = "renamed"
+    facts["problem"] |= {"horizon": 2, "steps": ["Fri", "Sat"]}
+    with pytest.raises(ValueError, match="a new name gives no new budget"):
+        run("fit", "--new-account", "--config", write_config(released, facts), "--out", released / "again")
+
+
+def test_the_flag_is_for_the_first_fit_alone(released: Path, run: Run) -> None:
+    """A script that always had it would open an account for every misspelt name."""
+    with pytest.raises(ValueError, match="has an account 'small shop' already: leave out --new-account"):
+        run("fit", "--new-account", "--config", released / "poolrl.toml", "--out", released / "again")
+    assert spent(released) == Fraction(1, 2)
 
 
 def test_the_planted_sum_over_all_rows_would_not_have_seen_it() -> None:

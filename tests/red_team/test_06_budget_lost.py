@@ -46,9 +46,9 @@ def whole_numbers(seed: int, *, weeks: int, steps: int, mean: float) -> Table:
 
 @pytest.mark.parametrize(("steps", "mean"), [(1, 3.0), (1, 100.0), (2, 2.0), (7, 1.0)])
 def test_regions_that_are_alike_by_chance_are_not_taken_for_one(steps: int, mean: float) -> None:
-    sketches = [Sketch(*sketch_of(whole_numbers(seed, weeks=300, steps=steps, mean=mean), steps)) for seed in range(4)]
+    sketches = [Sketch(*sketch_of(whole_numbers(seed, weeks=300, steps=steps, mean=mean))) for seed in range(4)]
     assert not any(one.overlaps(other) for one in sketches for other in sketches if one is not other)
-    again = Sketch(*sketch_of(whole_numbers(0, weeks=300, steps=steps, mean=mean), steps))
+    again = Sketch(*sketch_of(whole_numbers(0, weeks=300, steps=steps, mean=mean)))
     assert again.overlaps(sketches[0])
 
 
@@ -59,6 +59,6 @@ def test_the_chance_of_equal_weeks_is_that_of_good_and_turing() -> None:
     rows = pa.table(
         {"trajectory": range(7), "step": [0] * 7, "state_0": [0.0] * 7, "action_0": level, "next_state_0": [0.0] * 7}
     )
-    _, marks, by_chance = sketch_of(Table(rows, trajectory="trajectory", step="step", **COLUMNS), problem.horizon)
+    _, marks, by_chance = sketch_of(Table(rows, trajectory="trajectory", step="step", **COLUMNS))
     assert len(marks) == 4
     assert by_chance == (2 + 2) / 4

@@ -189,6 +189,10 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
             faults.append("what was spent in all does not follow from the ledger's entry")
         if not certificate.private:
             faults.append("it does not say that anything is private")
+        if (audit := certificate.audit) is not None:
+            same = audit.config_sha256 == certificate.config_sha256 and audit.claimed_rho == float(rho)
+            if not same or audit.poolrl != certificate.versions.get("poolrl"):
+                faults.append("the audit is one of another configuration, budget or version")
         if left != max(Fraction(0), budget - spent):
             faults.append("what is left does not follow from the budget and what was spent")
         worded = certificate.composition, certificate.post_processing

@@ -130,7 +130,8 @@ def _key_and_audit(certificate: Certificate) -> list[str]:
         said.append(f"It is signed with the key of SHA-256 {certificate.signed_by}.")
     if (audit := certificate.audit) is not None:
         said.append(
-            f"An audit of this configuration by poolrl {audit.poolrl} attacked {audit.releases:,} simulated releases. "
+            f"As the data holder reports, an audit of this configuration attacked {audit.releases:,} simulated "
+            "releases. "
             f"It proved a loss of at least rho = {audit.proved_rho:.3g} of {audit.claimed_rho:g} claimed: "
             f"{audit.verdict}."
         )

@@ -141,12 +141,12 @@ class AuditSummary(Facts):
     poolrl: str
     began: str
     config_sha256: str
-    releases: int
-    claimed_rho: float
-    proved_rho: float
-    moved_share: float
-    confidence: float
-    verdict: str
+    releases: int = Field(gt=0)
+    claimed_rho: float = Field(gt=0)
+    proved_rho: float = Field(ge=0)
+    moved_share: float = Field(ge=0, le=1)
+    confidence: float = Field(gt=0, lt=1)
+    verdict: Literal["not refuted", "too weak"]  # a release that was flagged is not certified
 
 
 def epsilons(rho: Fraction) -> dict[str, float]:

@@ -109,6 +109,8 @@ def unchecked_files(certificate: Path) -> list[str]:
     issuer = claim.versions.get("poolrl")
     papers = (CONFIG, LABEL, RECORD, *((SIGNATURE,) if claim.signed_by else ()))
     notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
+    if (folder / CONFIG).exists() and not ((folder / LABEL).exists() or (folder / RECORD).exists()):
+        notes.append(f"{CONFIG} (no label or record says that it is the release's: --config {folder / CONFIG})")
     if issuer != __version__:
         there = [name for name in (LABEL, RECORD) if (folder / name).exists()]
         notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]

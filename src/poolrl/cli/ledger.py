@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from hashlib import sha256
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from poolrl.certificate.certificate import Certificate, certified_unit
+from poolrl.certificate.files import CERTIFICATE
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
@@ -116,16 +118,26 @@ def rotate_key(
 
 @ledger_verb.command(name="unit")
 def describe_unit(
-    certificate: Annotated[Path, Parameter(help="The certificate of a release that the ledger paid for.")],
+    certificate: Annotated[Path | None, Parameter(help="Of the release that the entry paid for.")] = None,
     *,
+    entry: Annotated[int | None, Parameter(help="Instead: an entry that no release came of.")] = None,
+    reason: Annotated[str, Parameter(help="With --entry: how it is known whom it was meant for.")] = "",
+    config: ConfigPath = CONFIG_NAME,
     ledger: WhichLedger = None,
 ) -> None:
-    """Add to an entry of poolrl 0.7 or older whom it protects, as its certificate says."""
-    claim = Certificate.read(certificate.read_bytes())
-    unit = certified_unit(claim)
+    """Add to an entry of poolrl 0.7 or older whom it protects, by its certificate or by the configuration."""
+    if (certificate is None) == (entry is None):
+        raise ValueError("name a certificate, or an entry that no release came of: --entry N --reason '...'")
+    if certificate is not None:
+        content = certificate.read_bytes()
+        claim = Certificate.read(content)
+        number, unit, reason = claim.ledger.entry, certified_unit(claim), f"by {certificate.name}"
+        released = {CERTIFICATE: sha256(content).hexdigest()}
+    else:
+        number, unit, released = entry or 0, load_config(config).config.unit(), None
     with Ledger.existing(_which_ledger(ledger)) as books:
-        books.describe(claim.ledger.entry, claim.ledger.seal, unit)
-    print(f"Entry {claim.ledger.entry} protects one {unit.name}.")
+        books.describe(number, unit, released=released, reason=reason)
+    print(f"Entry {number} protects one {unit.name}.")
 
 
 def _which_ledger(ledger: Path | None) -> Path:

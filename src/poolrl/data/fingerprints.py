@@ -1,8 +1,8 @@
 """Marks of a log's trajectories, computed where the log is. A ledger recognises rows by them that it has seen before.
 
-A mark stands for what one trajectory shows of one product: all its steps and numbers, but no id and no name. So the
-order of rows and products, the names of things and the kind of file do not matter, and a part of a log has a part of
-its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the guess. So they go into
+A mark stands for what one trajectory shows of one product: the numbers of all its rows, but no id, no name and no step. So
+the order of rows and products, the horizon, the names of things and the kind of file do not matter, and a part of a log
+has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the guess. So they go into
 the ledger only encrypted (`ledger/overlap.py`).
 """
 
@@ -23,8 +23,8 @@ from poolrl.data.table import Table
 
 # Factors of numbers; only the fraction of their sum is kept. Any factors but simple fractions would do.
 _MULTIPLES = (
-    (1.6180339887498949, 1.4142135623730951, 1.7320508075688772, 1.2599210498948732),
-    (2.6457513110645907, 1.8392867552141612, 1.3247179572447460, 1.4655712318767680),
+    (1.6180339887498949, 1.4142135623730951, 1.7320508075688772),
+    (2.6457513110645907, 1.8392867552141612, 1.3247179572447460),
 )
 _PLACES = 2**31
 _LARGEST = 2.0**50
@@ -32,7 +32,7 @@ _LARGEST = 2.0**50
 MOST_MARKS, LOOKED_AT = 512, 2**16
 
 
-def sketch_of(log: Table, horizon: int) -> tuple[bytes, tuple[bytes, ...], float]:
+def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     """A hash of all trajectories, the smallest marks, and the chance that another log of this kind has one of them.
 
     Chance by Good and Turing: what was seen once is expected 2 N₂ / N₁ times in another log like this one, where N₁
@@ -44,10 +44,10 @@ def sketch_of(log: Table, horizon: int) -> tuple[bytes, tuple[bytes, ...], float
         for part in ("states", "actions", "next_states")
         for i, name in enumerate(getattr(columns, part))
     }
-    rows = log.rows_of_steps(horizon, **numbers)
+    rows = log.named_rows(**numbers)
     sums = {}
     for i in range(len(columns.states)):
-        row = [rows.step.cast("float64"), *(rows[f"{part}_{i}"] for part in ("states", "actions", "next_states"))]
+        row = [rows[f"{part}_{i}"] for part in ("states", "actions", "next_states")]
         for j, multiples in enumerate(_MULTIPLES):
             sums[f"sum_{i}_{j}"] = _scattered(row, multiples).sum().cast("float64")
     lives = rows.group_by([name for name in ("unit", "trajectory") if name in rows.columns]).aggregate(**sums)

@@ -69,6 +69,10 @@ class KeptRows(Sealed):
         place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
         return self._named(self.rows.filter(steps).select(**self._id_columns(), step=place, **columns))
 
+    def named_rows(self, **columns: ir.Value) -> ir.Table:
+        """Keys and further columns of all rows that have ids, whatever their step."""
+        return self._named(self.rows.select(**self._id_columns(), **columns))
+
     def lives(self, horizon: int) -> ir.Table:
         """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus."""
         lives = count_steps(self.rows_of_steps(horizon), self._keys, horizon)

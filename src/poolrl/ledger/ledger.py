@@ -24,7 +24,8 @@ from poolrl.privacy import zcdp
 
 def normal_name(data_set: str) -> str:
     """A name without what people write in several ways: case, spaces, signs, and forms of the same letter."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", data_set).casefold())
+    drawn = "".join(each for each in data_set if unicodedata.category(each) != "Cf")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", drawn).casefold())
     return " ".join(re.findall(r"[^\W_]+", re.sub("['’‘`´ʼ\"“”]", "", folded)))
 
 
@@ -131,14 +132,24 @@ class Ledger:
             note = {"unit": unit.to_note()}
             return self._append(accounts, "reserve", account.fingerprint, rho=exact, note=note)
 
-    def describe(self, entry: int, seal: str, unit: ProtectedUnit) -> None:
-        """Say whom a reservation of an earlier version protects, which did not record it."""
+    def describe(self, entry: int, unit: ProtectedUnit, *, released: dict[str, str] | None, reason: str) -> None:
+        """Say whom a reservation of an earlier version protects, which did not record it.
+
+        If it was committed, `released` must name a file with the hash that it was committed with. If it was not, nobody
+        got a release of it, and its owner says whom it was meant for.
+        """
+        if not reason.strip():
+            raise ValueError("reason must say how it is known whom the entry protects")
         with self._chain.writing():
             entries, accounts = self.state()
-            found = [e for e in entries if (e.kind, e.number, e.seal) == ("reserve", entry, seal)]
+            found = [e for e in entries if e.kind == "reserve" and e.number == entry]
             if not found:
-                raise ValueError(f"the ledger has no such payment: entry {entry} is not this certificate's")
-            self._append(accounts, "unit", found[0].account, refers=entry, note={"unit": unit.to_note()})
+                raise ValueError(f"entry {entry} of the ledger is no payment")
+            done = [e.note for e in entries if e.kind == "commit" and e.refers == entry]
+            if done and (not released or not released.items() <= done[0].items()):
+                raise ValueError(f"entry {entry} paid for a release: give that release's own certificate, unchanged")
+            note = {"unit": unit.to_note(), "reason": reason}
+            self._append(accounts, "unit", found[0].account, refers=entry, note=note)
 
     def read(self, reservation: Entry, sketch: Sketch) -> Account:
         """Record whose rows are about to be released; returns the account. The budget cannot come back now.

@@ -65,7 +65,7 @@ class ProtectedUnit:
 
     def _kind(self) -> tuple[object, ...]:
         # How much of a unit is used (max_per_unit, scale_memory) is paid for in noise. It does not change the promise.
-        return self.column or (self.trajectory,), self.labels_kept, self.adjacency
+        return (self.column, None if self.column is not None else self.trajectory, self.labels_kept, self.adjacency)
 
 
 # Entries of poolrl 0.7 and before do not say whom they protect.
@@ -85,32 +85,42 @@ class UnitsError(ValueError):
     """Two releases protect units between which no conversion is known."""
 
 
-def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> int | None:
+# (column of units, column of trajectories) → k, as far as it was declared.
+Owned = dict[tuple[str, str], int]
+
+
+def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) -> int | None:
     """What one release costs another kind of unit, as a multiple of its ρ; None where it is not known."""
-    if paid_for._kind() == counted_for._kind():
+    if paid_for.same_kind(counted_for):
         return 1
     if paid_for.adjacency != counted_for.adjacency or paid_for.adjacency != REPLACE_ONE:
         return None
     if paid_for.labels_kept and not counted_for.labels_kept:
         return None  # its neighbours kept their labels, and others need not
-    if replace(paid_for, labels_kept=counted_for.labels_kept)._kind() == counted_for._kind():
+    if replace(paid_for, labels_kept=counted_for.labels_kept).same_kind(counted_for):
         return 1  # it protects more than is asked for: labels that may change
-    owner = paid_for if paid_for.column else counted_for
-    nested = owner.owns_at_most is not None and paid_for.trajectory == counted_for.trajectory != ""
-    if not nested or (paid_for.column is not None and counted_for.column is not None):
-        return None
-    return 4 if owner is paid_for else int(owner.owns_at_most or 0) ** 2
+    if paid_for.column is None and counted_for.column is not None:
+        most = owned.get((counted_for.column, paid_for.trajectory))
+        return None if most is None else most**2
+    if paid_for.column is not None and counted_for.column is None and not paid_for.labels_kept:
+        # With public labels it is public which labels a unit's rows have, and a trajectory that moves changes that.
+        return 4 if (paid_for.column, counted_for.trajectory) in owned else None
+    return None
 
 
 def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
     """What each kind of unit among these spends has lost to all of them; refuses what cannot be converted."""
     found = [spend for spend in spends if spend.stage != "void"]
-    units = _merged(spend.unit for spend in found)
-    sums = {}
-    for unit in units.values():
-        sums[unit] = Fraction(0)
+    owned: Owned = {}
+    for unit in (spend.unit for spend in found):
+        if unit.column is not None and unit.owns_at_most is not None:
+            place = unit.column, unit.trajectory
+            owned[place] = max(unit.owns_at_most, owned.get(place, 0))
+    kinds = {spend.unit._kind(): spend.unit for spend in found}
+    sums = dict.fromkeys(kinds.values(), Fraction(0))
+    for unit in sums:
         for spend in found:
-            times = factor(units[spend.unit._kind()], unit)
+            times = factor(spend.unit, unit, owned)
             if times is None:
                 raise UnitsError(_unknown(spend.unit, unit))
             sums[unit] += times * spend.rho
@@ -120,24 +130,14 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
 def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
     """What one kind of unit has lost to all spends."""
     with_it = [*spends, Spend(Fraction(0), "reserved", unit)]
-    return next(total for each, total in totals(with_it).items() if each._kind() == unit._kind())
-
-
-def _merged(units: Iterable[ProtectedUnit]) -> dict[tuple[object, ...], ProtectedUnit]:
-    """One unit of each kind, with the largest number of trajectories that was declared for it."""
-    found: dict[tuple[object, ...], ProtectedUnit] = {}
-    for unit in units:
-        known = found.setdefault(unit._kind(), unit)
-        most = max((each.owns_at_most or 0 for each in (known, unit)), default=0)
-        found[unit._kind()] = replace(known, owns_at_most=most or None)
-    return found
+    return next(total for each, total in totals(with_it).items() if each.same_kind(unit))
 
 
 def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
     if UNRECORDED in (paid_for, counted_for):
         return (
-            "it has entries of an earlier version, which do not say whom they protect; "
-            "'poolrl ledger unit CERTIFICATE' adds it from a release's certificate"
+            "it has entries of an earlier version, which do not say whom they protect; 'poolrl ledger unit CERTIFICATE' "
+            "adds it from a release's certificate, and '--entry' for an entry without a release"
         )
     known = f"what releases for one {paid_for.name} cost one {counted_for.name} is not known"
     if paid_for.trajectory == counted_for.trajectory and None in (paid_for.column, counted_for.column):

@@ -142,7 +142,10 @@ class Privacy(_Section):
     """Who is protected, how strongly, and what may be spent in all."""
 
     unit: str | None = key(
-        None, why="column: who is protected with all their trajectories; left out, each trajectory by itself", answer=""
+        None,
+        why="column: who is protected with all their trajectories; left out, each trajectory by itself",
+        answer="",
+        min_length=1,
     )
     max_per_unit: int | None = key(
         None,

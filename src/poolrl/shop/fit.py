@@ -92,13 +92,15 @@ def fit_release(
 def read_audit(path: Path, config_sha256: str) -> AuditSummary:
     """The summary of an audit of this very configuration, for the certificate."""
     try:
-        summary = AuditSummary.model_validate(json.loads(path.read_bytes())["summary"])
+        facts = json.loads(path.read_bytes())["summary"]
+        flagged = facts["verdict"] == "FLAGGED"
+        summary = None if flagged else AuditSummary.model_validate(facts)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{path} is not audit.json of 'poolrl audit --config'") from None
-    if summary.config_sha256 != config_sha256:
-        raise ValueError(f"{path} is the audit of another configuration: run 'poolrl audit --config' again")
-    if summary.verdict == "FLAGGED":
+    if summary is None:
         raise ValueError(f"{path} says that releases of this configuration exceed their claim: do not fit")
+    if (summary.config_sha256, summary.poolrl) != (config_sha256, __version__):
+        raise ValueError(f"{path} audits another configuration or version: run 'poolrl audit --config' again")
     return summary
 
 
@@ -123,6 +125,8 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
     with Ledger.existing(file.ledger) as ledger:
         known = [account.data_set for account in ledger.accounts().values()]
         if ledger.account(name) is not None:
+            if new_account:
+                raise ValueError(f"{file.ledger} has an account {name!r} already: leave out --new-account")
             return False
     if not new_account:
         near = get_close_matches(name, known, n=1)
@@ -161,7 +165,7 @@ def _release(
             log.check(problem)
             rows_in_reach.set()
             units = log.units
-            account = ledger.read(reservation, Sketch(*sketch_of(log, problem.horizon)))
+            account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
             paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.log.query is not None)
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from poolrl.checks import IntArray
 from poolrl.privacy.noise.randomness import OneProcess
-from poolrl.privacy.noise.self_test import require_sound_sampler
+from poolrl.privacy.noise.self_test import BAD_LUCK, DRAWN_VARIANCE, fits_law, require_sound_sampler
 from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
 from poolrl.privacy.noise.tabled import TabledSampler
 
 # Cells drawn by one thread at a time: so many that the start of a thread does not matter.
 OPENDP_BLOCK = 2**12
+# Draws by which OpenDP is tested: a third of a second.
+OPENDP_DRAWS = 2**15
 # Variances for which a table is made, in at most three seconds. OpenDP, an extra, draws the others.
 TABLED = Fraction(1, 100), Fraction(2**28)
 # OpenDP's discrete Gaussian was biased before this version, at σ = 2 by 5% of P(X = 0) (opendp/opendp#2639).
@@ -50,6 +53,15 @@ def require_sampler(variance: Fraction) -> None:
 def _require_opendp(what: str) -> None:
     if opendp_version() is None:
         raise ValueError(f"{what} needs OpenDP's sampler: pip install 'poolrl[opendp]', or choose another rho")
+    if not _opendp_fits():
+        raise RuntimeError("OpenDP's draws do not have the stated distribution: nothing may be released with them")
+
+
+@cache
+def _opendp_fits() -> bool:
+    """Whether some draws of OpenDP are discrete Gaussian, once in a process."""
+    drawn = _add_by_opendp(np.zeros(OPENDP_DRAWS, dtype=np.int64), DRAWN_VARIANCE)
+    return fits_law(drawn, DRAWN_VARIANCE, BAD_LUCK)
 
 
 class SecureNoise:
