@@ -96,7 +96,8 @@ class _Walk:
 
     def _statement(self, node: ast.stmt, put: Put) -> None:
         head = [part.end_lineno or 0 for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
-        last = max([node.lineno, *head]) if hasattr(node, "body") else node.end_lineno
+        inside = [part.lineno - 1 for part in getattr(node, "body", [])[:1]]
+        last = max([node.lineno, *head, *inside]) if inside else node.end_lineno
         self._lines = (node.lineno, last or node.lineno)
         if drops(node, self._bound[-1]):
             self._add("removed", node, put, ast.Pass(), shown="nothing")
@@ -124,6 +125,8 @@ class _Walk:
             for op in operators(node.op):
                 self._add("arithmetic", node, put, ast.AugAssign(node.target, op, node.value))
         elif isinstance(node, ast.Try):
+            # Whoever runs the whole may notice.
+            self._lines = (node.lineno, node.end_lineno or node.lineno)
             if node.finalbody and node.handlers:
                 nothing = lambda _: node.finalbody.clear()  # noqa: E731
                 self._add("finally", node.finalbody[0], nothing, ast.Pass(), shown="nothing")
@@ -146,6 +149,8 @@ class _Walk:
         if isinstance(node, ast.expr):
             self._expression(node, put, condition)
         elif isinstance(node, ast.comprehension | ast.keyword | ast.withitem | ast.ExceptHandler):
+            if isinstance(node, ast.ExceptHandler):
+                self._lines = (node.lineno, node.lineno)
             tests = node.ifs if isinstance(node, ast.comprehension) else []
             for place, test in enumerate(tests):
                 for value in (True, False):

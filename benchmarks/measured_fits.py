@@ -11,7 +11,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from fractions import Fraction
@@ -162,7 +162,8 @@ def _bytes_under(folder: Path) -> Iterator[list[int]]:
 
     def look() -> None:
         while not done.wait(0.001):
-            found.append(sum(_size(path) for path in folder.rglob("*")))
+            with suppress(FileNotFoundError):  # a folder may go while it is listed
+                found.append(sum(_size(path) for path in folder.rglob("*")))
 
     watcher = threading.Thread(target=look)
     watcher.start()

@@ -2,33 +2,135 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from poolrl.data.sources.files import LINES_AT_ONCE, LONGEST_LINE, csv_reader
 from tests.helpers.shops import Facts
 from tests.helpers.sources import seen
 
 
+def rows_of(path: Path, content: bytes) -> list[tuple[str | None, ...]]:
+    """The rows that are read of a file's bytes, in order."""
+    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+    with duckdb.connect() as database:
+        return database.execute(csv_reader([str(path)])).fetchall()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("query", [None, pytest.param("FROM log", marks=pytest.mark.slow)], ids=["file", "query"])
-def test_one_line_of_a_csv_changes_no_other(tmp_path: Path, facts: Facts, query: str | None) -> None:
+def test_one_line_of_a_csv_changes_no_other(tmp_path: Path, facts: Facts, query: str | None, end: str) -> None:
     """A quote that is not closed, a comment, a number of another kind, too many commas: that line, and no other."""
     table = pq.read_table(tmp_path / "log.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "log.csv")
     lines = (tmp_path / "log.csv").read_text().splitlines()
+    (tmp_path / "log.csv").write_bytes((end.join(lines) + end).encode())
     whole = seen(tmp_path, facts, source="log.csv", query=query)
     assert whole == seen(tmp_path, facts)
     fields = lines[301].split(",")
     odd = f"{fields[0]},oops" + ",1.5" * 6
-    for bad in ('"' + lines[301], '"a"b,' + lines[301], "# a note", "", ",", "x," * 40, "\r", odd):
-        (tmp_path / "log.csv").write_text("\n".join([*lines[:301], bad, *lines[302:]]) + "\n")
+    usual = ('"' + lines[301], '"a"b,' + lines[301], "# a note", "", ",", "x," * 40, "\r", odd)
+    for bad in usual if end == "\n" else ("\r", odd + "\r", odd + "\r\r"):
+        (tmp_path / "log.csv").write_bytes((end.join([*lines[:301], bad, *lines[302:]]) + end).encode())
         found = seen(tmp_path, facts, source="log.csv", query=query)
         assert found.units in (300, 301)  # a line may name a week of its own
         assert found.counts().sum() in (whole.counts().sum() - 2, whole.counts().sum()), bad  # one day's products
         assert (found.counts() <= whole.counts()).all()
+
+
+def read_alone(content: bytes) -> list[tuple[str, str]]:
+    """Lines of two plain fields, without DuckDB: each by itself, and nothing of what is no text."""
+    found = []
+    for line in re.split(b"[\r\n]", content):
+        try:
+            fields = line.split(b"\x01")[0].decode().split(",")
+        except UnicodeDecodeError:
+            continue
+        if len(fields) == 2:
+            found.append((fields[0], fields[1]))
+    return found
+
+
+ODD_BYTES = [
+    b"\r",
+    b"\r\r",
+    b"n,",
+    b"a",
+    b",",
+    b"\0",
+    b"\x01",
+    b"\xff",
+    b"\xc3",
+    b"\xe2\x80\xa8",
+    b"#",
+    b"'",
+    b"\\",
+    b" ",
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lines=st.lists(st.lists(st.sampled_from(ODD_BYTES), max_size=5).map(b"".join), min_size=1, max_size=6),
+    end=st.sampled_from([b"\n", b"\r\n"]),
+    last=st.booleans(),
+)
+def test_every_line_is_read_by_itself(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], end: bytes, last: bool
+) -> None:
+    """Whatever bytes stand in the lines beside it: what is read of all is what is read of each."""
+    path = tmp_path_factory.getbasetemp() / "lines.csv"
+    kept = [part for i, line in enumerate(lines) for part in (line, b"n%d,x" % i)]
+    found = rows_of(path, b"a,b" + end + end.join(kept) + (end if last else b""))
+    expected = [(one or None, two or None) for line in kept for one, two in read_alone(line)]
+    assert found == expected
+    assert {(f"n{i}", "x") for i in range(len(lines))} <= {*found}
+
+
+def test_a_line_that_ends_twice_keeps_its_ends(tmp_path: Path) -> None:
+    """In a file of CRLF, \\r\\r\\n was an end and a byte of the next line, whose first field was then another."""
+    body = b"".join(b'L,y\r\r\n"n%d",x\r\n' % i for i in range(100))
+    assert rows_of(tmp_path / "t.csv", b"a,b\r\n" + body) == [
+        row for i in range(100) for row in (("L", "y"), (f"n{i}", "x"))
+    ]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+def test_a_long_line_is_judged_by_its_length_alone(tmp_path: Path, name: str, end: bytes) -> None:
+    """First, in between or last; in bytes; and at DuckDB's own limit as well."""
+    others = [b"n%d,x" % i for i in range(100)]
+    for size in (LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 2 * LONGEST_LINE, 2 * LONGEST_LINE + 1, 10**6):
+        long = b"L," + "é".encode() * ((size - 2) // 2) + b"y" * (size % 2)
+        assert len(long) == size
+        for place in (0, 50, 100):
+            found = rows_of(tmp_path / name, end.join([b"a,b", *others[:place], long, *others[place:], b""]))
+            assert [row for row in found if row[0] != "L"] == [(f"n{i}", "x") for i in range(100)]
+            assert len(found) == 100 + (size <= LONGEST_LINE), (size, place)
+
+
+def test_no_line_is_lost_at_the_end_of_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a buffer of an odd size, which this test then finds, DuckDB loses some."""
+    line, long = b"n123456,x\n", b"L," + b"y" * 40_000 + b"\n"
+
+    def lost(buffer: int) -> int:
+        monkeypatch.setattr("poolrl.data.sources.files.LINES_AT_ONCE", buffer)
+        count = (buffer - 20_000) // len(line)
+        found = rows_of(tmp_path / "t.csv", b"a,b\n" + line * count + long + line * 50_000)
+        return count + 1 + 50_000 - len(found)
+
+    assert LINES_AT_ONCE % 64 == 0
+    assert lost(2**18) == 0
+    assert lost(2**18 + 7777) > 0
 
 
 def test_one_folders_name_changes_no_other(tmp_path: Path, facts: Facts) -> None:

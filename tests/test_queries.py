@@ -151,7 +151,7 @@ def test_a_query_on_a_duckdb_file_is_tried_on_its_tables_without_rows(tmp_path: 
     assert spent(tmp_path) == Fraction(1, 2)
     facts["log"]["query"] = 'SELECT * REPLACE (twice(step) // 2 AS step) FROM "a shop\'s".sales'
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    run("fit", "--new-account", "--config", tmp_path / "poolrl.toml")
+    run("fit", "--config", tmp_path / "poolrl.toml")
 
 
 def test_what_is_written_to_a_duckdb_file_later_changes_no_count(tmp_path: Path, facts: Facts) -> None:

@@ -12,7 +12,8 @@ from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
 from poolrl.shop.config_file import load_config
 from poolrl.shop.open_log import open_log
-from tests.helpers.shops import Facts, write_config
+from tests.helpers.ledgers import spent
+from tests.helpers.shops import Facts, Run, message_of_failed_fit, write_config
 from tests.helpers.sources import seen
 
 QUERY = "SELECT * FROM x"
@@ -84,37 +85,77 @@ def test_a_query_still_uses_the_files_own_names(tmp_path: Path, facts: Facts) ->
     assert seen(tmp_path, facts, source="shop.duckdb", query="FROM till.v").units == 1
 
 
-@pytest.mark.parametrize("name", ["memory", "system", "temp", "poolrl_file", "two words"])
+@pytest.mark.parametrize("name", ["memory", "system", "temp", "main", "poolrl_file", "two words"])
 def test_a_file_of_any_name(tmp_path: Path, facts: Facts, name: str) -> None:
     write_file(tmp_path / f"{name}.duckdb", tmp_path / "log.parquet")
     assert seen(tmp_path, facts, source=f"{name}.duckdb", query=QUERY).units == 300
 
 
-def test_views_and_macros_are_told(tmp_path: Path, facts: Facts) -> None:
+def told(folder: Path, facts: Facts, query: str) -> tuple[str, ...]:
+    """What the certificate would tell."""
+    facts["log"] |= {"source": "shop.duckdb", "query": query}
+    with open_log(load_config(write_config(folder, facts))) as log:
+        found = log.definitions
+        with pytest.raises(AttributeError):
+            log.definitions = ()  # type: ignore[misc]
+    return found
+
+
+SALES = "CREATE VIEW sales AS SELECT * FROM x WHERE (step < most(3));"
+MOST = "CREATE MACRO most (v, extra := 1) AS ((v + extra));"
+OTHERS = (
+    "CREATE VIEW angry AS SELECT * FROM x WHERE 'Bob Miller' <> ''",
+    "CREATE MACRO few(n) AS TABLE SELECT * FROM x LIMIT n",
+)
+
+
+def test_views_and_macros_that_a_query_can_use_are_told(tmp_path: Path, facts: Facts) -> None:
+    """With the defaults of macros, through views of views, and no others."""
     write_file(
         tmp_path / "shop.duckdb",
         tmp_path / "log.parquet",
-        "CREATE MACRO half(v) AS v / 2, (v, w) AS v / w",
-        "CREATE MACRO few(n) AS TABLE SELECT * FROM x LIMIT n",
-        "CREATE VIEW sales AS SELECT * FROM x WHERE step < 3",
-        # What would hide them, if it were asked.
+        *(MOST, SALES, *OTHERS),
+        'CREATE VIEW "Two ""words" AS FROM sales',
+        # What would hide them, if it were asked. Its name is one of DuckDB's.
         "CREATE MACRO duckdb_views() AS TABLE SELECT 'nothing' AS sql, false AS internal, 'shop' AS database_name",
     )
-    facts["log"] |= {"source": "shop.duckdb", "query": "FROM sales"}
-    with open_log(load_config(write_config(tmp_path, facts))) as log:
-        told = log.definitions
-    assert list(told) == sorted(told)
-    assert [text.split("(")[0].split(" AS")[0] for text in told] == [
-        "CREATE MACRO main.duckdb_views",
-        "CREATE MACRO main.few",
-        "CREATE MACRO main.half",
-        "CREATE MACRO main.half",
-        "CREATE VIEW sales",
-    ]
-    assert "CREATE MACRO main.half(v, w) AS (v / w);" in told
-    assert any("LIMIT n" in text and "AS TABLE" in text for text in told)
-    with pytest.raises(AttributeError):
-        log.definitions = ()  # type: ignore[misc]
+    hides, *known = told(tmp_path, facts, "FROM SALES")
+    assert hides.startswith("CREATE MACRO duckdb_views")
+    assert known == [MOST, SALES]
+    assert list(told(tmp_path, facts, "FROM x")) == [hides]
+    wide = told(tmp_path, facts, 'FROM "two ""Words"')
+    assert {MOST, SALES} < {*wide}
+    assert len(wide) == 4
+    assert not any("Bob" in text for text in wide)
+    assert [text.split(" (")[0] for text in told(tmp_path, facts, "FROM few(900)")][1:] == ["CREATE MACRO few"]
+    # Names that are put together: anything may be used.
+    for query in ("FROM query('FROM sal' || 'es')", "FROM query_table('sal' || 'es')"):
+        assert len(told(tmp_path, facts, query)) == 6
+
+
+def test_macros_that_run_without_their_names_are_told(tmp_path: Path, facts: Facts) -> None:
+    plus, count = 'CREATE MACRO "+" (a, b) AS (a);', "CREATE MACRO count_star () AS (5);"
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", plus, count, *OTHERS)
+    assert told(tmp_path, facts, "SELECT * REPLACE (step+0 AS step) FROM x") == (plus, count)
+
+
+def test_definitions_that_are_too_long_cost_nothing(tmp_path: Path, facts: Facts, run: Run) -> None:
+    long = f"CREATE VIEW long AS SELECT *, '{'y' * 2**18}' AS note FROM x"
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", long)
+    assert "more than 262,144 bytes" in message_of_failed_fit(tmp_path, shop(facts), "FROM long", run)
+    assert spent(tmp_path) == 0
+    assert told(tmp_path, facts, "FROM x") == ()
+
+
+def shop(facts: Facts) -> Facts:
+    facts["log"]["source"] = "shop.duckdb"
+    return facts
+
+
+@pytest.mark.parametrize("name", ["memory", "shop"])
+def test_a_schema_of_a_catalogues_name(tmp_path: Path, facts: Facts, name: str) -> None:
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", f"CREATE SCHEMA memory.{name}")
+    assert seen(tmp_path, facts, source="shop.duckdb", query=QUERY).units == 300
 
 
 def test_files_and_tables_have_no_definitions(tmp_path: Path, facts: Facts) -> None:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Table, Trajectories
+from poolrl.data.id_characters import foldings
 from poolrl.data.ids import canonical, canonical_text
 from poolrl.data.owners import owners
 from tests.helpers.shops import Facts
@@ -55,6 +56,75 @@ def test_every_character_is_read_like_what_unicode_says_that_it_is() -> None:
             continue  # eleven thousand syllables that are all made alike
         found = {canonical_text(form) for form in forms(f"b{chr(point)}7")} - {None}
         assert len(found) <= 1, hex(point)
+
+
+# Each row is one unit, in scripts other than ASCII.
+ONE_IN_ANY_CASE = (
+    ("ЯМА 7", "яма 7", "Яма７"),
+    ("ΑΘΗΝΑΣ", "αθηνας", "αθηνασ"),
+    ("ŁÓDŹ", "łódź", "Łódz\u0301"),
+    ("ØL", "øl", "\u2800øl\u17b4", "ø\u2065l\u3164"),
+    ("STRASSE", "straße", "STRAẞE", "strasse"),
+    ("İSTANBUL", "istanbul", "ISTANBUL", "ıstanbul", "i\u0307stanbul", "I\u0307stanbul"),
+    ("\U00010400x", "\U00010428X"),
+    ("ᏣᎳᎩ", "ꮳꮃꭹ"),
+    ("ՀԱՅ", "հայ"),
+)
+
+
+def cases(text: str) -> set[str]:
+    """The same text in every case."""
+    return {text, text.upper(), text.lower(), text.title(), text.swapcase(), text.casefold()}
+
+
+def test_letters_of_every_script_are_one_in_both_cases() -> None:
+    ids = [{canonical_text(text) for text in spellings} for spellings in ONE_IN_ANY_CASE]
+    assert all(len(found) == 1 and None not in found for found in ids), ids
+    assert len(set.union(*ids)) == len(ids)
+    spellings = [text for group in ONE_IN_ANY_CASE for text in group]
+    assert by_duckdb(spellings) == [canonical_text(text) for text in spellings]
+    assert [canonical_text(text) for text in ("ᾳ", "α\u0345", "ΑΙ")] == [None, None, "αι"]
+
+
+def test_every_character_of_unicode_is_one_in_all_cases() -> None:
+    """Python's own tables say what the cases of a character are."""
+    for character in map(chr, range(sys.maxunicode + 1)):
+        if len(cases(character)) > 1:
+            found = {canonical_text(f"b{text}7") for text in cases(character)} - {None}
+            assert len(found) <= 1, hex(ord(character))
+
+
+@given(texts())
+@settings(max_examples=300, deadline=None)
+def test_cases_of_one_text_are_never_two_units(text: str) -> None:
+    assert len({canonical_text(form) for case in cases(text) for form in forms(case)} - {None}) <= 1
+
+
+def test_no_letter_is_folded_twice() -> None:
+    """So the order of the tables does not matter, and one table more for a text changes nothing."""
+    given = "".join(fold.given for fold in foldings())
+    assert len(given) == len({*given}) > 1000
+    assert not {*given} & {*"".join(fold.counts_as for fold in foldings())}
+
+
+def test_characters_that_are_not_drawn_are_dropped() -> None:
+    """What Unicode lets every font ignore, also where nothing is assigned yet."""
+    for point in (
+        0xAD,
+        0x61C,
+        0x115F,
+        0x1160,
+        0x17B4,
+        0x2065,
+        0x206F,
+        0x2800,
+        0x3164,
+        0xFFA0,
+        0xFFF0,
+        0x1D173,
+        0xE0FFF,
+    ):
+        assert canonical_text(f"b{chr(point)}7") == "b7", hex(point)
 
 
 @given(texts())

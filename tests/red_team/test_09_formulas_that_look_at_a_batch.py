@@ -7,6 +7,7 @@ formulas on public dummy rows, no formula sees a log at all, and the door takes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from poolrl import Backlog, Boundary, LostSales, Outcomes, Pool, SeededNoise, Table, Trajectories, Visits, check_problem
 from poolrl.checks import IntArray
+from poolrl.data import row_symbol
 from poolrl.data.column_vector import ColumnVector
 from poolrl.data.counts import count_outcomes
 from poolrl.data.row_by_row import Recording, row_by_row
@@ -319,11 +321,56 @@ def test_nothing_that_stands_for_rows_lets_a_formula_reduce_them(look: Callable[
         lambda x: np.concatenate([x, x]),
         lambda x: np.add(x, x, where=np.array(True)),
         lambda x: np.modf(x),
+        lambda x: np.where(x > 0),
+        lambda x: np.nonzero(x),
+        lambda x: np.argwhere(x),
+        lambda x: np.flatnonzero(x),
+        lambda x: np.unique(x),
+        lambda x: np.sort(x, axis=0),
+        lambda x: np.argsort(x),
+        lambda x: np.argmax(x),
+        lambda x: np.cumsum(x),
+        lambda x: np.cumsum(x, axis=-1),
+        lambda x: np.searchsorted(x, 0.5),
+        lambda x: np.searchsorted(np.array([0.0, 1.0]), x),
+        lambda x: np.digitize(x, x),
+        lambda x: np.digitize(x, np.array([0.0, 1.0])),
+        lambda x: np.select([x > 0], [x]),
+        lambda x: np.piecewise(x, [x > 0], [1.0]),
+        lambda x: np.choose(x > 0, [x, x]),
+        lambda x: np.take_along_axis(x, x.astype(int), axis=-1),
+        lambda x: np.interp(0.5, x, x),
+        lambda x: x * np.array([np.float64, 1.0], dtype=object),
+        lambda x: x.astype(object),
+        lambda x: x.astype(str),
+        # An index in two places with a slice between them puts its axis before that of the batch.
+        lambda x: x[..., None, None][..., [0], :, [0]],
     ],
 )
 def test_a_symbol_of_a_row_has_no_numbers(look: Callable[[Any], Any]) -> None:
     with pytest.raises(NotRowByRowError):
         look(RowSymbol(np.ones(2)))
+
+
+def test_an_index_beyond_a_row_is_refused() -> None:
+    with pytest.raises(IndexError):
+        Recording(lambda x: x[..., 0:1, 0:1], [(1,)])
+
+
+def test_an_operation_that_mixes_rows_is_caught_whatever_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: NumPy's functions, let in one by one as if they worked on each row."""
+    reads: dict[Any, Callable[[Any], Any]] = {
+        np.cumsum: np.cumsum,
+        np.sort: lambda x: np.sort(x, axis=0),
+        np.roll: lambda x: np.roll(x, 1, axis=0),
+        np.median: lambda x: x - np.median(x, axis=0, keepdims=True),
+        np.nonzero: lambda x: np.nonzero(x)[0],
+        np.flip: lambda x: x[::-1],
+    }
+    for function, rule in reads.items():
+        monkeypatch.setitem(row_symbol._ROW_FUNCTIONS, function, partial(row_symbol._recorded, rule))
+        with pytest.raises(NotRowByRowError, match="several rows"):
+            row_symbol._ROW_FUNCTIONS[function](RowSymbol(np.ones(2)))
 
 
 def test_a_recording_is_a_function_of_the_row() -> None:

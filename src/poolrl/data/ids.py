@@ -3,13 +3,13 @@
 Whole numbers, truth values, dates, times and UUIDs are ids as they are. A float is the whole number that it holds. Text
 is read like this:
 
-  1. white space and characters that are not drawn are dropped, and A is a;
-  2. wide forms are plain ones, and digits of every script are 0 .. 9;
+  1. white space and characters that are not drawn are dropped, and capital letters of every script are small ones;
+  2. wide forms are plain ones, digits of every script are 0 .. 9, ß is ss, and i is i with and without its dot;
   3. a letter with marks (é, in one character or in two) counts as ?, whichever letter it is;
   4. zeros in front are dropped, and so is .0 at the end: 7, 07, +7 and 7.0 are one id.
 
 A row has no id, and is left out, if its text is blank, is a number like 1e3 or 7.50, or holds a character that stands
-for several (ﬁ, ½, single letters of Korean syllables). The same holds for a float that is not whole or beyond 2⁵³.
+for several (ﬁ, ½, ᾳ, single letters of Korean syllables). The same holds for a float that is not whole or beyond 2⁵³.
 
 Two units that differ in marks, case or zeros alone are merged. That costs data. One unit in two spellings, counted as
 two units, would cost privacy.
@@ -28,7 +28,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from poolrl.data.expressions import finite
-from poolrl.data.id_characters import id_characters, wide_and_capital
+from poolrl.data.id_characters import SHARP_S, foldings, id_characters
 
 # Every whole number up to here is a double.
 LARGEST_WHOLE_FLOAT = 2.0**53
@@ -55,7 +55,7 @@ class _Text:
         return self if self.value is None else _Text(_compiled(pattern).sub(new, self.value))
 
     def translate(self, old: str, new: str) -> _Text:
-        return self if self.value is None else _Text(self.value.translate(str.maketrans(old, new)))
+        return self if self.value is None else _Text(self.value.translate(_translation(old, new)))
 
     def lower(self) -> _Text:
         return self if self.value is None else _Text(self.value.lower())
@@ -67,6 +67,7 @@ class _Text:
 # (condition, its value, otherwise) → value.
 Choice = Callable[[Any, Callable[[], Any], Callable[[], Any]], Any]
 _compiled = cache(re.compile)
+_translation = cache(str.maketrans)
 
 
 def canonical_text(text: str) -> str | None:
@@ -103,8 +104,15 @@ def _as_read(text: Any, choose: Choice, fails: Callable[[Any], Any], nothing: An
     def of_ascii() -> Any:
         return _shortened(text.re_replace("[^!-~]+", "").lower())
 
+    def if_any(characters: str, table: str) -> Any:
+        # A large table is slow, so it is there for those ids alone that need it.
+        return choose(text.re_search(f"[{characters}]"), lambda: table, lambda: "")
+
     def of_any_script() -> Any:
-        seen = text.re_replace(f"[^{special.visible}]+", "").translate(*wide_and_capital())
+        seen = text.re_replace(f"[^{special.visible}]+", "")
+        for fold in foldings():
+            seen = seen.translate(if_any(fold.among, fold.given), if_any(fold.among, fold.counts_as))
+        seen = seen.re_replace(f"[{SHARP_S}]", "ss").re_replace("i\u0307+", "i")
         for digit, same in enumerate(special.digits):
             seen = seen.re_replace(f"[{same}]", str(digit))
         seen = seen.re_replace(f"[{special.marked}]", "?").re_replace(f"[^{special.marks}]?[{special.marks}]+", "?")

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 # From the values of the parts, with the axes of a batch in front, to the value of the symbol.
 RowOperation = Callable[..., NDArray[Any]]
+# Truth values and numbers. Operations on objects of another kind are code of a user's own, which could remember rows.
+_NUMBERS = "biuf"
+_TRIED = 3
 
 
 class NotRowByRowError(TypeError):
@@ -24,9 +27,17 @@ class NotRowByRowError(TypeError):
 class RowSymbol(NDArrayOperatorsMixin):
     """A vector (k,), or a number (), of any one row; the axes of a batch are hidden."""
 
-    def __init__(self, sample: NDArray[Any], rule: RowOperation | None = None, parts: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        sample: NDArray[Any],
+        rule: RowOperation | None = None,
+        parts: tuple[Any, ...] = (),
+        tried: NDArray[Any] | None = None,
+    ) -> None:
         # The sample is made of ones. It carries shape and kind through NumPy's own rules.
         self.sample, self.rule, self.parts = sample, rule, parts
+        # Public rows, on which every operation is tried together and one at a time.
+        self.tried = _public_rows(sample.shape) if tried is None else tried
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,7 +87,9 @@ class RowSymbol(NDArrayOperatorsMixin):
         return _recorded(lambda values: values[place], self)
 
     def astype(self, kind: Any) -> RowSymbol:
-        """A cast."""
+        """A cast to other numbers."""
+        if np.dtype(kind).kind not in _NUMBERS:
+            raise NotRowByRowError("numbers are turned into something else")
         return _recorded(lambda values: values.astype(kind), self)
 
     def copy(self) -> RowSymbol:
@@ -117,13 +130,30 @@ class RowSymbol(NDArrayOperatorsMixin):
         return _along(np.logical_or, self, axis, keepdims)
 
 
+def _public_rows(shape: tuple[int, ...]) -> NDArray[Any]:
+    size = int(np.prod(shape))
+    return (np.arange(_TRIED * size) * 0.618 % 1.0 * 4.0 - 1.0).reshape(_TRIED, *shape)
+
+
 def _recorded(rule: RowOperation, *parts: Any) -> RowSymbol:
-    return RowSymbol(rule(*(part.sample if isinstance(part, RowSymbol) else part for part in parts)), rule, parts)
+    """The rule's symbol. A rule whose rows depend on each other is refused, whatever it is called."""
+
+    def of(choose: Callable[[RowSymbol], Any]) -> NDArray[Any]:
+        return np.asarray(rule(*(choose(part) if isinstance(part, RowSymbol) else part for part in parts)))
+
+    with np.errstate(all="ignore"):
+        sample, tried = of(lambda part: part.sample), of(lambda part: part.tried)
+        alone = [of(lambda part, i=i: part.tried[i : i + 1]) for i in range(_TRIED)]  # type: ignore[misc]
+        if tried.shape != (_TRIED, *sample.shape) or not np.allclose(tried, np.concatenate(alone), equal_nan=True):
+            raise NotRowByRowError("an operation looks at several rows")
+    return RowSymbol(sample, rule, parts, tried)
 
 
 def _each(rule: Callable[..., Any], *inputs: Any) -> RowSymbol:
     """An elementwise rule. Numbers get the axes of vectors beside them, so that batches line up with batches."""
     parts = [part if isinstance(part, RowSymbol) else np.array(part) for part in inputs]
+    if any(part.dtype.kind not in _NUMBERS for part in parts):
+        raise NotRowByRowError("a row is combined with something that is not a number")
     depth = max(part.ndim for part in parts)
 
     def plain(*values: Any) -> NDArray[Any]:
@@ -151,6 +181,12 @@ def _clip(values: Any, low: Any, high: Any) -> RowSymbol:
     return _each(np.minimum, _each(np.maximum, values, low), high)
 
 
+def _where(condition: Any, *sides: Any) -> RowSymbol:
+    if len(sides) != 2:
+        raise NotRowByRowError("np.where without two sides tells which rows hold")
+    return _each(np.where, condition, *sides)
+
+
 def _joined(parts: Sequence[Any], axis: int = 0) -> RowSymbol:
     if axis != -1 or not all(isinstance(part, RowSymbol) for part in parts):
         raise NotRowByRowError("np.concatenate or np.stack joins rows; say axis=-1 for coordinates")
@@ -163,7 +199,7 @@ def _broadcast_to(values: RowSymbol, shape: tuple[int, ...]) -> RowSymbol:
 
 _ROW_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.clip: _clip,
-    np.where: partial(_each, np.where),
+    np.where: _where,
     np.isclose: lambda one, two, rtol=1e-5, atol=1e-8: abs(one - two) <= atol + rtol * abs(two),
     np.interp: lambda x, xp, fp: _each(partial(np.interp, xp=np.array(xp), fp=np.array(fp)), x),
     np.concatenate: _joined,

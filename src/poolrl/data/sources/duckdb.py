@@ -22,13 +22,15 @@ import ibis
 import sqlglot
 
 from poolrl.data.ids import canonical
+from poolrl.data.sources.definitions import write_schema
 from poolrl.data.sources.engine import RowError, interruptible, quoted_name, quoted_text, refused
 
 ANSWER = "poolrl_answer"
+SCHEMAS = "poolrl_schema"
 # A function for queries that put ids together from several columns: it brings one of them into one spelling.
 ID_FUNCTION = "poolrl_id"
-# Names of catalogues that every database in memory has.
-RESERVED = ("memory", "system", "temp")
+# Names of catalogues that every database in memory has, and one that DuckDB gives to none.
+RESERVED = ("memory", "system", "temp", "main")
 # DuckDB's message when an interrupt signal comes while it works.
 INTERRUPTED = "Query interrupted"
 
@@ -66,18 +68,6 @@ def catalogue_of(file: Path) -> str:
     """The name by which a query may call a file: that of the file. For a link DuckDB uses the name of its target."""
     name = file.resolve().stem
     return "poolrl_file" if name.lower() in RESERVED else name
-
-
-def definitions_of(name: str, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """The views and macros of an attached file, as SQL."""
-    where = f"WHERE NOT internal AND database_name = {quoted_text(name)}"
-    views = database.execute(f"SELECT sql FROM duckdb_views() {where}").fetchall()
-    macros = database.execute(
-        "SELECT schema_name, function_name, list_aggregate(parameters, 'string_agg', ', '), "
-        f"if(function_type = 'table_macro', 'TABLE ', '') || macro_definition FROM duckdb_functions() {where}"
-    ).fetchall()
-    made = [f"CREATE MACRO {schema}.{macro}({given or ''}) AS {body};" for schema, macro, given, body in macros]
-    return tuple(sorted([*(sql for (sql,) in views), *made]))
 
 
 def try_query(
@@ -120,7 +110,7 @@ def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.Duc
 
 
 def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
-    """A file's tables, views and functions, without rows, in another file.
+    """A file's tables, views and functions, without rows, in another file. Their SQL is written to `folder / SCHEMAS`.
 
     Call it before the file is opened for its rows: closing this copy would release a lock on the file.
     """
@@ -130,6 +120,7 @@ def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Pat
             database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
             database.execute(f"ATTACH {quoted_text(str(copy))} AS poolrl_to")
             database.execute("COPY FROM DATABASE poolrl_from TO poolrl_to (SCHEMA)")
+            write_schema("poolrl_to", database, folder / SCHEMAS)
         except duckdb.Error as error:
             raise ValueError(refused("DuckDB", error)) from None
     return copy
@@ -166,10 +157,11 @@ def _keep_answer(query: str, database: duckdb.DuckDBPyConnection, inside: str | 
     if ID_FUNCTION in query.lower():
         database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula('CAST(given AS VARCHAR)')}")
     if inside is not None:
-        database.execute(f"USE {quoted_name(inside)}")
+        database.execute(f"USE {quoted_name(inside)}.main")
     interruptible(lambda: database.execute(f"CREATE TEMP TABLE {ANSWER} AS {rows}\n"), database.interrupt)
     if inside is not None:
-        database.execute("USE memory")
+        # With its schema, because a file may have a schema called memory.
+        database.execute("USE memory.main")
         database.execute(f"DETACH {quoted_name(inside)}")
 
 

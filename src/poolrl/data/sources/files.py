@@ -43,9 +43,14 @@ def parquet_reader(where: Path, files: Sequence[str]) -> str:
 # Bytes of a header line, at most. A file without lines would be read to its end.
 LONGEST_HEADER = 2**20
 _GZIP = 16 + zlib.MAX_WBITS
-# Bytes of a line, at most. A longer one is left out: one unit's text must not decide how long a fit takes. DuckDB would
-# choose its buffer by the line's size, and read slowly.
-LONGEST_LINE, LINES_AT_ONCE = 2**16, 32_000_000
+# Bytes of a line, at most. A longer one is left out: one unit's text must not decide how long a fit takes.
+LONGEST_LINE = 2**16
+# DuckDB has a limit too, but judges a line at that limit by its place. So our limit, which sees the line alone, is the
+# lower one. Between them, lines are read and then left out.
+_LINE_LIMIT = 2 * LONGEST_LINE
+# DuckDB would choose its buffer by a line's size, and read slowly. A power of two: with a size that is no multiple of
+# 64, DuckDB loses lines that lie across the end of a buffer.
+LINES_AT_ONCE = 2**25
 # A field after its comma: in quotes, with "" for a quote, or up to the next comma.
 _FIELD = r',("(?:[^"]|"")*"|[^,]*)'
 
@@ -55,6 +60,9 @@ def csv_reader(files: Sequence[str]) -> str:
 
     A usual reader lets one line decide how others are read: an open quote swallows all later lines, and a guessed type
     changes values that do not fit it. One unit would then change the rows of others.
+
+    Each byte 10 and each byte 13 ends a line, whatever stands beside it. DuckDB's own guess for files with both would
+    take 13 13 10 as one end and the start of the next line.
     """
     by_header: dict[tuple[str, ...], list[str]] = {}
     for file in files:
@@ -63,12 +71,13 @@ def csv_reader(files: Sequence[str]) -> str:
     for names, same in by_header.items():
         lines = (
             f"read_csv({sql_list(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
-            "delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true, "
-            f"max_line_size={LONGEST_LINE}, buffer_size={LINES_AT_ONCE})"
+            "new_line='\\n', delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true, "
+            f"max_line_size={_LINE_LIMIT}, buffer_size={LINES_AT_ONCE})"
         )
-        cut = f"regexp_extract_all(',' || rtrim(line, chr(13)), {quoted_text(_FIELD)}, 1)"
-        plain = "string_split(rtrim(line, chr(13)), ',')"
-        fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field FROM {lines}"
+        cut = f"regexp_extract_all(',' || line, {quoted_text(_FIELD)}, 1)"
+        plain = "string_split(line, ',')"
+        short = f"FROM {lines} WHERE strlen(line) <= {LONGEST_LINE}"  # in bytes
+        fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field {short}"
         chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, 1))
         parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
     return " UNION ALL BY NAME ".join(parts)

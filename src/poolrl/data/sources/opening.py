@@ -21,15 +21,16 @@ import ibis
 import ibis.expr.types as ir
 
 from poolrl.data.log import Columns, missing_column
+from poolrl.data.sources.definitions import definitions_in_reach
 from poolrl.data.sources.duckdb import (
     ANSWER,
+    SCHEMAS,
     attach,
     catalogue_of,
     columns_of,
     connected,
     copy_log_without_rows,
     copy_without_rows,
-    definitions_of,
     run_query,
     shut,
     try_query,
@@ -96,8 +97,8 @@ def open_source(
                 attach(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
                 kinds = try_query(query, columns.names(), empty, name)
             with connected(":memory:", settings) as database:
+                definitions = definitions_in_reach(query, Path(spill) / SCHEMAS, database)
                 attach(where, database, name)
-                definitions = definitions_of(name, database)
                 before_rows()
                 backend = shut(database)
                 run_query(query, database, kinds, name)

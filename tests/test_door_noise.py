@@ -1,0 +1,263 @@
+"""The samplers at their edges: who draws which variance, what a seed gives, and which words are whose."""
+
+from __future__ import annotations
+
+import math
+import threading
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import SeededNoise
+from poolrl.privacy.noise import inversion as tables
+from poolrl.privacy.noise import randomness, secure, tabled
+from poolrl.privacy.noise.inversion import LAST, MOST_GUIDE_BITS, inversion
+from poolrl.privacy.noise.randomness import Stream, key_stream
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, require_sampler
+from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import in_cell_blocks, scale_above
+from poolrl.privacy.noise.thresholds import Interval
+
+Plant = pytest.MonkeyPatch
+LEAST, MOST = secure.TABLED
+TINY = Fraction(1, 10**9)
+
+
+def test_without_opendp_only_tabled_variances_can_be_drawn(monkeypatch: Plant) -> None:
+    assert secure.opendp_version() is not None
+    for variance in (Fraction(0), LEAST, Fraction(1), MOST, LEAST - TINY, MOST + TINY):
+        require_sampler(variance)
+    monkeypatch.setattr(secure, "opendp_version", lambda: None)
+    for variance in (Fraction(0), LEAST, Fraction(1), MOST):
+        require_sampler(variance)
+    with pytest.raises(ValueError, match=r"noise of variance 0.01 needs OpenDP's sampler"):
+        require_sampler(LEAST - TINY)
+    with pytest.raises(ValueError, match=r"noise of variance 2.68e\+08 needs OpenDP's sampler"):
+        require_sampler(MOST + TINY)
+    with pytest.raises(ValueError, match="OpenDPNoise needs OpenDP's sampler"):
+        OpenDPNoise().begin()
+    with pytest.raises(ValueError, match="needs OpenDP's sampler"):
+        SecureNoise().begin().add(np.zeros(1, dtype=np.int64), MOST + 1)
+
+
+def test_who_draws_which_variance(monkeypatch: Plant) -> None:
+    asked: list[tuple[str, Fraction]] = []
+    monkeypatch.setattr(secure, "_add_by_opendp", lambda counts, v: asked.append(("opendp", v)) or counts)
+    monkeypatch.setattr(tabled.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
+    secure_sampler, by_opendp = secure._SecureSampler(), OpenDPNoise().begin()
+    counts = np.arange(3)
+    for variance in (LEAST, MOST, LEAST - TINY, MOST + TINY):
+        secure_sampler.add(counts, variance)
+        by_opendp.add(counts, variance)
+    mine = [("table", LEAST), ("table", MOST), ("opendp", LEAST - TINY), ("opendp", MOST + TINY)]
+    assert asked[::2] == mine
+    assert asked[1::2] == [("opendp", v) for _, v in mine]
+    asked.clear()
+    by_opendp.add(counts, Fraction(1))
+    assert asked == [("opendp", Fraction(1))]
+    # Without noise nobody is asked, and the counts are copied: whoever gets them may write to them.
+    asked.clear()
+    for sampler in (secure_sampler, by_opendp, SeededNoise(1).begin()):
+        same = sampler.add(counts, Fraction(0))
+        assert same is not counts
+        assert same.tolist() == [0, 1, 2]
+    assert asked == []
+
+
+def test_a_draw_of_opendp_takes_its_words_too() -> None:
+    """So that a fork is refused there as well."""
+    sampler = secure._SecureSampler()
+    counts = np.full((2, 3), 10**15)
+    noisy = sampler.add(counts, MOST + 1)
+    assert sampler._stream.take(0) == 6
+    assert (noisy.shape, noisy.dtype) == ((2, 3), np.int64)
+    assert (np.abs(noisy - counts) < 40 * math.sqrt(MOST)).all()
+    sampler._stream._owner._process = (0, 0)  # as in a fork
+    with pytest.raises(RuntimeError, match="belongs to the process that began it"):
+        sampler.add(counts, MOST + 1)
+    other = OpenDPNoise().begin()
+    other._owner._process = (0, 0)  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="belongs to the process that began it"):
+        other.add(counts, Fraction(1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 4, 5, 10, 11])
+def test_blocks_cover_every_cell_once(size: int) -> None:
+    seen: list[slice] = []
+    lock = threading.Lock()
+
+    def work(part: slice) -> None:
+        with lock:
+            seen.append(part)
+
+    in_cell_blocks(work, size, 5)
+    assert sorted((part.start, part.stop) for part in seen) == [(a, min(a + 5, size)) for a in range(0, size, 5)]
+
+
+def test_a_scale_is_the_least_double_that_is_enough() -> None:
+    rng = np.random.default_rng(1)
+    exact = [Fraction(4), Fraction(1, 4), Fraction(int(rng.integers(1, 10**9))) ** 2]
+    assert [scale_above(v) for v in exact] == [math.sqrt(v) for v in exact]
+    for _ in range(200):
+        variance = Fraction(int(rng.integers(1, 10**12)), int(rng.integers(1, 10**6)))
+        scale = scale_above(variance)
+        assert Fraction(scale) ** 2 >= variance > Fraction(math.nextafter(scale, 0)) ** 2
+
+
+def seeded(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, 0x9E3779B9]))
+
+
+@pytest.mark.parametrize("variance", [Fraction(200) ** 2 + 1, Fraction(10**9), Fraction(10**24)])
+def test_wide_seeded_noise_is_a_rounded_normal(variance: Fraction) -> None:
+    counts = np.arange(6).reshape(2, 3)
+    expected = counts + np.rint(seeded(5).normal(0.0, scale_above(variance), (2, 3))).astype(np.int64)
+    found = SeededNoise(5).begin().add(counts, variance)
+    assert found.tolist() == expected.tolist()
+    assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(200) ** 2])
+def test_narrow_seeded_noise_is_drawn_by_inversion(variance: Fraction) -> None:
+    counts = np.arange(6).reshape(2, 3)
+    scale = math.sqrt(variance)
+    support = np.arange(-math.ceil(9 * scale) - 1, math.ceil(9 * scale) + 2)
+    weights = np.exp(-(support**2) / (2 * float(variance)))
+    above = np.cumsum(weights / weights.sum())
+    stream = seeded(5).random(12)
+    sampler = SeededNoise(5).begin()
+    for uniform in (stream[:6], stream[6:]):  # two tables go on in one stream
+        expected = [int(support[np.argmax(u < above)]) for u in uniform]
+        assert (sampler.add(counts, variance) - counts).ravel().tolist() == expected
+    mine, probabilities = discrete_gaussian(scale)
+    assert mine.tolist() == support.tolist()
+    np.testing.assert_allclose(probabilities, weights / weights.sum(), rtol=1e-12, atol=1e-300)
+
+
+def test_large_counts_keep_all_their_digits() -> None:
+    counts = np.array([10**15, -(10**15), 2**31])
+    assert (np.abs(SecureNoise().begin().add(counts, Fraction(1)) - counts) < 40).all()
+    narrow = np.array([100, 120], dtype=np.int8)
+    assert SecureNoise().begin().add(narrow, Fraction(10**4)).dtype == np.int64
+
+
+def test_words_are_reserved_in_one_turn_of_the_lock() -> None:
+    """Two threads that look at the same place would get the same words."""
+    uses: list[bool] = []
+
+    class Watched(Stream):
+        __slots__ = ()
+
+        @property
+        def _taken(self) -> int:
+            uses.append(self._lock.locked())
+            return self.__dict__["taken"]
+
+        @_taken.setter
+        def _taken(self, value: int) -> None:
+            if hasattr(self, "_lock"):
+                uses.append(self._lock.locked())
+            self.__dict__["taken"] = value
+
+    stream = Watched()
+    assert [stream.take(3), stream.take(1)] == [0, 4]
+    assert len(uses) >= 6
+    assert all(uses)
+
+
+def test_every_fork_is_another_process(monkeypatch: Plant) -> None:
+    """Even if the system gives it the number of its parent."""
+    owner = randomness.OneProcess()
+    owner.check()
+    monkeypatch.setattr(randomness, "_forks", randomness._forks)  # restored afterwards
+    before = randomness._forks
+    for forks in (1, 2):
+        randomness._count_fork()
+        assert randomness._forks == before + forks
+        with pytest.raises(RuntimeError, match="begin another after a fork"):
+            owner.check()
+
+
+def test_words_are_taken_in_whole_blocks() -> None:
+    stream = Stream()
+    assert [stream.take(count) for count in (5, 1, 8, 0, 2)] == [0, 6, 8, 16, 16]
+    everything = stream.words(0, 18)
+    for first, count in ((0, 5), (6, 1), (8, 8), (16, 2), (4, 0)):
+        assert stream.words(first, count).tolist() == everything[first : first + count].tolist()
+    assert len(set(everything.tolist())) == 18
+    assert everything.dtype == np.uint64
+    assert len(stream._key) == randomness.KEY_BYTES == 32
+    assert key_stream(stream._key, 3, 3).tolist() == everything[6:9].tolist()
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 100), Fraction(1), Fraction(41, 3), Fraction(10**6)])
+def test_the_guide_starts_every_search_before_its_end(variance: Fraction) -> None:
+    table = inversion(variance)
+    edges = [int(each) for each in table.thresholds]
+    bits = min(len(edges).bit_length() + 2, MOST_GUIDE_BITS)
+    assert (len(table.guide), table.guide.dtype) == (2**bits, np.int32)
+    assert table.lowest == -len(edges) // 2
+    for at in range(0, 2**bits, max(1, 2**bits // 60)):
+        assert table.guide[at] == sum(each <= at << (64 - bits) for each in edges)
+    # Every word beside a threshold, and the ends.
+    beside = {word for edge in edges for word in (edge - 1, edge + 1) if 0 <= word < LAST} - set(edges)
+    words = np.array(sorted(beside), dtype=np.uint64)
+    counts = np.zeros(len(words), dtype=np.int64)
+    table.add(words, counts, further=lambda: pytest.fail("no word is undecided"))
+    expected = table.lowest + np.searchsorted(table.thresholds, words, side="right")
+    assert counts.tolist() == expected.tolist()
+
+
+def test_words_beside_an_undecided_one_are_used_too() -> None:
+    """Each cell gets the number of its own word, also after a word that further words had to settle."""
+    table = inversion(Fraction(41, 3))
+    edge, plain = int(table.thresholds[len(table.thresholds) // 2]), 2**63 + 12345
+    words = [plain, edge, 5 * 2**60, edge, edge, plain, LAST, plain]
+
+    def drawn(some: list[int]) -> list[int]:
+        counts = np.full(len(some), 1000)
+        table.add(np.array(some, dtype=np.uint64), counts, further=lambda: 2**62)
+        return counts.tolist()
+
+    assert drawn(words) == [number for word in words for number in drawn([word])]
+    assert drawn([5 * 2**60]) != [1000]  # a cell that was left out would show
+
+
+ONE = 2**64  # the unit of a threshold, where tails have 128 bits
+
+
+@pytest.mark.parametrize(
+    ("bounds", "floors"),
+    [
+        ([(7 * ONE + 1, 7 * ONE + 9), (0, 9)], [7, 0]),
+        ([(7 * ONE + 1, 8 * ONE - 1), (1, 9)], [7, 0]),
+        ([(7 * ONE, 7 * ONE + 9), (0, 9)], None),  # it may be 7 exactly, and then 1 − tail is rounded in another way
+        ([(6 * ONE + 5, 7 * ONE + 1), (0, 9)], None),
+        ([(7 * ONE + 1, 7 * ONE + 9), (5, ONE + 1), (0, 9)], None),
+        ([(7 * ONE + 1, 7 * ONE + 9), (ONE + 1, ONE + 2), (0, 9), (0, 1)], [7, 1, 0]),
+        ([(7 * ONE + 1, 7 * ONE + 9)], None),  # no tail is small enough to end the table
+    ],
+)
+def test_a_threshold_is_proved_or_there_is_no_table(monkeypatch: Plant, bounds: Any, floors: Any) -> None:
+    """By hand: bounds of tails in units of 2⁻¹²⁸, and ⌊2⁶⁴ tail⌋ if both bounds agree on it."""
+    monkeypatch.setattr(tables, "upper_tails", lambda _, bits: tuple(Interval(a, b, bits) for a, b in bounds))
+    expected = None if floors is None else [*floors[::-1], *(LAST - floor for floor in floors)]
+    assert tables._proved(Fraction(1), 128) == expected
+
+
+def test_tables_are_kept_and_refined_by_more_bits(monkeypatch: Plant) -> None:
+    """Too few bits to prove a threshold give no table but a further try."""
+    tried: list[int] = []
+    honest = tables._proved
+
+    def proved(variance: Fraction, bits: int) -> list[int] | None:
+        tried.append(bits)
+        return honest(variance, bits) if bits >= 512 else None
+
+    monkeypatch.setattr(tables, "_proved", proved)
+    found = inversion.__wrapped__(Fraction(41, 3))
+    assert tried == [128, 256, 512]
+    assert found.thresholds.tolist() == inversion(Fraction(41, 3)).thresholds.tolist()
+    assert tables._proved(Fraction(41, 3), 64) is None

@@ -1,0 +1,238 @@
+"""The door itself, with a sampler that adds nothing: which tables get noise, in which order, and what is told."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import Backlog, Grid, LostSales, Table, Trajectories
+from poolrl.data.counts import count_joint, count_outcomes
+from poolrl.geometry.resolution import JOINT_BANDS
+from poolrl.privacy import release
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.seeded import SeededNoise
+from poolrl.privacy.release import admit, release_levels, release_outcomes, release_rows, release_visits
+from poolrl.privacy.sensitivity import LATTICE
+from tests.helpers.neighbours import Recorder
+from tests.helpers.own_problems import Wear
+from tests.helpers.tables import a_shop, columns
+
+# Ranges that neither start at 0 nor have length 1, one for each coordinate.
+LOW, HIGH = np.array([-3.0, 2.0]), np.array([5.0, 4.0])
+
+
+class Uneven(Wear):
+    """Two states, one action, and bounds that differ in every coordinate."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.state_low, self.state_high, self.initial_state = LOW, HIGH, LOW
+        self.action_low, self.action_high = np.array([1.0]), np.array([6.0])
+        self.boundary = type(self.boundary)(np.ones((2, 3)))
+
+
+def uneven_log(rows: int = 20) -> Trajectories:
+    rng = np.random.default_rng(4)
+    shape = (rows, 2)
+    return Trajectories(
+        states=rng.uniform(LOW, HIGH, (*shape, 2)),
+        actions=rng.uniform(1.0, 6.0, (*shape, 1)),
+        next_states=rng.uniform(LOW, HIGH, (*shape, 2)),
+    )
+
+
+def test_every_number_of_a_log_goes_to_its_own_lattice() -> None:
+    problem, log, noise = Uneven(), uneven_log(), Recorder()
+    found = release_rows(log, problem, rho=Fraction(1, 2), noise=noise)
+    (table,) = noise.tables
+    assert (table.dtype, table.shape) == (np.int64, (20, 2, 3))
+    for row in range(20):
+        for step in range(2):
+            expected = [round((log.actions[row, step, 0] - 1.0) / 5.0 * LATTICE)]
+            expected += [round((log.next_states[row, step, i] - LOW[i]) / (HIGH[i] - LOW[i]) * LATTICE) for i in (0, 1)]
+            assert table[row, step].tolist() == expected
+    # Half a step of the lattice is all that rounding can move.
+    np.testing.assert_array_less(np.abs(found.actions - log.actions), 5.0 / LATTICE)
+    np.testing.assert_array_less(np.abs(found.next_states - log.next_states) / (HIGH - LOW), 1 / LATTICE)
+    # One trajectory: 2 steps of 3 numbers, each over the whole lattice; σ² = Δ₂² / 2ρ.
+    assert noise.variances == [Fraction(6 * LATTICE**2)]
+    assert found.guarantee.mechanisms[0].cells == 120
+
+
+def test_noise_is_given_back_in_the_user_s_units() -> None:
+    """One step of the lattice is 1/LATTICE of the range, on top of the lower bound."""
+
+    class OneMore(Recorder):
+        def add(self, counts: Any, variance: Fraction) -> Any:
+            return super().add(counts, variance) + LATTICE
+
+    problem, log = Uneven(), uneven_log()
+    plain = release_rows(log, problem, rho=Fraction(1), noise=Recorder())
+    moved = release_rows(log, problem, rho=Fraction(1), noise=OneMore())
+    np.testing.assert_allclose(moved.actions - plain.actions, 5.0)
+    np.testing.assert_allclose(moved.next_states - plain.next_states, np.broadcast_to(HIGH - LOW, (20, 2, 2)))
+
+
+def test_a_value_outside_its_range_moves_no_further_than_the_range() -> None:
+    values = np.array([[-1e9, 1e9], [-3.0, 4.0], [np.nextafter(-3.0, -9), np.nextafter(4.0, 9)], [1.0, 3.0]])
+    expected = [[0, LATTICE], [0, LATTICE], [0, LATTICE], [LATTICE // 2, LATTICE // 2]]
+    assert release._to_lattice(values, LOW, HIGH).tolist() == expected
+
+
+def test_a_decision_table_goes_to_the_lattice_of_actions() -> None:
+    problem, log, noise = Uneven(), uneven_log(), Recorder()
+    levels = np.array([[1.0], [3.5]])
+    found = release_levels(levels, log, problem, rho=Fraction(1, 4), noise=noise)
+    assert noise.tables[0].tolist() == [[0], [LATTICE // 2]]
+    assert found.levels.tolist() == levels.tolist()
+    assert noise.variances == [2 * Fraction(2 * LATTICE**2)]
+    assert found.guarantee.rho == Fraction(1, 4)
+    for wrong in (np.zeros((2, 2)), np.zeros((1, 1)), np.zeros(2)):
+        with pytest.raises(ValueError, match=r"levels must have shape \(2, 1\)"):
+            release_levels(wrong, log, problem, rho=Fraction(1), noise=noise)
+
+
+def a_scaled_shop() -> tuple[LostSales, Trajectories, Trajectories]:
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
+    x = np.zeros((4, 1, 1))
+    parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x + 1}
+    return problem, Trajectories(**parts, scale=x + 1), Trajectories(**parts, unit=[0, 0, 1, 1], max_per_unit=2)
+
+
+def test_perturbed_rows_have_neither_units_nor_a_scale() -> None:
+    problem, scaled, owned = a_scaled_shop()
+    with pytest.raises(ValueError, match="protects single trajectories"):
+        release_rows(owned, problem, rho=Fraction(1), noise=Recorder())
+    for act in (
+        lambda: release_rows(scaled, problem, rho=Fraction(1), noise=Recorder()),
+        lambda: release_levels(np.ones((1, 1)), scaled, problem, rho=Fraction(1), noise=Recorder()),
+        lambda: release_visits(scaled, problem, Grid(2).partition(problem), rho=Fraction(1), noise=Recorder()),
+    ):
+        with pytest.raises(ValueError, match="labels and a scale need outcome counts"):
+            act()
+
+
+class Own(Trajectories):
+    """Could count in another way."""
+
+
+def test_every_release_asks_who_counts_and_what_fits() -> None:
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
+    x = np.zeros((3, 1, 1))
+    own = Own(states=x, actions=x + 2, next_states=x)
+    wide = Trajectories(states=x, actions=x + 9, next_states=x)
+    partition, rho, noise = Grid(2).partition(problem), Fraction(1), Recorder()
+    for log, words in ((own, "no subclass"), (wide, "must lie within the public bounds")):
+        for act in (
+            lambda log=log: release_rows(log, problem, rho=rho, noise=noise),
+            lambda log=log: release_visits(log, problem, partition, rho=rho, noise=noise),
+            lambda log=log: release_outcomes(log, problem, level_sizes=(1, 2), rho=rho, noise=noise),
+        ):
+            with pytest.raises(ValueError, match=words):
+                act()
+    with pytest.raises(ValueError, match="no subclass"):
+        release_levels(np.ones((1, 1)), own, problem, rho=rho, noise=noise)
+    assert noise.tables == []
+    with pytest.raises(ValueError, match="got Recorder"):
+        admit(noise)
+
+
+def test_a_table_whose_method_was_replaced_is_not_admitted() -> None:
+    table = Table(a_shop(LostSales, gridded=False, trajectories=3)[1].to_arrow(), **columns(2))
+    admit(table)
+    vars(table)["unheard"] = lambda: 0  # not the name of a method
+    admit(table)
+    vars(table)["outcome_leaves"] = lambda *_: 0
+    with pytest.raises(ValueError, match="outcome_leaves of this Table was replaced"):
+        admit(table)
+
+
+@pytest.mark.parametrize("kind", [LostSales, Backlog])
+@pytest.mark.parametrize("source", ["arrays", "engine"])
+def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, source: str) -> None:
+    problem, log = a_shop(kind, gridded=False, trajectories=40)
+    given = log if source == "arrays" else Table(log.to_arrow(), **columns(2))
+    noise, sizes, joined = Recorder(), (1, 4, 8), kind is LostSales
+    asked = {"dependence": Fraction(1, 4)} if joined else {}
+    found = release_outcomes(given, problem, level_sizes=sizes, rho=Fraction(1), noise=noise, **asked)
+    exact = count_outcomes(log, problem, level_sizes=sizes)
+    for mine, theirs in zip(found.levels, exact.levels, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    # Demand that waits is seen entirely: with every row there, the root is the public number of slots.
+    complete = kind is Backlog and source == "arrays"
+    tables = [*exact.levels[complete:], *([] if complete else [exact.unobserved])]
+    trees, *joint = found.guarantee.mechanisms
+    variances = [trees.variance] * len(tables)
+    if joined:
+        tables.append(count_joint(log, problem, bands=JOINT_BANDS))
+        variances.append(joint[0].variance)
+        assert found.dependence is not None
+        assert found.dependence.variance == float(variances[-1])
+        np.testing.assert_array_equal(found.dependence.counts, tables[-1])
+    else:
+        assert (found.dependence, joint) == (None, [])
+    assert found.guarantee.rho == (1.25 if joined else 1)
+    assert noise.variances == variances
+    assert found.variance == float(trees.variance)
+    for mine, theirs in zip(noise.tables, tables, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert (found.total, found.totals, found.step_labels) == (40, None, ())
+    assert (found.unobserved is None) == complete
+    if complete:
+        assert set(found.levels[0].ravel().tolist()) == {40}
+    else:
+        np.testing.assert_array_equal(found.unobserved, exact.unobserved)
+
+
+def test_a_variance_is_told_as_it_is() -> None:
+    problem, log = a_shop(LostSales, gridded=False, trajectories=5)
+    rho, asked = Fraction(7, 3), {"level_sizes": (1, 2), "dependence": Fraction(5, 7)}
+    trees = release_outcomes(log, problem, rho=rho, noise=Recorder(), **asked)
+    # 2 H k L c² / 2ρ with H = 3, k = 2 and L = 2 levels; the joint table has no levels.
+    assert trees.variance == float(Fraction(24) / (2 * rho))
+    assert trees.dependence is not None
+    assert trees.dependence.variance == float(Fraction(12) / (2 * Fraction(5, 7)))
+    rows = release_visits(log, problem, Grid(2).partition(problem), rho=rho, noise=Recorder())
+    assert rows.variance == float(Fraction(6) / rho)
+
+
+@pytest.mark.parametrize(
+    ("noise", "private"), [(SecureNoise(), True), (OpenDPNoise(), True), (SeededNoise(1), False), (Recorder(), False)]
+)
+def test_what_a_guarantee_says_of_its_log(noise: Any, private: bool) -> None:
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={"store": [1, 2]})
+    x = np.zeros((4, 1, 1))
+    parts: dict[str, Any] = {"states": x, "actions": x + 2, "next_states": x, "labels": {"store": [1, 2, 1, 2]}}
+    for public in (False, True):
+        for units in ({}, {"unit": [0, 0, 1, 2], "max_per_unit": 2}):
+            for scale in ({}, {"scale": x + 1}, {"scale": x + 1, "scale_memory": 0 if units else 3}):
+                log = Trajectories(**parts, **units, **scale, labels_public=public)
+                found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
+                assert found.private is private
+                assert found.labels == ("public" if public else "protected")
+                assert found.unit == ("unit" if units else "trajectory")
+                assert found.trajectories_per_unit == (2 if units else 1)
+                assert (found.scaled, found.scale_memory) == (bool(scale), log.scale_memory)
+                if isinstance(noise, Recorder):
+                    assert found.mechanisms[0].cells == sum(table.size for table in noise.tables)
+                    noise.tables.clear()
+    plain = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
+    del parts["labels"]
+    found = release_outcomes(Trajectories(**parts), plain, level_sizes=(1, 2), rho=Fraction(1), noise=noise).guarantee
+    assert (found.labels, found.steps) == ("none", 1)
+
+
+def test_totals_of_public_labels_get_no_noise_and_protected_ones_are_not_told() -> None:
+    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=8.0, labels={"store": [1, 2]})
+    x, stores = np.zeros((4, 2, 1)), np.array([[1, 2], [1, 1], [2, 3], [1, 1]])
+    for public, totals in ((True, [[3, 2], [1, 1]]), (False, None)):
+        log = Trajectories(
+            states=x, actions=x + 2, next_states=x, labels={"store": stores}, labels_public=public
+        )  # fmt: skip
+        found = release_outcomes(log, problem, level_sizes=(1, 2), rho=Fraction(1), noise=SeededNoise(1))
+        assert (None if found.totals is None else found.totals.tolist()) == totals
+        assert found.step_labels == ("store",)
+        assert found.total == 4

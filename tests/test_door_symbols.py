@@ -1,0 +1,278 @@
+"""Formulas that are recorded: each operation of a symbol against NumPy on plain rows, and what is refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import Backlog, LostSales
+from poolrl.data import row_by_row as recorded
+from poolrl.data.row_by_row import FORMULAS, Recording, is_our_own, refuse_hidden, row_by_row
+from poolrl.data.row_symbol import NotRowByRowError, RowSymbol
+from tests.helpers.own_problems import PostedPrice, Wear
+
+FACTS: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 100.0}
+# Among them equal numbers, zeros, both signs, and numbers that are close to others in both ways of `isclose`.
+X = np.array([[0.0, 2.0, -3.0], [1.0, 1.0, 1.0], [0.0, 0.0, 5.0], [1e-9, 100.0, -2.0], [4.0, 0.5, 0.0]])
+Y = np.array([[0.0, 2.0 + 3e-5, -3.0], [2.0, 0.5, 1.0], [1e-8, 2e-8, 5.1], [0.0, 100.0009, -2.0], [4.5, 0.5, 3.0]])
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    **{
+        f"{name}, {how}, {kept}": (
+            lambda x, y, name=name, how=how, kept=kept: (
+                getattr(x, name)(axis=-1, keepdims=kept)
+                if how == "method"
+                else getattr(np, name)(x, axis=-1, keepdims=kept)
+            )
+        )
+        for name in ("sum", "prod", "max", "min", "mean", "all", "any")
+        for how in ("method", "function")
+        for kept in (False, True)
+    },
+    "sum": lambda x, y: x.sum(axis=-1),
+    "prod": lambda x, y: x.prod(axis=-1),
+    "max": lambda x, y: x.max(axis=-1),
+    "min": lambda x, y: x.min(axis=-1),
+    "mean": lambda x, y: x.mean(axis=-1),
+    "all": lambda x, y: x.all(axis=-1),
+    "any": lambda x, y: x.any(axis=-1),
+    "mean of one": lambda x, y: x[..., :1].mean(axis=-1),
+    "close": lambda x, y: np.isclose(x, y),
+    "close, the other way": lambda x, y: np.isclose(y, x),
+    "close, one side alone": lambda x, y: np.isclose(x, y, rtol=0.05),
+    "close, however small": lambda x, y: np.isclose(x, y, atol=0.2),
+    "close, both": lambda x, y: np.isclose(x, y, 0.02, 1e-12),
+    "clip": lambda x, y: np.clip(x, -1.0, 2.0),
+    "clip by rows": lambda x, y: x.clip(y, y + 1),
+    "where": lambda x, y: np.where(x < y, x, 7.0),
+    "interp": lambda x, y: np.interp(x, [-1, 0, 2], [5, 1, 3]),
+    "stack": lambda x, y: np.stack([x[..., 0], y[..., 2]], axis=-1),
+    "concatenate": lambda x, y: np.concatenate([x, y[..., :2]], axis=-1),
+    "broadcast": lambda x, y: np.broadcast_to(x[..., 1:2], y.shape),
+    "zeros": lambda x, y: np.zeros_like(x) + y,
+    "zeros of another kind": lambda x, y: np.zeros_like(x, dtype=bool) | (y > 1),
+    "ones": lambda x, y: np.ones_like(x) * y,
+    "ones of another kind": lambda x, y: np.ones_like(x, dtype=np.int64) + (y > 1),
+    "full": lambda x, y: np.full_like(x, 2.5) * y,
+    "full of another kind": lambda x, y: np.full_like(x, 2.5, dtype=np.int64) + (y > 1),
+    "like its kind": lambda x, y: np.ones_like(x > 0) & (y > 1),
+    "cast": lambda x, y: x.astype(np.int64) + 1,
+    "copy": lambda x, y: x.copy() * 2,
+    "numbers beside vectors": lambda x, y: x - y.sum(axis=-1)[..., None],
+    "a list": lambda x, y: x * [1.0, 2.0, 3.0] + 1,
+    "reversed": lambda x, y: 1.0 - x,
+    "a constant": lambda x, y: np.array([1.0, 2.0, 3.0]),
+    "coordinates": lambda x, y: x[..., [2, 0]] + y[..., 1:],
+    "a new axis": lambda x, y: x[..., None, :].sum(axis=-1),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_is_what_numpy_does_with_rows(operation: str) -> None:
+    formula = OPERATIONS[operation]
+    recording = Recording(formula, [(3,), (3,)])
+    expected = np.array([formula(x, y) for x, y in zip(X, Y, strict=True)])
+    found = recording(X, Y)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    # In any shape of a batch, and none; and against one row for all of them.
+    np.testing.assert_array_equal(
+        recording(X[:4].reshape(2, 2, 3), Y[:4].reshape(2, 2, 3)), found[:4].reshape(2, 2, *found.shape[1:])
+    )
+    np.testing.assert_array_equal(recording(X[2], Y[2]), found[2])
+    np.testing.assert_allclose(recording(X, Y[2]), np.array([formula(x, Y[2]) for x in X]), rtol=1e-15)
+
+
+def test_several_answers_stay_several() -> None:
+    both = Recording(lambda x: (x + 1, np.zeros(2)), [(3,)])(X)
+    assert isinstance(both, tuple)
+    np.testing.assert_array_equal(both[0], X + 1)
+    np.testing.assert_array_equal(both[1], np.zeros((5, 2)))
+    (alone,) = Recording(lambda x: (x + 1,), [(3,)])(X)
+    np.testing.assert_array_equal(alone, X + 1)
+
+
+def test_a_part_that_is_used_often_is_computed_once_and_in_order() -> None:
+    calls = []
+
+    def watched(value: float) -> float:
+        calls.append(value)
+        return 2 * value
+
+    twice = np.frompyfunc(watched, 1, 1)
+
+    def formula(x: Any) -> Any:
+        y = twice(x)
+        return y * y + y, y
+
+    recording = Recording(formula, [(1,)])
+    calls.clear()
+    first, second = recording(np.array([[3.0]]))
+    assert (first.item(), second.item(), calls) == (42.0, 6.0, [3.0])
+    assert first.dtype == second.dtype == np.float64
+
+
+def test_a_long_sum_is_recorded_without_recursion() -> None:
+    many = np.arange(6000.0)
+    assert Recording(lambda x: x.sum(axis=-1), [(3000,)])(many.reshape(2, 3000)).tolist() == [4498500.0, 13498500.0]
+
+
+def test_a_symbol_of_an_earlier_call_is_no_row_of_this_one() -> None:
+    kept: list[Any] = []
+
+    def formula(x: Any) -> Any:
+        kept.append(x)
+        return x + kept[0]
+
+    Recording(formula, [(2,)])
+    with pytest.raises(NotRowByRowError, match="a row that it was given before"):
+        Recording(formula, [(2,)])
+    with pytest.raises(NotRowByRowError, match="a row that it was given before"):
+        Recording(lambda x: (x, kept[0]), [(2,)])
+
+
+def test_a_symbol_says_its_shape_and_kind() -> None:
+    symbol = RowSymbol(np.ones(3))
+    assert (symbol.shape, symbol.ndim, symbol.dtype) == ((3,), 1, np.float64)
+    number = symbol[..., 0] > 1
+    assert (number.shape, number.ndim, number.dtype) == ((), 0, np.bool_)
+
+
+@pytest.mark.parametrize(
+    ("look", "words"),
+    [
+        (lambda x: np.add(x, 1, out=np.zeros(2)), "np.add is used as more than|decides for a whole batch"),
+        (lambda x: np.add(x, 1, out=(x[..., 0],)), "np.add is used as more than|decides for a whole batch"),
+        (lambda x: np.add(x, 1, dtype=np.float32), "np.add is used as more than"),
+        (lambda x: np.add.outer(x, x), "np.add is used as more than"),
+        (lambda x: np.matmul(x, x), "np.matmul is used as more than"),
+        (lambda x: np.divmod(x, 2), "np.divmod is used as more than"),
+        (lambda x: np.flip(x), "np.flip is not known to work on one row"),
+        (lambda x: np.asarray(x), "the numbers of a batch are asked for"),
+        (lambda x: bool(x), "decides for a whole batch"),
+        (lambda x: len(x), "the length of a batch"),
+        (lambda x: iter(x), "gone through by hand"),
+        (lambda x: x[()], "an index may choose rows"),
+        (lambda x: x[...], "an index may choose rows"),
+        (lambda x: x[0], "an index may choose rows"),
+        (lambda x: x[0, ...], "an index may choose rows"),
+        (lambda x: x[..., x > 0], "by a row's own numbers"),
+        (lambda x: x[..., 0].sum(axis=-1), "goes over rows"),
+        (lambda x: x.sum(), "goes over rows"),
+        (lambda x: x.mean(axis=0), "goes over rows"),
+        (lambda x: np.prod(x), "goes over rows"),
+        (lambda x: np.min(x, axis=-2), "goes over rows"),
+        (lambda x: np.concatenate([x, x]), "joins rows"),
+        (lambda x: np.stack([x, x]), "joins rows"),
+        (lambda x: np.concatenate([x, x], axis=0), "joins rows"),
+        (lambda x: np.concatenate([x, np.ones(2)], axis=-1), "joins rows"),
+    ],
+)
+def test_what_needs_more_than_a_row_is_refused(look: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(NotRowByRowError, match=words):
+        look(RowSymbol(np.ones(2)))
+
+
+class Own(LostSales):
+    """A shop of a user's own."""
+
+    calls = 0
+
+    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        Own.calls += 1
+        seen, cut = super().observe(step, state, action, next_state)
+        return np.minimum(seen, self.outcome_high - step), cut
+
+
+def test_a_formula_is_recorded_once_for_each_step_and_shape() -> None:
+    problem = Own(**FACTS)
+    found = row_by_row(problem)
+    rows = np.full((3, 2), 60.0)
+    Own.calls = 0
+    for count in (1, 2, 3):
+        for step in (0, 1):
+            seen, cut = found.observe(step, rows[:count], rows[:count] + 40.0, 0.0 * rows[:count])
+            assert seen.tolist() == [[100.0 - step] * 2] * count
+            assert cut.all()
+    assert Own.calls == 2
+
+
+def test_which_problems_are_recorded() -> None:
+    for ours in (LostSales(**FACTS), Backlog(**FACTS)):
+        assert is_our_own(ours)
+        assert row_by_row(ours) is ours
+    problem = Own(**FACTS)
+    assert not is_our_own(problem)
+    found = row_by_row(problem)
+    assert found is not problem
+    assert type(problem) is Own
+    assert isinstance(found, Own)
+    assert (type(found).__name__, type(found).__module__) == ("Own", Own.__module__)
+    assert row_by_row(found) is found
+    assert "_recordings" not in vars(problem)
+    for name in FORMULAS:
+        assert getattr(type(found), name) is not getattr(Own, name)
+    # What a problem does not have, it does not get.
+    assert not hasattr(row_by_row(Wear(2)), "observe")
+    assert set(FORMULAS) == {
+        *("feasible", "observe", "seen_coordinates", "next_state", "within", "unit_pair", "unit_state")
+    }
+
+
+def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:
+    class Asks(LostSales):
+        def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return action[7], action > 0
+
+    class Lacks(LostSales):
+        def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return action.nonsense, action > 0
+
+    class Beyond(LostSales):
+        def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+            return action[..., 7], action > 0
+
+    rows = np.ones((3, 2))
+    for kind in (Asks, Lacks, Beyond):
+        with pytest.raises(
+            ValueError, match=rf"observe\(\) of {kind.__name__} must treat each row .*: {recorded.ADVICE}"
+        ):
+            row_by_row(kind(**FACTS)).observe(0, rows, rows, rows)
+
+
+class OwnNumbers(np.ndarray[Any, Any]):
+    """Could look at the batch that it is combined with."""
+
+
+@pytest.mark.parametrize(
+    "name", [f"{part}_{side}" for part in ("state", "action", "outcome") for side in ("low", "high")]
+)
+def test_every_bound_is_an_array_of_numpy_s_own(name: str) -> None:
+    problem = PostedPrice(2)
+    refuse_hidden(problem)
+    vars(problem)[name] = np.ones(1).view(OwnNumbers)
+    with pytest.raises(ValueError, match=f"{name} of PostedPrice must be a NumPy array"):
+        refuse_hidden(problem)
+
+
+def test_boundaries_and_labels_are_ours() -> None:
+    problem = PostedPrice(2)
+    own = type("Own", (type(problem.boundary),), {})
+    vars(problem)["boundary"] = own(problem.boundary.share, side="higher")
+    with pytest.raises(ValueError, match="boundary of PostedPrice must be"):
+        refuse_hidden(problem)
+    problem = PostedPrice(2)
+    object.__setattr__(problem.boundary, "share", problem.boundary.share.view(OwnNumbers))
+    with pytest.raises(ValueError, match="boundary of PostedPrice must be"):
+        refuse_hidden(problem)
+    problem = PostedPrice(2)
+    vars(problem)["labels"] = type("Own", (type(problem.labels),), {})({})
+    with pytest.raises(ValueError, match="labels of PostedPrice must be"):
+        refuse_hidden(problem)
+    problem = PostedPrice(2)
+    vars(problem)["observe"] = lambda *_: None
+    with pytest.raises(ValueError, match="observe of PostedPrice was replaced"):
+        refuse_hidden(problem)
