@@ -1,9 +1,9 @@
 """Marks of a log's trajectories, computed where the log is. A ledger recognises rows by them that it has seen before.
 
-A mark stands for what one trajectory shows of one product: the numbers of all its rows, but no id, no name and no step. So
-the order of rows and products, the horizon, the names of things and the kind of file do not matter, and a part of a log
-has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the guess. So they go into
-the ledger only encrypted (`ledger/overlap.py`).
+A mark stands for what one trajectory shows of one product: the numbers of all its rows, but no id, name or step. So the
+order of rows and products, the horizon, the names of things and the kind of file do not matter, and a part of a log has
+a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the guess. So they
+go into the ledger only encrypted (`ledger/overlap.py`).
 """
 
 from __future__ import annotations
