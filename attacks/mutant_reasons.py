@@ -7,7 +7,8 @@
     changes = ["0.0 -> 1.0"]
     reason = "..."
 
-A reason holds for this line in this function only. It fits no mutant any more as soon as the line changes, and is
+A reason holds for this line in this function only. Where a line has the same change in several places, "0.0 -> 1.0 #2"
+is the second of them. It fits no mutant any more as soon as the line changes, and is
 reported then.
 """
 
@@ -27,7 +28,8 @@ class Reasons:
 
     def __init__(self, by_key: dict[Key, str], mutants: Sequence[Mutant]) -> None:
         self._by_key = by_key
-        there, modules = {_key(mutant) for mutant in mutants}, {mutant.file for mutant in mutants}
+        there = {key for mutant in mutants for key in _keys(mutant)}
+        modules = {mutant.file for mutant in mutants}
         # Of modules that were not asked for, nothing is known.
         self.unused = [" | ".join(key) for key in by_key if key[0] in modules and key not in there]
 
@@ -45,8 +47,10 @@ class Reasons:
 
     def reason(self, mutant: Mutant) -> str:
         """Why it may survive; empty if it may not."""
-        return self._by_key.get(_key(mutant), "")
+        return next((self._by_key[key] for key in _keys(mutant) if key in self._by_key), "")
 
 
-def _key(mutant: Mutant) -> Key:
-    return mutant.file, mutant.change.function, mutant.text, mutant.change.words
+def _keys(mutant: Mutant) -> tuple[Key, Key]:
+    """For every place of this change on its line, and for this place alone."""
+    where = mutant.file, mutant.change.function, mutant.text
+    return (*where, mutant.change.words), (*where, f"{mutant.change.words} #{mutant.nth + 1}")

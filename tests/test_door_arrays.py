@@ -217,3 +217,34 @@ def test_totals_of_labels_by_hand() -> None:
     expected[0, 0, 0] = expected[0, 1, 1] = expected[1, 2, 1] = 1
     expected[1, 2, 0] = 2
     assert log.label_totals(problem).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_every_slot_is_somewhere(public: bool) -> None:
+    """Seen, cut off or unobserved: together the slots of each label cell, or of all where labels are protected."""
+    problem, log = a_labelled_shop(trajectories=90)
+    log = Trajectories(**log._arguments() | {"labels_public": public})
+    counts = count_outcomes(log, problem, level_sizes=(1, 2, 8))
+    for level, size in zip(counts.levels, (1, 2, 8), strict=True):
+        assert level.shape == (3, 2, 2, 2, 2, size)
+        there = level.sum(axis=(-1, -2))
+        if public:
+            totals = log.label_totals(problem)
+            np.testing.assert_array_equal(counts.totals, totals)
+            np.testing.assert_array_equal(there + counts.unobserved, np.stack([totals, totals], axis=-1))
+        else:
+            assert counts.totals is None
+            np.testing.assert_array_equal(there.sum(axis=(0, 1)) + counts.unobserved, np.full((2, 2), 90))
+        # Each range is the sum of its halves, which lie side by side.
+        np.testing.assert_array_equal(level, counts.levels[-1].reshape(*level.shape, -1).sum(axis=-1))
+    assert there.sum() > 20
+
+
+def test_multiples_may_exceed_the_bounds() -> None:
+    """40 of at most 8 is impossible, and 40 with 10 expected is 4 times as much."""
+    problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
+    x = np.zeros((3, 1, 1))
+    parts = {"states": x, "actions": x + 40, "next_states": x + 5}
+    Trajectories(**parts, scale=x + 10).check(problem)
+    with pytest.raises(ValueError, match="actions must lie within the public bounds"):
+        Trajectories(**parts).check(problem)

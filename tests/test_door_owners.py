@@ -100,6 +100,7 @@ def label(given: Any) -> LogLabel:
         (np.array([2.0, np.nan, 1.0, np.inf, -np.inf]), [1.0, 2.0], [1, -1, 0, -1, -1]),
         (np.array([5, 3, 5], dtype=np.int8), [3.0, 5.0], [1, 0, 1]),
         (np.array([True, False]), [0.0, 1.0], [1, 0]),
+        (np.array([2**24 + 1, 2**24]), [2.0**24, 2.0**24 + 1], [1, 0]),
         ([5, "5", None, 5.0, float("nan"), "5"], [5.0, "5"], [0, 1, -1, 0, -1, 1]),
         (["x", "y", "x"], ["x", "y"], [0, 1, 0]),
         (("x", "y", "x"), ["x", "y"], [0, 1, 0]),
@@ -113,6 +114,8 @@ def test_values_and_codes(given: Any, values: list[Any], codes: Any) -> None:
     assert found.codes.tolist() == codes
     assert found.codes.dtype == np.int64
     assert found.one_type is isinstance(given, np.ndarray)
+    kinds = {type(value) for value in values} or {float}
+    assert found.values.dtype.kind == ("O" if len(kinds) > 1 else "f" if kinds == {float} else "U")
     # As it was given: missing is NaN among numbers, and None elsewhere.
     numbers = found.values.dtype.kind == "f"
     expected = [(np.nan if numbers else None) if code < 0 else values[code] for code in found.codes.ravel()]

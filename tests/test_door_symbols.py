@@ -62,6 +62,8 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "cast": lambda x, y: x.astype(np.int64) + 1,
     "copy": lambda x, y: x.copy() * 2,
     "numbers beside vectors": lambda x, y: x - y.sum(axis=-1)[..., None],
+    "a number beside a vector": lambda x, y: x - y.sum(axis=-1) + np.max(x, axis=-1) * y,
+    "a number beside a table": lambda x, y: (x[..., None, :] * y.min(axis=-1)).sum(axis=-1),
     "a list": lambda x, y: x * [1.0, 2.0, 3.0] + 1,
     "reversed": lambda x, y: 1.0 - x,
     "a constant": lambda x, y: np.array([1.0, 2.0, 3.0]),
@@ -198,6 +200,21 @@ def test_a_formula_is_recorded_once_for_each_step_and_shape() -> None:
             assert seen.tolist() == [[100.0 - step] * 2] * count
             assert cut.all()
     assert Own.calls == 2
+
+
+def test_a_formula_takes_batches_of_any_shape() -> None:
+    found, rows = row_by_row(Own(**FACTS)), np.arange(24.0).reshape(3, 4, 2)
+    for batch in (rows, rows[0], rows[0, 1]):
+        seen, cut = found.observe(0, batch * 0, batch, batch * 0)
+        np.testing.assert_array_equal(seen, batch)
+        assert cut.shape == batch.shape
+
+
+def test_what_is_hidden_is_refused_before_it_is_recorded() -> None:
+    for problem in (Own(**FACTS), LostSales(**FACTS)):
+        vars(problem)["observe"] = lambda *_: None
+        with pytest.raises(ValueError, match="was replaced on the object"):
+            row_by_row(problem)
 
 
 def test_which_problems_are_recorded() -> None:

@@ -13,6 +13,7 @@ import pytest
 from poolrl import Backlog, Grid, LostSales, Table, Trajectories, Zones
 from poolrl.data.counts import count_joint, count_outcomes, count_visits
 from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless
+from poolrl.data.ids import can_be_ids
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
@@ -235,3 +236,15 @@ def test_what_a_table_is_made_of() -> None:
             Table(table, **columns(1, **{name: [f"{name[:-1]}_0", "more"]})).check(problem)
     with pytest.raises(ValueError, match="scale must name 1 columns, got 2"):
         Table(table, **columns(1, scale=["more", "most"])).check(problem)
+
+
+@pytest.mark.parametrize(
+    ("kind", "held"),
+    [
+        *((kind, True) for kind in ("int8", "uint64", "decimal(5, 2)", "boolean", "uuid", "null", "date", "time")),
+        *((kind, True) for kind in ("timestamp", "timestamp('UTC')", "string", "float32", "float64")),
+        *((kind, False) for kind in ("float16", "binary", "array<int8>", "interval('s')", "json")),
+    ],
+)
+def test_which_types_can_be_ids(kind: str, held: bool) -> None:
+    assert can_be_ids(ibis.dtype(kind)) is held

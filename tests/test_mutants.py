@@ -259,6 +259,17 @@ def test_a_reason_that_fits_nothing_is_reported(tmp_path: Path, changed: dict[st
     assert not any(reasons.reason(mutant) for mutant in mutants)
 
 
+def test_a_reason_may_be_for_one_place_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("x = [1, 1]\n")
+    mutants, file = mutants_in(tmp_path, ["code.py"]), tmp_path / "accepted.toml"
+    for changes, places in ((["1 -> 2 #2"], [1]), (["1 -> 2"], [0, 1]), (["1 -> 2 #3"], [])):
+        facts = {"module": "code.py", "function": "", "line": "x = [1, 1]", "changes": changes, "reason": "So."}
+        file.write_text("[[accepted]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in facts.items()))
+        reasons = Reasons.read(file, mutants)
+        assert [m.nth for m in mutants if reasons.reason(m)] == places
+        assert bool(reasons.unused) == (not places)
+
+
 def test_a_reason_is_written(tmp_path: Path) -> None:
     mutants, file = mutants_of_planted(tmp_path), tmp_path / "accepted.toml"
     file.write_text(entry(reason=" "))

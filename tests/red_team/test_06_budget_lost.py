@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl import LostSales
 from poolrl.data.fingerprints import sketch_of
 from poolrl.data.table import Table
 from poolrl.ledger.overlap import Sketch
@@ -54,7 +53,6 @@ def test_regions_that_are_alike_by_chance_are_not_taken_for_one(steps: int, mean
 
 def test_the_chance_of_equal_weeks_is_that_of_good_and_turing() -> None:
     """Four kinds of weeks: once, once, twice, three times. Of two that came once, 2 x 1 / 2 are expected again."""
-    problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=9.0)
     level = np.array([1.0, 2.0, 3.0, 3.0, 4.0, 4.0, 4.0])
     rows = pa.table(
         {"trajectory": range(7), "step": [0] * 7, "state_0": [0.0] * 7, "action_0": level, "next_state_0": [0.0] * 7}

@@ -136,8 +136,8 @@ def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
 def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
     if UNRECORDED in (paid_for, counted_for):
         return (
-            "it has entries of an earlier version, which do not say whom they protect; 'poolrl ledger unit CERTIFICATE' "
-            "adds it from a release's certificate, and '--entry' for an entry without a release"
+            "it has entries of an earlier version, which do not say whom they protect; "
+            "'poolrl ledger unit CERTIFICATE' adds it from a release's certificate, '--entry' where there is no release"
         )
     known = f"what releases for one {paid_for.name} cost one {counted_for.name} is not known"
     if paid_for.trajectory == counted_for.trajectory and None in (paid_for.column, counted_for.column):
