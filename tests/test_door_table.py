@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import ibis
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, Grid, LostSales, Table, Trajectories, Zones
@@ -15,7 +17,7 @@ from poolrl.data.counts import count_joint, count_outcomes, count_visits
 from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless
 from poolrl.data.ids import can_be_ids
 from poolrl.problems.problem import Problem
-from tests.helpers.own_problems import OrderQuantity, PostedPrice
+from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
 
 PARTS = ("state", "action", "next_state")
@@ -248,3 +250,31 @@ def test_what_a_table_is_made_of() -> None:
 )
 def test_which_types_can_be_ids(kind: str, held: bool) -> None:
     assert can_be_ids(ibis.dtype(kind)) is held
+
+
+def test_coordinates_that_belong_together_stand_or_fall_together() -> None:
+    """Two states and one action: one bad number of the three parts, and the whole row is at its lower bounds."""
+    good = {"state_0": 1.0, "state_1": 2.0, "action_0": 3.0, "next_state_0": 4.0, "next_state_1": 5.0}
+    rows = [good, *(good | {name: bad} for name in good for bad in (None, math.nan, 11.0))]
+    table = ibis.memtable(pa.table({name: pa.array([row[name] for row in rows], pa.float64()) for name in good}))
+    table = table.mutate(at=ibis.row_number())
+    parts = [[table[name] for name in good if name.startswith(part)] for part in PARTS]
+    found = executed(table.select("at", **harmless(Pinned(1), parts, clip=False)).order_by("at"))
+    assert found["fine_0"] == [True] + [False] * 15
+    assert "fine_1" not in found
+    for name, value in good.items():
+        assert found[name] == [value] + [0.0] * 15
+
+
+def test_statistics_do_not_make_a_step_of_nan(tmp_path: Path) -> None:
+    """Parquet's statistics pass over NaN: the largest step is 1 there."""
+    pq.write_table(a_table(step=np.array([0.0, 1.0, math.nan])), tmp_path / "log.parquet")
+    table = Table(ibis.read_parquet(tmp_path / "log.parquet"), **columns(1))
+    assert executed(table.rows_of_steps(5).order_by("trajectory"))["trajectory"] == [0, 1]
+
+
+def test_a_table_without_ids_is_refused() -> None:
+    ids = pa.array([None, None], pa.int64())
+    for table in (a_table(step=[0]).slice(0, 0), a_table(step=[0, 1]).set_column(0, "trajectory", ids)):
+        with pytest.raises(ValueError, match="the table must not be empty"):
+            _ = Table(table, **columns(1)).units
