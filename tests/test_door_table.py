@@ -278,3 +278,16 @@ def test_a_table_without_ids_is_refused() -> None:
     for table in (a_table(step=[0]).slice(0, 0), a_table(step=[0, 1]).set_column(0, "trajectory", ids)):
         with pytest.raises(ValueError, match="the table must not be empty"):
             _ = Table(table, **columns(1)).units
+
+
+@pytest.mark.parametrize("part", ["state", "action", "next_state"])
+@pytest.mark.parametrize("clip", [False, True])
+def test_nan_in_any_part_of_a_parquet_row_is_unobserved(tmp_path: Path, part: str, clip: bool) -> None:
+    """DuckDB believes a file's statistics, which leave out NaN, so that NaN passes every comparison with a bound."""
+    amounts = {"state_0": [0.0] * 4, "action_0": [6.0] * 4, "next_state_0": [2.0] * 4}
+    amounts[f"{part}_0"][3] = math.nan
+    rows = {"trajectory": range(4), "step": [0] * 4, **amounts}
+    pq.write_table(pa.table(rows), tmp_path / "log.parquet")
+    problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=8.0)
+    table = Table(ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet"), **columns(1), clip=clip)
+    assert table.outcome_leaves(problem, bins=4).sum() == 3
