@@ -15,7 +15,7 @@ from poolrl.ledger.accounts import Entry
 from poolrl.ledger.chain import Chain
 from poolrl.ledger.ledger import Ledger
 from tests.helpers.ledgers import WEEK
-from tests.helpers.processes import program
+from tests.helpers.processes import environment, program
 
 TENTH = Fraction(1, 10)
 
@@ -23,7 +23,9 @@ TENTH = Fraction(1, 10)
 def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
     """Twelve processes ask for 7.2 of a budget of 1, from the creation of the file on; exactly ten tenths are given."""
     path = tmp_path / "ledger.sqlite"
-    answer = subprocess.run(program("ledger_at_once", "spend", path, 12), stdout=subprocess.PIPE, text=True, check=True)
+    answer = subprocess.run(
+        program("ledger_at_once", "spend", path, 12), stdout=subprocess.PIPE, text=True, check=True, env=environment()
+    )
     given = [int(line) for line in answer.stdout.splitlines()]
     assert (len(given), sum(given)) == (12, 10)
     with Ledger(path) as ledger:
@@ -36,7 +38,9 @@ def test_many_processes_cannot_overspend(tmp_path: Path) -> None:
 def test_the_first_process_sets_the_budget(tmp_path: Path) -> None:
     """Eight processes open one account, each with another budget: one succeeds, and no other one changes it."""
     path = tmp_path / "ledger.sqlite"
-    answer = subprocess.run(program("ledger_at_once", "open", path, 8), stdout=subprocess.PIPE, text=True, check=True)
+    answer = subprocess.run(
+        program("ledger_at_once", "open", path, 8), stdout=subprocess.PIPE, text=True, check=True, env=environment()
+    )
     assert sorted(answer.stdout.split()) == ["opened"] + ["refused"] * 7
     with Ledger(path) as ledger:
         assert [entry.kind for entry in ledger.entries()] == ["open"]
@@ -74,7 +78,9 @@ def test_a_reader_sees_one_state_while_another_writes(tmp_path: Path, monkeypatc
 @pytest.mark.slow
 def test_kill_9_at_every_statement_never_gains(tmp_path: Path) -> None:
     """At each SQL statement of a ledger's life, its creation included: what was confirmed is there."""
-    answer = subprocess.run(program("killed_ledgers", tmp_path), capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        program("killed_ledgers", tmp_path), capture_output=True, text=True, check=True, env=environment()
+    )
     lives = [json.loads(line) for line in answer.stdout.splitlines()]
     assert len(lives) > 30  # it did walk through the statements
     assert lives[-1][1:] == [0, ["opened", "budget", "reserved", "released", "committed", "reserved again", "void"]]

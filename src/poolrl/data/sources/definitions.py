@@ -16,7 +16,7 @@ from poolrl.data.sources.engine import quoted_text, refused
 
 # Bytes of all definitions in reach, at most. They stand in every certificate.
 MOST_DEFINITIONS = 2**18
-SCHEMA = "schema.sql"
+SCHEMA_FILE = "schema.sql"
 # Functions that run SQL which a query puts together. Their names can then be anything.
 _RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql")
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s."(]+)'
@@ -40,7 +40,7 @@ def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConn
             name
             for (name,) in database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
         }
-        created = list(_created((folder / SCHEMA).read_text(encoding="utf-8")))
+        created = list(_created((folder / SCHEMA_FILE).read_text(encoding="utf-8")))
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
     found = _closure(query, created, {name.casefold() for name in own})
