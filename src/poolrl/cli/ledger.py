@@ -153,7 +153,8 @@ def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
     for name in ("no.", "time (UTC)", "what", "rho", "seal"):
         table.add_column(name, justify="right" if name in ("no.", "rho") else "left", no_wrap=name != "what")
     for entry in entries:
-        about = f" no. {entry.refers}" if entry.refers else f" {data_sets.get(entry.account, '')}"
+        data_set = data_sets.get(entry.account)
+        about = f" no. {entry.refers}" if entry.refers else f" {data_set}" if data_set else ""
         table.add_row(
             str(entry.number),
             entry.time[:16].replace("T", " "),
