@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
@@ -157,3 +158,22 @@ def test_what_was_read_is_refused_by_the_ledger_itself(tmp_path: Path) -> None:
         ledger.read(ledger.reserve("north", 0.1, WEEK), rows("rows"))
         with pytest.raises(OverspendError, match="a new name gives no new budget"):
             ledger.read(ledger.reserve("south", 0.1, WEEK), rows("rows"))
+
+
+@pytest.mark.parametrize("left", ["nothing", "no tables"])
+def test_a_ledger_whose_making_was_cut_off_is_made_by_the_next_first_fit(
+    tmp_path: Path, facts: Facts, left: str, run: Run
+) -> None:
+    """As a full disk leaves it: a file without bytes, or without tables, and no key."""
+    path = tmp_path / "ledger.sqlite"
+    path.touch()
+    if left == "no tables":
+        with sqlite3.connect(path) as file:
+            file.executescript("CREATE TABLE gone (x); DROP TABLE gone; VACUUM")
+        file.close()
+        assert path.stat().st_size > 0
+    config = write_config(tmp_path, facts)
+    with pytest.raises(ValueError, match=r"there is no ledger|is not a ledger"):
+        run("fit", "--config", config)
+    run("fit", "--new-account", "--config", config)
+    assert spent(tmp_path) == Fraction(1, 2)

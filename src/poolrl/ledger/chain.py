@@ -203,6 +203,12 @@ class Chain:
         self._file.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (number, self._head_seal(number, seal)))
 
 
+def was_made(path: Path) -> bool:
+    """Whether a file is more than what a full disk has left of a ledger that was about to be made."""
+    empty = path.is_file() and path.stat().st_size == 0
+    return path.exists() and not (empty and not path.with_name(path.name + ".key").exists())
+
+
 def _write_key(path: Path) -> None:
     """Write a new key that only this user can read. It is on the disk before anything is sealed with it."""
     path.unlink(missing_ok=True)

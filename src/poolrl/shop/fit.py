@@ -26,7 +26,7 @@ from poolrl.interrupts import deferred
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, OverspendError
-from poolrl.ledger.chain import onto_disk
+from poolrl.ledger.chain import onto_disk, was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
 from poolrl.ledger.signing import SigningKey
@@ -114,7 +114,7 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
     """Whether the fit will open an account; refused, if that was not asked for. A slip must not make a new budget."""
     name = file.config.privacy.data_set
     confirm = f"If nothing was ever released of {name!r}, say so with --new-account"
-    if not file.ledger.exists():
+    if not was_made(file.ledger):
         if not new_account:
             raise ValueError(
                 f"there is no ledger {file.ledger}, so what was spent on {name!r} is not known. {confirm}; "
@@ -122,7 +122,8 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
             )
         file.ledger.parent.mkdir(mode=DRAFT_MODE, parents=True, exist_ok=True)
         return True
-    with Ledger.existing(file.ledger) as ledger:
+    # A ledger whose making was interrupted has no tables yet, and is finished by the fit that may make one.
+    with Ledger(file.ledger, create=new_account) as ledger:
         known = [account.data_set for account in ledger.accounts().values()]
         if ledger.account(name) is not None:
             if new_account:
