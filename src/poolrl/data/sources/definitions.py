@@ -69,7 +69,8 @@ def _closure(query: str, created: Collection[tuple[str, str]], own: Collection[s
     while texts:
         text = texts.pop().casefold()
         everything = any(_stands_in(text, word) for word in _RUN_TEXT)
-        new = {sql for name, sql in created if everything or _stands_in(text, name.casefold())} - found
+        others = [(name, sql) for name, sql in created if sql not in found]
+        new = {sql for name, sql in others if everything or _stands_in(text, name.casefold())}
         found |= new
         texts += new
     return list(found)
