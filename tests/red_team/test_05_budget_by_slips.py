@@ -173,6 +173,8 @@ def test_a_ledger_whose_making_was_cut_off_is_made_by_the_next_first_fit(
         file.close()
         assert path.stat().st_size > 0
     config = write_config(tmp_path, facts)
+    if left == "nothing":
+        assert "the first fit needs --new-account" in run("check", "--config", config, "--json")
     with pytest.raises(ValueError, match=r"there is no ledger|is not a ledger"):
         run("fit", "--config", config)
     run("fit", "--new-account", "--config", config)

@@ -13,6 +13,7 @@ from poolrl.data.expressions import finite
 from poolrl.data.row_rules import PARTS, Row, bound_rules, fit_rules
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
+from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
@@ -51,7 +52,7 @@ def _budget(file: ConfigFile) -> LogFinding:
     """What the ledger still allows, if there is one."""
     privacy = file.config.privacy
     first = f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}; the first fit needs --new-account"
-    if not file.ledger.exists():
+    if not was_made(file.ledger):
         return LogFinding("budget", "good", f"{first}, which also makes the ledger {file.ledger}")
     try:
         with Ledger.existing(file.ledger) as ledger:
