@@ -29,7 +29,8 @@ class LiveFunctions:
         self._by_place: dict[Place, list[FunctionType]] = {}
         compiled = {id(function) for module in _modules(files) for function in _compiled_in(module)}
         for each in gc.get_objects():
-            if isinstance(each, FunctionType) and each.__code__.co_filename in files and id(each) not in compiled:
+            # By `type`: `isinstance` asks a weak proxy for its class, and what it stood for may be gone.
+            if type(each) is FunctionType and each.__code__.co_filename in files and id(each) not in compiled:
                 self._by_place.setdefault(_place(each.__code__), []).append(each)
 
     def swap(self, file: str, text: str, number: int) -> bool:

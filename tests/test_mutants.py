@@ -6,10 +6,13 @@ import ast
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
+from attacks.mutant_code import LiveFunctions
 from attacks.mutant_map import Mutant, mutants_in
 from attacks.mutant_reasons import Reasons
 from attacks.mutant_syntax import mutants_of, mutated
@@ -275,3 +278,11 @@ def test_a_reason_is_written(tmp_path: Path) -> None:
     file.write_text(entry(reason=" "))
     with pytest.raises(ValueError, match="without a reason"):
         Reasons.read(file, mutants)
+
+
+def test_a_proxy_whose_object_is_gone_stops_no_search() -> None:
+    """`gc` hands out weak proxies too, and such a one fails at every question."""
+    proxy = weakref.proxy(set())
+    with pytest.raises(ReferenceError):
+        isinstance(proxy, FunctionType)
+    assert (__file__, "words_of", words_of.__code__.co_firstlineno) in LiveFunctions([__file__])._by_place
