@@ -159,6 +159,9 @@ class OnOutcomes:
         )
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
         report = report | {"observed": outcomes.observed}
+        if released.step_labels:
+            # Public, by declaration. A later plan for the population needs it.
+            report["step_labels"] = list(released.step_labels)
         if released.dependence is not None:
             report["dependence"] = measure_dependence(released.dependence).to_dict()
         return Policy(self.problem, rule, released.guarantee, report, outcomes)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, verb
-from poolrl.shop.decide import answer_as_json, decide_csv, decide_lines
-from poolrl.shop.desk import Desk, stock_from_text
+from poolrl.shop.decide import decide_csv, decide_lines
+from poolrl.shop.desk import BASIS, Desk, amounts_from_text
+from poolrl.shop.json_lines import answers_as_json, in_columns, question_of
+from poolrl.shop.stock_table import CsvForm
 
 decide_verb = verb(
     "decide",
     examples="""\
   poolrl decide release/policy.npz --step Sat --stock bread=10,milk=20,salad=5
   poolrl decide release/policy.npz --step 6 --stock 10,20,5 --whole --json
+  poolrl decide release/policy.npz --step Sat --stock bread=10,milk=20,salad=5 --packs bread=12,milk=6
+  poolrl decide release/policy.npz --step Sat --stock 10,20,5 --labels shop=7,promo=yes --scale 31.5
   poolrl decide release/policy.npz --csv stocks.csv --out orders.csv
+  poolrl decide release/policy.npz --csv bestand.csv --delimiter ';' --decimal ',' --whole
   echo '{"step": "Sat", "stock": [10, 20, 5]}' \\
+      | poolrl decide release/policy.npz --lines -
+  echo '{"step": "Sat", "product": "bread", "stock": 10}' \\
       | poolrl decide release/policy.npz --lines -""",
+    more="""\
+A CSV file has a row for each shop, or for each shop and product; other columns stay as they are:
+  step,bread,milk,salad,shop,promo,scale      or scale_bread,scale_milk,scale_salad
+  step,product,stock,shop,promo,scale         step may be called weekday; pack is the size of a pack
+
+Labels (here shop and promo) and scale are needed where the policy was learned with them. A shop that was not
+declared gets the population's levels, and the column basis says so: own or population.
+Packs: the nearest multiple of the pack on top of the stock, half a pack counts as one.""",
 )
 
 
@@ -30,18 +46,28 @@ def decide(
     stock: Annotated[
         str | None, Parameter(help="Stock of each product; an empty shelf if left out.", allow_leading_hyphen=True)
     ] = None,
+    labels: Annotated[str | None, Parameter(help="With --step: the value of each label, shop=7,promo=yes.")] = None,
+    scale: Annotated[
+        str | None, Parameter(help="With --step: what is expected, one number or bread=30,milk=12.")
+    ] = None,
     csv: Annotated[
-        Path | None, Parameter(help="CSV with columns step and products; - is a pipe.", allow_leading_hyphen=True)
+        Path | None, Parameter(help="CSV of stocks, wide or long (below); - is a pipe.", allow_leading_hyphen=True)
     ] = None,
     lines: Annotated[
         Path | None,
         Parameter(
+            name=("--lines", "--jsonl"),
             help="JSON lines with step and stock; - is a pipe, whose lines are answered as they come.",
             allow_leading_hyphen=True,
         ),
     ] = None,
     out: Annotated[Path | None, Parameter(help="Where answers to a file go; standard output if left out.")] = None,
     whole: Annotated[bool, Parameter(help="Round levels to whole units.", negative="")] = False,
+    packs: Annotated[
+        str | None, Parameter(help="Order in whole packs: their sizes, bread=12,milk=6. Others come singly.")
+    ] = None,
+    delimiter: Annotated[str, Parameter(help="With --csv: the sign between cells, or tab.")] = ",",
+    decimal: Annotated[str, Parameter(help="With --csv: the sign before decimals, . or ,")] = ".",
     json: AsJson = False,
 ) -> None:
     """Choose the kind of question; refuse flags that do not go together."""
@@ -49,26 +75,61 @@ def decide(
         raise ValueError("decide answers one of --step NAME, --csv FILE or --lines FILE")
     if step is None and (stock is not None or json):
         raise ValueError("--stock and --json go with --step; --lines answers in JSON anyway")
+    if step is None and (labels is not None or scale is not None):
+        raise ValueError("--labels and --scale go with --step; a file has its own in each row")
     if step is not None and out is not None:
         raise ValueError("--out goes with --csv and --lines")
+    form = CsvForm("\t" if delimiter in ("tab", "\\t") else delimiter, decimal)
+    if csv is None and form != CsvForm():
+        raise ValueError("--delimiter and --decimal go with --csv")
+    sizes = None if packs is None else _pairs_from_text(packs, "packs")
+    notes: list[str] = []
     if csv is not None:
-        decide_csv(policy, csv, out, whole=whole)
+        notes = decide_csv(policy, csv, out, whole=whole, form=form, packs=sizes)
     elif lines is not None:
-        decide_lines(policy, lines, out, whole=whole)
+        notes = decide_lines(policy, lines, out, whole=whole, packs=sizes)
     elif step is not None:
-        _decide_one(Desk.open(policy), step, stock, whole=whole, as_json=json)
+        desk = Desk.open(policy)
+        row = {"step": step, "stock": [0.0] * len(desk.names.products)}
+        given = {"stock": stock, "scale": scale}
+        row |= {what: _amounts(text, what) for what, text in given.items() if text is not None}
+        _decide_one(
+            desk, row | (_pairs_from_text(labels, "labels") if labels else {}), sizes, whole=whole, as_json=json
+        )
+    for note in notes:
+        print(f"poolrl: note: {note}", file=sys.stderr)
 
 
-def _decide_one(desk: Desk, step: str, stock: str | None, *, whole: bool, as_json: bool) -> None:
+def _pairs_from_text(text: str, what: str) -> dict[str, Any]:
+    found = amounts_from_text(text, what)
+    if not isinstance(found, dict):
+        raise ValueError(f"--{what} must be pairs, for example {'bread=12,milk=6' if what == 'packs' else 'shop=7'}")
+    return found
+
+
+def _amounts(text: str, what: str) -> Any:
+    found = amounts_from_text(text, what)
+    return found[0] if what == "scale" and len(found) == 1 and isinstance(found, list) else found
+
+
+def _decide_one(desk: Desk, row: dict[str, Any], packs: dict[str, Any] | None, *, whole: bool, as_json: bool) -> None:
     """One question from the command line; without a stock the shelf is empty."""
-    products, number = desk.names.products, desk.step(step)
-    given = desk.stock([0.0] * len(products) if stock is None else stock_from_text(stock))
-    levels = desk.levels([number], [given], whole=whole)[0]
+    for name in (*desk.labels, *(["scale"] if desk.scaled else [])):
+        if name not in row:
+            flag = "--scale" if name == "scale" else f"--labels {name}=..."
+            raise ValueError(f"this policy was learned with {name}: give {flag}")
+    products = desk.names.products
+    asked = question_of(desk, row, None if packs is None else desk.positive("pack", packs, some=True))
+    answered = desk.shelf.answer(in_columns(desk, [asked]), whole=whole)
+    shown = {"step": desk.names.steps[asked.step], "stock": dict(zip(products, asked.stock, strict=True))}
     if as_json:
-        question = {"step": desk.names.steps[number], "stock": dict(zip(products, given, strict=True))}
-        print(answer_as_json(desk, question, levels, given))
+        shown |= {name: row[name] for name in desk.labels}
+        shown |= {"scale": dict(zip(products, asked.scale, strict=True))} if desk.scaled else {}
+        print(*answers_as_json(desk, [(1, shown)], answered))
         return
     width = max(len("product"), *map(len, products))
     print(f"{'product':<{width}}  {'stock':>10}  {'order up to':>11}  {'order':>10}")
-    for name, have, level in zip(products, given, levels, strict=True):
-        print(f"{name:<{width}}  {have:>10.10g}  {level:>11.2f}  {level - have:>10.2f}")
+    for name, have, level, order in zip(products, asked.stock, answered.up_to[0], answered.order[0], strict=True):
+        print(f"{name:<{width}}  {have:>10.10g}  {level:>11.2f}  {order:>10.2f}")
+    if answered.population[0]:
+        print(f"Levels of the {BASIS[1]}: a label value was not declared.")

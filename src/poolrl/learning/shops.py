@@ -57,7 +57,7 @@ def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: S
     value = np.zeros_like(edges)
     for step in reversed(range(horizon)):
         size = profile[:, step]
-        demand = _on_axis(weights[:, step], points, size, tops)
+        demand = on_axis(weights[:, step], points, size, tops)
         cost = _expected_cost(demand, edges, holding[:, step], shortage[:, step]) + _carried(demand, value)
         cap = np.maximum((edges <= (limits[:, step] * size)[..., None] * (1 + 1e-12)).sum(axis=-1) - 1, 0)
         allowed = np.where(np.arange(bins + 1) <= cap[..., None], cost, np.inf)
@@ -115,7 +115,7 @@ def _equal_along(problem: Inventory, axis: int) -> bool:
     return all((np.ptp(costs, axis=axis) == 0).all() for costs in (problem.holding, problem.shortage))
 
 
-def _on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: FloatArray) -> FloatArray:
+def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: FloatArray) -> FloatArray:
     """Weights on equal bins up to `size` times their own top, moved to those up to `tops`, (cells, products, B)."""
     bins = weights.shape[-1]
     ratio = tops / ((points[..., -1] + points[..., 0]) * size)

@@ -1,178 +1,164 @@
-"""Answers to many questions: order-up-to levels for the rows of a CSV file, or for JSON lines."""
+"""Orders to many questions: what to order for the rows of a CSV file, or for JSON lines."""
 
 from __future__ import annotations
 
 import csv
-import io
-import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from poolrl.checks import FloatArray
-from poolrl.shop.desk import Desk
+from poolrl.shop.desk import BASIS, Desk
+from poolrl.shop.json_lines import NumberedObject, answers_as_json, json_questions, numbered_objects
+from poolrl.shop.shelf import Orders, Questions, RowRefusedError
+from poolrl.shop.stock_table import CsvForm, StockTable
+from poolrl.shop.streams import PIPE, answers_to, questions_from
 
-# Questions that are answered together.
-ROWS_AT_ONCE = 100_000
-PIPE = Path("-")
-NumberedLine = tuple[int, str]
-Question = tuple[int, dict[str, Any]]  # with the number of the line it stands on
-Numbered = TypeVar("Numbered", NumberedLine, Question)
+# Cells and lines that are in memory together.
+CELLS_AT_ONCE, OBJECTS_AT_ONCE = 400_000, 20_000
+# Larger numbers are shown as they are: six decimals are more than a double has, or all digits would fill a line.
+LARGEST_ROUNDED, LARGEST_WHOLE_SHOWN = 1e9, 1e15
+Item = TypeVar("Item")
 
 
-def decide_csv(policy: Path, source: Path, out: Path | None, *, whole: bool) -> None:
-    """Answer every row of a CSV file with columns step and one per product; other columns are passed through."""
-    desk = Desk.open(policy)
-    with _questions_in(source) as file, _writing(out, source) as answers:
-        rows = csv.reader(file)
+@dataclass
+class Undeclared:
+    """How many rows had a label value that was not declared, and got the population's levels."""
+
+    desk: Desk
+    rows: int = 0
+    found: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
+
+    def add(self, asked: Questions, lines: Sequence[int]) -> None:
+        """Count some rows."""
+        self.rows += len(lines)
+        for i, name in enumerate(self.desk.labels):
+            new = asked.places[:, i] == self.desk.shelf.sizes[i]
+            if new.any():
+                count, first = self.found.get(name, (0, lines[int(new.argmax())]))
+                self.found[name] = (count + int(new.sum()), first)
+
+    def in_words(self) -> list[str]:
+        """One sentence for each label."""
+        return [
+            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in line {line}): they got "
+            "the population's levels"
+            for name, (count, line) in self.found.items()
+        ]
+
+
+def decide_csv(
+    policy: Path,
+    source: Path,
+    out: Path | None,
+    *,
+    whole: bool,
+    form: CsvForm | None = None,
+    packs: dict[str, Any] | None = None,
+) -> list[str]:
+    """Answer every row of a CSV file (`stock_table` has its columns); other columns stay as they are.
+
+    Returns notes, in words, for the person who asked.
+    """
+    desk, form = Desk.open(policy), form or CsvForm()
+    sizes = None if packs is None else np.array(desk.positive("pack", packs, some=True))
+    undeclared = Undeclared(desk)
+    with questions_from(source) as file, answers_to(out, source) as answers:
+        # Strict: a quote that is not closed would swallow the lines after it.
+        rows = csv.reader(file, delimiter=form.delimiter, strict=True)
+        line = 1
         try:
             names = next(rows, [])
+            try:
+                table = StockTable(desk, [name.removeprefix("\ufeff").strip() for name in names], form)
+                if table.has_packs and packs is not None:
+                    raise ValueError("has a column for packs: leave out --packs, or the column")
+            except ValueError as error:
+                raise ValueError(f"{source} {error}") from None
+            writer = csv.writer(answers, delimiter=form.delimiter, lineterminator="\n")
+            writer.writerow([*names, *table.answer_names])
+            for lines, batch in _csv_batches(source, rows, len(names)):
+                line = lines[-1]
+                try:
+                    asked = table.questions(batch, sizes)
+                    answered = desk.shelf.answer(asked, whole=whole)
+                except RowRefusedError as refused:
+                    raise ValueError(f"{source}, line {lines[refused.row]}: {refused}") from None
+                undeclared.add(asked, lines)
+                added = zip(*_answer_columns(desk, answered, form), strict=True)
+                writer.writerows([*row, *more] for row, more in zip(batch, added, strict=True))
         except csv.Error as error:
-            raise ValueError(f"{source}, line 1: {error}") from None
-        for name in ("step", *desk.names.products):
-            if names.count(name) != 1:
-                raise ValueError(
-                    f"{source} must have one column {name!r}: step, {', '.join(desk.names.products)}, with commas"
-                )
-        writer = csv.writer(answers, lineterminator="\n")
-        added = [f"{what}_{name}" for what in ("order_up_to", "order") for name in desk.names.products]
-        if not set(names).isdisjoint(added):
-            raise ValueError(f"{source} has answers already: columns order_up_to_{desk.names.products[0]}, ...")
-        writer.writerow([*names, *added])
-        try:
-            for batch in _in_batches(_csv_rows(source, rows, names), ROWS_AT_ONCE):
-                steps, stocks = _questions(desk, source, batch, lambda row: [row[name] for name in desk.names.products])
-                answered = desk.levels(steps, stocks, whole=whole)
-                for (_, row), levels, have in zip(batch, answered, stocks, strict=True):
-                    numbers = [*levels, *(levels - np.asarray(have))]
-                    writer.writerow([*row.values(), *(repr(round(float(number), 6)) for number in numbers)])
-        except csv.Error as error:
-            raise ValueError(f"{source}, line {rows.line_num}: {error}") from None
+            after = f" (is a quote not closed, after line {line}?)" if "unexpected end" in str(error) else ""
+            raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
+    return undeclared.in_words()
 
 
-def decide_lines(policy: Path, source: Path, out: Path | None, *, whole: bool) -> None:
-    """Answer JSON lines {"step": ..., "stock": [...] or {product: ...}}; other keys are passed through.
+def decide_lines(
+    policy: Path, source: Path, out: Path | None, *, whole: bool, packs: dict[str, Any] | None = None
+) -> list[str]:
+    """Answer JSON lines (`json_lines` has their keys); other keys are passed through. Returns notes.
 
     Through a pipe each line is answered before the next is read: a service may be waiting for it.
     """
     desk = Desk.open(policy)
-    with _questions_in(source) as file, _writing(out, source) as answers:
-        for lines in _in_batches(enumerate(file, start=1), 1 if source == PIPE else ROWS_AT_ONCE):
-            batch = list(_json_lines(source, lines))
-            if not batch:
-                continue
-            steps, stocks = _questions(desk, source, batch, lambda row: row["stock"])
-            answered = desk.levels(steps, stocks, whole=whole)
-            for (_, row), levels, have in zip(batch, answered, stocks, strict=True):
-                answers.write(answer_as_json(desk, row, levels, have) + "\n")
+    sizes = None if packs is None else desk.positive("pack", packs, some=True)
+    undeclared = Undeclared(desk)
+    with questions_from(source) as file, answers_to(out, source) as answers:
+        for batch in _in_batches(enumerate(file, start=1), 1 if source == PIPE else OBJECTS_AT_ONCE):
+            # One object asks for all products, another for one: each kind is answered together.
+            for is_long, group in groupby(numbered_objects(source, batch), key=lambda each: "product" in each[1]):
+                objects: list[NumberedObject] = list(group)
+                asked = json_questions(desk, source, objects, sizes, is_long=is_long)
+                try:
+                    answered = desk.shelf.answer(asked, whole=whole)
+                except RowRefusedError as refused:
+                    raise ValueError(f"{source}, line {objects[refused.row][0]}: {refused}") from None
+                undeclared.add(asked, [number for number, _ in objects])
+                answers.writelines(f"{text}\n" for text in answers_as_json(desk, objects, answered, is_long=is_long))
             answers.flush()
+    return undeclared.in_words()
 
 
-def _questions(
-    desk: Desk, source: Path, batch: list[Question], stock: Callable[[dict[str, Any]], Any]
-) -> tuple[list[int], list[list[float]]]:
-    steps, stocks = [], []
-    for number, row in batch:
-        try:
-            steps.append(desk.step(row["step"]))
-            stocks.append(desk.stock(stock(row)))
-        except KeyError as missing:
-            raise ValueError(f"{source}, line {number}: {missing} is missing") from None
-        except ValueError as error:
-            raise ValueError(f"{source}, line {number}: {error}") from None
-    return steps, stocks
+def _csv_batches(source: Path, rows: Any, width: int) -> Iterator[tuple[list[int], list[list[str]]]]:
+    """Rows as long as the header, with the lines on which they end. Empty lines are left out."""
+    size = max(1, CELLS_AT_ONCE // max(width, 1))
+    filled = (cells for cells in rows if cells)
+    while True:
+        lines, batch = [], []
+        for cells in islice(filled, size):
+            if len(cells) != width:
+                raise ValueError(f"{source}, line {rows.line_num}: has {len(cells)} cells, the header {width}")
+            lines.append(rows.line_num)
+            batch.append(cells)
+        if not batch:
+            return
+        yield lines, batch
 
 
-def _csv_rows(source: Path, rows: Any, names: list[str]) -> Iterator[Question]:
-    for cells in rows:
-        if not cells:
-            continue
-        if len(cells) != len(names):
-            raise ValueError(f"{source}, line {rows.line_num}: has {len(cells)} cells, the header {len(names)}")
-        yield rows.line_num, dict(zip(names, cells, strict=True))
-
-
-def _json_lines(source: Path, lines: Iterable[NumberedLine]) -> Iterator[Question]:
-    def refuse(constant: str) -> float:
-        raise ValueError(f"{constant} is not JSON")
-
-    for number, line in lines:
-        if not line.strip():
-            continue
-        try:
-            question = json.loads(line, parse_constant=refuse)
-        except (ValueError, RecursionError):
-            raise ValueError(f"{source}, line {number}: not JSON") from None
-        if not isinstance(question, dict):
-            raise ValueError(f'{source}, line {number}: must be an object {{"step": ..., "stock": ...}}')
-        yield number, question
-
-
-def _in_batches(rows: Iterator[Numbered], size: int) -> Iterator[list[Numbered]]:
+def _in_batches(rows: Iterator[Item], size: int) -> Iterator[list[Item]]:
     while batch := list(islice(rows, size)):
         yield batch
 
 
-def answer_as_json(desk: Desk, question: dict[str, Any], levels: FloatArray, stock: Sequence[float]) -> str:
-    """One answer: the question, the levels and what to order."""
-    up_to = {name: round(float(level), 6) for name, level in zip(desk.names.products, levels, strict=True)}
-    order = {name: round(level - have, 6) for (name, level), have in zip(up_to.items(), stock, strict=True)}
-    return json.dumps(question | {"order_up_to": up_to, "order": order}, ensure_ascii=False)
+def _answer_columns(desk: Desk, answered: Orders, form: CsvForm) -> list[list[Any]]:
+    columns: list[list[Any]] = []
+    for amounts in (answered.up_to, answered.order):
+        columns += [_as_shown(amounts[:, i], form) for i in range(amounts.shape[1])]
+    if desk.labels:
+        columns.append([BASIS[number] for number in answered.population.astype(int).tolist()])
+    return columns
 
 
-@contextmanager
-def _questions_in(source: Path) -> Iterator[IO[str]]:
-    try:
-        if source == PIPE:
-            yield sys.stdin
-        else:
-            with open(source, encoding="utf-8-sig", newline="") as file:
-                yield file
-    except UnicodeDecodeError:
-        raise ValueError(f"{source} is not text in UTF-8") from None
-
-
-@contextmanager
-def _writing(out: Path | None, source: Path) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears when everything is answered."""
-    if out is None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        yield sys.stdout
-        return
-    if out.exists() and source.exists() and out.samefile(source):
-        raise ValueError("--out must not be the file that is read")
-    if not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent}")
-    # A name that cannot be taken. JSON can name half a character, which UTF-8 cannot write: it stays escaped.
-    with tempfile.NamedTemporaryFile(
-        "w",
-        encoding="utf-8",
-        errors="backslashreplace",
-        newline="",
-        dir=out.parent,
-        prefix=f".{out.name}.",
-        delete=False,
-    ) as file:
-        try:
-            yield file
-            file.close()
-            os.chmod(file.name, 0o666 & ~_umask())
-            os.replace(file.name, out)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _umask() -> int:
-    """What the user's other programs leave out of a new file's rights; temporary files leave out everything."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _as_shown(amounts: FloatArray, form: CsvForm) -> list[Any]:
+    """Amounts with six decimals at most; whole ones without a point."""
+    # Larger ones have few decimals anyway, and NumPy rounds by multiplying.
+    rounded = np.where(np.abs(amounts) < LARGEST_ROUNDED, np.round(amounts, 6), amounts)
+    shown = [
+        int(number) if number.is_integer() and -LARGEST_WHOLE_SHOWN < number < LARGEST_WHOLE_SHOWN else number
+        for number in rounded.tolist()
+    ]
+    return shown if form.decimal == "." else [str(number).replace(".", ",") for number in shown]

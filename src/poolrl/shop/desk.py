@@ -1,10 +1,12 @@
-"""A policy that is asked in the user's words: names of steps and products."""
+"""A policy that is asked in the user's words: names of steps, products and labels."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,22 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.learning.policy import Names, Policy
+from poolrl.problems.labels import LabelValue
+from poolrl.shop.shelf import Questions, Shelf
+
+BASIS = ("own", "population")
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A policy that is asked in the user's words: names of steps and products."""
+    """A policy that is asked in the user's words: names of steps, products and labels."""
 
     policy: Policy
     names: Names
+    shelf: Shelf = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shelf", Shelf(self.policy))
 
     @classmethod
     def open(cls, path: Path) -> Desk:
@@ -29,6 +39,16 @@ class Desk:
             return cls(policy, policy.names)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels that a question must give."""
+        return self.policy.problem.labels.names
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a question must give a scale."""
+        return self.policy.guarantee.scaled
 
     def step(self, name: Any) -> int:
         """A step by its name, by its number in the log, or by its name in small letters."""
@@ -47,57 +67,114 @@ class Desk:
             f"there is no step {text!r}; {hint}Steps are {', '.join(self.names.steps)}, or {_span(numbers)}"
         )
 
+    def product(self, name: Any) -> int:
+        """A product by its name."""
+        if not isinstance(name, str) or (found := self._products.get(name, self._products.get(name.strip()))) is None:
+            near = get_close_matches(str(name), self.names.products, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"products are {', '.join(self.names.products)}"
+            raise ValueError(f"there is no product {name!r}; {hint}")
+        return found
+
+    def place(self, label: str, value: Any) -> int:
+        """The place of a value among the declared ones of a label. What was not declared comes after the last.
+
+        Text may differ in case, as no two declared values do. A missing value is refused: it is not a new shop.
+        """
+        declared = self._declared[label]
+        if value is None or (isinstance(value, str) and not value.strip()) or isinstance(value, list | dict):
+            raise ValueError(f"{label} is missing: the policy has levels for each {label}")
+        return declared.get(_spelling(value, numbers=self.has_numbers(label)), len(declared))
+
+    def has_numbers(self, label: str) -> bool:
+        """Whether the values of a label are declared as numbers."""
+        problem = self.policy.problem
+        return not isinstance(problem.labels.values[problem.labels.names.index(label)][0], str)
+
     def stock(self, given: Any) -> list[float]:
         """Stocks as a list in the products' order, or by product name."""
-        if isinstance(given, Mapping):
-            unknown = [name for name in given if name not in self.names.products]
-            if unknown:
-                near = get_close_matches(str(unknown[0]), self.names.products, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"products are {', '.join(self.names.products)}"
-                raise ValueError(f"there is no product {unknown[0]!r}; {hint}")
-            missing = [name for name in self.names.products if name not in given]
-            if missing:
-                raise ValueError(f"stock lacks {', '.join(missing)}")
-            given = [given[name] for name in self.names.products]
-        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(self.names.products):
-            raise ValueError(f"stock must give a number for each of {', '.join(self.names.products)}")
-        found = [_finite_stock(name, value) for name, value in zip(self.names.products, given, strict=True)]
-        for name, number, lowest in zip(self.names.products, found, self.policy.problem.state_low, strict=True):
-            if number < lowest:
-                rule = "must not be negative" if lowest == 0 else "lies below what can wait"
-                raise ValueError(f"the stock of {name} {rule}")
+        found = self._by_product("stock", given)
+        return [_amount(f"stock of {name}", value) for name, value in zip(self.names.products, found, strict=True)]
+
+    def positive(self, what: str, given: Any, *, some: bool = False) -> list[float]:
+        """Scales or pack sizes: one for all products, a list, or by product name. With `some`, NaN for the others."""
+        if isinstance(given, str | int | float):
+            given = [given] * len(self.names.products)
+        if some and isinstance(given, Mapping):
+            given = dict.fromkeys(self.names.products, None) | dict(given)
+        found = []
+        for name, value in zip(self.names.products, self._by_product(what, given), strict=True):
+            number = math.nan if some and value is None else _amount(f"{what} of {name}", value)
+            if number <= 0:
+                raise ValueError(f"the {what} of {name} must be positive")
+            found.append(number)
         return found
 
     def levels(self, steps: Sequence[int], stocks: Sequence[Sequence[float]], *, whole: bool) -> FloatArray:
-        """Order-up-to levels (m, products), step by step in batches; rounded to whole units if asked."""
-        where, stock = np.asarray(steps, dtype=np.int64), np.asarray(stocks, dtype=np.float64)
-        found = np.empty_like(stock)
-        for step in np.unique(where):
-            rows = where == step
-            found[rows] = self.policy.act(int(step), stock[rows])
-        # Rounding neither asks for goods to be sent back nor orders where enough is there.
-        return np.where(found > stock, np.maximum(np.rint(found), stock), stock) if whole else found
+        """Order-up-to levels (m, products) of a policy without labels and scale."""
+        stock = np.asarray(stocks, dtype=np.float64)
+        places = np.zeros((len(stock), 0), dtype=np.int64)
+        asked = Questions(np.asarray(steps, dtype=np.int64), places, self.all_products, stock)
+        return self.shelf.answer(asked, whole=whole).up_to
+
+    @cached_property
+    def all_products(self) -> Any:
+        """Every product, for questions about all of them."""
+        return np.arange(len(self.names.products))[None, :]
+
+    @cached_property
+    def _products(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names.products)}
+
+    @cached_property
+    def _declared(self) -> dict[str, dict[LabelValue, int]]:
+        labels = self.policy.problem.labels
+        return {
+            name: {_spelling(value, numbers=self.has_numbers(name)): place for place, value in enumerate(values)}
+            for name, values in zip(labels.names, labels.values, strict=True)
+        }
+
+    def _by_product(self, what: str, given: Any) -> Sequence[Any]:
+        if isinstance(given, Mapping):
+            for name in given:
+                self.product(name)
+            missing = [name for name in self.names.products if name not in given]
+            if missing:
+                raise ValueError(f"{what} lacks {', '.join(missing)}")
+            given = [given[name] for name in self.names.products]
+        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(self.names.products):
+            raise ValueError(f"{what} must give a number for each of {', '.join(self.names.products)}")
+        return given
 
 
-def stock_from_text(text: str) -> Any:
+def amounts_from_text(text: str, what: str) -> Any:
     """`10,20,5` or `bread=10,milk=20,salad=5`."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or not all("=" in part for part in parts):
         return parts
     named = [part.split("=", 1) for part in parts]
     if len({name for name, _ in named}) < len(named):
-        raise ValueError("stock must name each product once")
+        raise ValueError(f"{what} must name each product once")
     return {name.strip(): amount.strip() for name, amount in named}
 
 
-def _finite_stock(name: str, value: Any) -> float:
+def _amount(what: str, value: Any) -> float:
     try:
         number = float(value) if not isinstance(value, bool) else float("nan")
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not np.isfinite(number):
-        raise ValueError(f"the stock of {name} must be a finite number")
+        raise ValueError(f"the {what} must be a finite number")
     return number
+
+
+def _spelling(value: Any, *, numbers: bool) -> LabelValue:
+    """What two spellings of one value have in common; a text that is no declared number stays a text."""
+    if not numbers:
+        return str(value).strip().casefold()
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return str(value)
 
 
 def _span(numbers: Mapping[str, int]) -> str:
