@@ -35,18 +35,15 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     axes = tuple(names.index(name) for name in unknown)
     chance = _chances_of_values(problem, outcomes, axes)
     left = {name: values for name, values in zip(names, problem.labels.values, strict=True) if name not in unknown}
-    mean = [
-        (chance[..., None] * part).sum(axis=axes) for part in (problem.holding, problem.shortage, problem.scale_profile)
-    ]
     everybody = type(problem)(
         horizon=problem.horizon,
         products=problem.products,
-        holding=mean[0],
-        shortage=mean[1],
+        holding=_mean_over(problem.holding, chance[..., None], axes),
+        shortage=_mean_over(problem.shortage, chance[..., None], axes),
         demand_max=problem.label_bounds.max(axis=axes),
         boundary=problem.share,
         labels=left,
-        scale_profile=mean[2],
+        scale_profile=_mean_over(problem.scale_profile, chance[..., None], axes),
     )
     mixed = _mixture(outcomes, chance, axes)
     changing = [name for name in policy.report.get("step_labels", ()) if name in left]
@@ -57,6 +54,12 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
         step_labels=changing,
     )
     return Policy(everybody, rule, policy.guarantee, policy.report | report, mixed)
+
+
+def _mean_over(costs: FloatArray, chance: FloatArray, axes: tuple[int, ...]) -> FloatArray:
+    """The mean cost. Equal costs stay equal in every bit: `settled_levels` asks whether labels have the same."""
+    same = np.ptp(costs, axis=axes) == 0
+    return np.where(same, costs.max(axis=axes), (chance * costs).sum(axis=axes))
 
 
 def _chances_of_values(problem: Inventory, outcomes: OutcomeDistribution, axes: tuple[int, ...]) -> FloatArray:

@@ -1,0 +1,379 @@
+"""Stocks of a whole chain: labels, scale, packs and new shops, in wide and long CSV files and JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
+from poolrl.checks import FloatArray
+from poolrl.learning.population import population_policy
+from poolrl.shop import decide
+from poolrl.shop.desk import Desk
+from poolrl.shop.packs import orders_in_packs
+from poolrl.shop.shelf import Questions
+from tests.helpers.commands import CommandLine
+from tests.helpers.shops import Run
+
+STEPS, PRODUCTS = ["Fri", "Sat"], ["bread", "milk"]
+LABELS: dict[str, list[Any]] = {"shop": [7, 8, 12], "promo": ["no", "yes"]}
+ROWS = 200
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy of a chain with two labels and a scale."""
+    rng = np.random.default_rng(0)
+    problem = LostSales(horizon=2, products=2, holding=0.1, shortage=0.4, demand_max=4.0, boundary=0.8, labels=LABELS)
+    shop, promo = rng.choice(LABELS["shop"], 600), rng.choice(LABELS["promo"], 600)
+    size = 1 + (shop[:, None, None] == 8) + 0.5 * (promo == "yes")[:, None, None]
+    scale = rng.uniform(5, 50, (600, 2, 2))
+    demand = scale * np.minimum(rng.gamma(6.0, 0.1, (600, 2, 2)) * size, 4.0)
+    log = problem.simulate_log(demand, rng=rng, scale=scale, labels={"shop": shop, "promo": promo})
+    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
+    policy.report["labels"] = {"products": PRODUCTS, "steps": STEPS, "first_step": 1}
+    path = tmp_path_factory.mktemp("chain") / "policy.npz"
+    policy.save(path)
+    return path
+
+
+class Asked:
+    """Random stocks of shops, and what `Policy.act` answers to each of them alone."""
+
+    def __init__(self, path: Path, seed: int = 3) -> None:
+        rng, policy = np.random.default_rng(seed), Policy.load(path)
+        self.step, self.stock = rng.integers(0, 2, ROWS), rng.uniform(0, 60, (ROWS, 2)).round(3)
+        self.scale = rng.uniform(5, 50, (ROWS, 2)).round(3)
+        self.shop = [int(each) for each in rng.choice([7, 8, 12, 1234], ROWS)]
+        self.promo = [str(each) for each in rng.choice(LABELS["promo"], ROWS)]
+        self.new = [each == 1234 for each in self.shop]
+        newcomers = population_policy(policy, ["shop"])
+        self.levels = np.empty((ROWS, 2))
+        for i in range(ROWS):
+            labels: dict[str, Any] = {"promo": self.promo[i]} | ({} if self.new[i] else {"shop": self.shop[i]})
+            asked = newcomers if self.new[i] else policy
+            self.levels[i] = asked.act(int(self.step[i]), self.stock[i], scale=self.scale[i], labels=labels)
+
+    def wide(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": f"{i:03d}",
+                "note": f'a "{i}"\n; b, c',
+                "weekday": STEPS[self.step[i]],
+                "shop": f"{self.shop[i]:03d}",
+                "promo": self.promo[i].upper(),
+                "milk": self.stock[i, 1],
+                "bread": self.stock[i, 0],
+                "scale_bread": self.scale[i, 0],
+                "scale_milk": self.scale[i, 1],
+            }
+            for i in range(ROWS)
+        ]
+
+    def long(self) -> list[dict[str, Any]]:
+        """Each row twice, once for each product."""
+        kept = ("id", "note", "shop", "promo")
+        return [
+            {name: row[name] for name in kept}
+            | {"step": self.step[i] + 1, "product": product, "stock": row[product], "scale": row[f"scale_{product}"]}
+            for i, row in enumerate(self.wide())
+            for product in PRODUCTS
+        ]
+
+
+def write(path: Path, rows: list[dict[str, Any]], *, german: bool = False) -> Path:
+    with open(path, "w", newline="", encoding="utf-8-sig" if german else "utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=";" if german else ",")
+        writer.writeheader()
+        for row in rows:
+            comma = {k: str(v).replace(".", ",") if isinstance(v, float) else v for k, v in row.items()}
+            writer.writerow(comma if german else row)
+    return path
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+@pytest.mark.parametrize("german", [False, True], ids=["commas", "semicolons"])
+@pytest.mark.parametrize("is_long", [False, True], ids=["wide", "long"])
+@pytest.mark.parametrize("cells", [400_000, 40])
+def test_a_table_is_answered_as_row_by_row(
+    chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool, german: bool, cells: int
+) -> None:
+    """Answers are those of `act` for each row alone, other cells are kept, and batches do not show."""
+    monkeypatch.setattr(decide, "CELLS_AT_ONCE", cells)
+    asked = Asked(chain)
+    rows = asked.long() if is_long else asked.wide()
+    file = write(tmp_path / "stocks.csv", rows, german=german)
+    flags = ("--delimiter", ";", "--decimal", ",") if german else ()
+    text = run("decide", chain, "--csv", file, *flags)
+    found = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if german else ","))
+    assert len(found) == len(rows)
+    before = io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")
+    given = list(csv.DictReader(before, delimiter=";" if german else ","))
+    for i, (row, kept) in enumerate(zip(found, given, strict=True)):
+        assert {name: row[name] for name in kept} == kept
+        who = i // 2 if is_long else i
+        assert row["basis"] == ("population" if asked.new[who] else "own")
+        for j in [i % 2] if is_long else [0, 1]:
+            end = "" if is_long else f"_{PRODUCTS[j]}"
+            assert number(row[f"order_up_to{end}"]) == pytest.approx(asked.levels[who, j], abs=6e-7)
+            assert number(row[f"order{end}"]) == pytest.approx(asked.levels[who, j] - asked.stock[who, j], abs=6e-7)
+
+
+def test_json_lines_say_the_same(chain: Path, run: Run, tmp_path: Path) -> None:
+    asked, file = Asked(chain), tmp_path / "q.jsonl"
+    rows = []
+    for i in range(0, ROWS, 2):  # an object for all products, then one for a single product
+        facts = {"step": STEPS[asked.step[i]], "shop": asked.shop[i], "promo": asked.promo[i]}
+        scale = dict(zip(PRODUCTS, asked.scale[i], strict=True))
+        rows.append(facts | {"stock": list(asked.stock[i]), "scale": scale})
+        rows.append(facts | {"product": "milk", "stock": asked.stock[i, 1], "scale": asked.scale[i, 1]})
+    file.write_text("\n".join(map(json.dumps, rows)))
+    answers = [json.loads(line) for line in run("decide", chain, "--jsonl", file).splitlines()]
+    for i, (both, milk) in enumerate(zip(answers[::2], answers[1::2], strict=True)):
+        assert list(both["order_up_to"].values()) == pytest.approx(asked.levels[2 * i], abs=6e-7)
+        assert milk["order_up_to"] == both["order_up_to"]["milk"]
+        assert milk["order"] == both["order"]["milk"]
+        assert both["basis"] == milk["basis"] == ("population" if asked.new[2 * i] else "own")
+    one = {"step": "Fri", "shop": 7, "promo": "no", "scale": 20, "product": "milk", "stock": 1, "pack": 12}
+    file.write_text(json.dumps(one))
+    assert json.loads(run("decide", chain, "--lines", file))["order"] % 12 == 0
+
+
+def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
+    command = ("decide", chain, "--step", "Sat", "--stock", "3,4")
+    known = ("--labels", "shop=8,promo=yes", "--scale", "bread=20,milk=10")
+    expected = Policy.load(chain).act(1, [3.0, 4.0], scale=[20.0, 10.0], labels={"shop": 8, "promo": "yes"})
+    answer = json.loads(run(*command, *known, "--json"))
+    assert list(answer["order_up_to"].values()) == pytest.approx(expected, abs=6e-7)
+    assert answer["basis"] == "own"
+    new = run(*command, "--labels", "shop=99,promo=yes", "--scale", "20")
+    assert new.splitlines()[-1] == "Levels of the population: a label value was not declared."
+    for flags, message in (
+        (known[:2], "learned with scale: give --scale"),
+        (("--scale", "20", "--labels", "promo=yes"), r"learned with shop: give --labels shop=\.\.\."),
+        ((*known[:2], "--scale", "0"), "the scale of bread must be positive"),
+        ((*known, "--packs", "12"), "--packs must be pairs"),
+        ((*known, "--packs", "milch=12"), "no product 'milch'; did you mean milk"),
+        ((*known, "--packs", "milk=-1"), "the pack of milk must be positive"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run(*command, *flags)
+
+
+def exact(policy: Policy, stock: FloatArray, scale: FloatArray | None, cells: FloatArray) -> tuple[Any, FloatArray]:
+    """What the desk answers to rows, and what `act` does, in all bits."""
+    rng = np.random.default_rng(8)
+    steps = rng.integers(0, policy.problem.horizon, len(stock))
+    desk = Desk(policy, policy.names)
+    places = cells.astype(np.int64)
+    asked = desk.shelf.answer(Questions(steps, places, desk.all_products, stock, scale), whole=False)
+    names, values = policy.problem.labels.names, policy.problem.labels.values
+    acted = [
+        policy.act(
+            int(steps[i]),
+            stock[i],
+            scale=None if scale is None else scale[i],
+            labels={name: values[j][places[i, j]] for j, name in enumerate(names)},
+        )
+        for i in range(len(stock))
+    ]
+    return asked.up_to, np.array(acted)
+
+
+def test_every_bit_is_that_of_act(chain: Path) -> None:
+    rng = np.random.default_rng(4)
+    stock, scale = rng.uniform(0, 200, (500, 2)), rng.uniform(1, 50, (500, 2))
+    cells = np.c_[rng.integers(0, 3, 500), rng.integers(0, 2, 500)]
+    assert np.array_equal(*exact(Policy.load(chain), stock, scale, cells))
+    backlog = Backlog(horizon=3, products=2, holding=0.1, shortage=0.4, demand_max=[30.0, 60.0], boundary=0.7)
+    log = backlog.simulate_log(rng.uniform(0, 30, (200, 3, 2)), rng=rng)
+    waiting = rng.uniform(-30, 80, (500, 2))
+    none = np.zeros((500, 0))
+    for settings in (Pool(1.0), Pool.published(1.0, zones=6)):
+        policy = settings.fit(backlog, log, noise=SeededNoise(1))
+        assert np.array_equal(*exact(policy, waiting, None, none))
+
+
+def test_a_policy_on_zones_needs_all_products(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(4)
+    problem = LostSales(horizon=2, products=2, holding=0.1, shortage=0.4, demand_max=30.0)
+    log = problem.simulate_log(rng.uniform(0, 30, (200, 2, 2)), rng=rng)
+    Pool.published(1.0, zones=6).fit(problem, log, noise=SeededNoise(1)).save(tmp_path / "zones.npz")
+    (tmp_path / "x.csv").write_text("step,product,stock\n0,1,3\n")
+    with pytest.raises(ValueError, match="decides on all products together"):
+        run("decide", tmp_path / "zones.npz", "--csv", tmp_path / "x.csv")
+
+
+def test_packs_are_the_nearest_that_fit() -> None:
+    """Against the rule by brute force: every number of packs, the nearest, within the bound unless it is the first."""
+    rng = np.random.default_rng(2)
+    n = 2_000
+    bound, pack = rng.uniform(5, 60, n), rng.choice([0.5, 1.0, 6.0, 12.0, 80.0], n)
+    stock = rng.uniform(0, 70, n).round(1)
+    level = np.maximum(stock, rng.uniform(0, 1, n) * bound)
+    found = orders_in_packs(level, stock, pack, np.maximum(bound, level))
+    seen = set()
+    for i in range(n):
+        counts = [c for c in range(200) if c <= 1 or stock[i] + c * pack[i] <= max(bound[i], level[i])]
+        misses = [abs(stock[i] + c * pack[i] - level[i]) for c in counts]
+        best = max(c for c, miss in zip(counts, misses, strict=True) if miss <= min(misses) + 1e-12)
+        assert found[i] == pytest.approx(best * pack[i])
+        seen.add((best == 0, stock[i] + best * pack[i] > max(bound[i], level[i])))
+    assert seen == {(True, False), (False, False), (False, True)}
+    nothing = orders_in_packs(stock, stock, pack, bound)
+    assert (nothing == 0).all()
+
+
+@pytest.mark.parametrize("by", ["flag", "column"])
+def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path, by: str) -> None:
+    asked = Asked(chain)
+    rows = [row | ({"pack": 12} if by == "column" else {}) for row in asked.long()]
+    file = write(tmp_path / "stocks.csv", rows)
+    flags = ("--packs", "bread=12,milk=12") if by == "flag" else ()
+    found = list(csv.DictReader(io.StringIO(run("decide", chain, "--csv", file, *flags))))
+    orders = {row["order"] for row in found}
+    assert {int(order) % 12 for order in orders} == {0}  # whole numbers are written without a point
+    assert {"0", "12", "24"} <= orders
+    for i, row in enumerate(found):
+        level, stock = asked.levels[i // 2, i % 2], asked.stock[i // 2, i % 2]
+        assert abs(stock + int(row["order"]) - level) <= 6 + 1e-9
+        assert float(row["order_up_to"]) == pytest.approx(stock + int(row["order"]), abs=6e-7)
+    if by == "column":
+        with pytest.raises(ValueError, match="has a column for packs: leave out --packs, or the column"):
+            run("decide", chain, "--csv", file, "--packs", "bread=2")
+        return
+    mixed = list(csv.DictReader(io.StringIO(run("decide", chain, "--csv", file, "--packs", "milk=12", "--whole"))))
+    for i in range(0, len(mixed), 2):
+        up_to = float(mixed[i]["order_up_to"])  # bread is not packed
+        assert up_to == asked.stock[i // 2, 0] or up_to == round(asked.levels[i // 2, 0])
+        assert int(mixed[i + 1]["order"]) % 12 == 0
+
+
+def test_new_shops_are_told(chain: Path, command_line: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(
+        "step,bread,milk,shop,promo,scale\nSat,1,2,7,no,9\n\nSat,1,2,99,no,9\nSat,1,2,98,x,9\n"
+    )
+    answer = command_line("decide", chain, "--csv", tmp_path / "x.csv")
+    assert answer.code == 0
+    assert [line.rsplit(",", 1)[1] for line in answer.out.splitlines()] == ["basis", "own", "population", "population"]
+    for line, (count, label, first) in zip(answer.err.splitlines(), [(2, "shop", 4), (1, "promo", 5)], strict=True):
+        assert line.startswith(
+            f"poolrl: note: {count} of 3 rows have a {label} that was not declared (the first in line {first})"
+        )
+
+
+WIDE, LONG = "step,bread,milk,shop,promo,scale\n", "step,product,stock,shop,promo,scale\n"
+GOOD = WIDE + "Sat,1,2,7,no,9\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LONG + "Sat,bread,1,7,no,9\nSat,bred,1,7,no,9\n", "line 3: there is no product 'bred'; did you mean bread?"),
+        (LONG + "Sut,bread,1,7,no,9\n", "line 2: there is no step 'Sut'; did you mean Sat?"),
+        (LONG + ",bread,1,7,no,9\n", "line 2: there is no step ''"),
+        (LONG + "Sat,bread,,7,no,9\n", "line 2: the stock is missing"),
+        (LONG + "Sat,bread,-1,7,no,9\n", "line 2: the stock of bread must not be negative"),
+        (GOOD + "Sat,nan,2,7,no,9\n", "line 3: the stock of bread must be a finite number"),
+        (GOOD + "Sat,1,1e999,7,no,9\n", "line 3: the stock of milk must be a finite number"),
+        (GOOD + 'Sat,1,"2,5",7,no,9\n', "line 3: the stock of milk must be a finite number; is the comma a decimal"),
+        (GOOD + "Sat,1,2,7,no,\n", "line 3: scale is missing"),
+        (GOOD + "Sat,1,2,7,no,0\n", "line 3: scale must be positive"),
+        (GOOD + "Sat,1,2,7,no,-inf\n", "line 3: scale must be a finite number"),
+        (GOOD + "Sat,1,2,7,no,1e308\n", "line 3: stock, scale or pack is too large or too small"),
+        (GOOD + "Sat,1e300,2,7,no,1e-300\n", "line 3: stock, scale or pack is too large or too small"),
+        (GOOD + "Sat,1,2,7, ,9\n", "line 3: promo is missing"),
+        (GOOD + "Sat,1,2,,no,9\n", "line 3: shop is missing"),
+        (GOOD + "Sat,1,2,7,no\n", "line 3: has 5 cells, the header 6"),
+        (GOOD + '\n"Sat\n",1,2,7,no,9\nSat,x,2,7,no,9\n', "line 6: the stock of bread must be a finite number"),
+        (GOOD + 'Sat,1,2,7,no,"9\nSat,1,2,7,no,9\n', "unexpected end of data (is a quote not closed, after line 1?)"),
+        (GOOD + 'Sat,1,2,7,"no"x,9\n', "line 3: ',' expected after '\"'"),
+        ("step,bread,milk,shop,promo,scale,bread\n", "must have one column 'bread', but the header names it 2 times"),
+        ("id,id," + GOOD, "must have one column 'id', but the header names it 2 times"),
+        ("step,bread,milk,shop,scale\n", "must have one column 'promo': step, shop, promo, scale"),
+        ("bread,milk,shop,promo,scale\n", "must have one column 'step'"),
+        ("step,bread,milk,shop,promo\n", "must have a column 'scale'"),
+        ("step,bread,milk,shop,promo,scale_milk\n", "must have a column 'scale'"),
+        ("step,product,shop,promo,scale\n", "must have one column 'bread': step, shop, promo, scale and a column for"),
+        (GOOD.replace(",", ";"), "must have one column 'bread' (is the delimiter another one? Give --delimiter ';')"),
+        (GOOD.replace("scale", "scale,basis"), "has answers already"),
+        ("", "must have one column 'bread'"),
+        ("step,bread,milk,shop,promo,scale,pack\nSat,1,2,7,no,9,\n", "line 2: pack is missing"),
+        ("step,bread,milk,shop,promo,scale,pack\nSat,1,2,7,no,9,0\n", "line 2: pack must be positive"),
+    ],
+)
+def test_what_is_wrong_is_said(chain: Path, command_line: CommandLine, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8-sig")
+    answer = command_line("decide", chain, "--csv", tmp_path / "x.csv", "--out", tmp_path / "orders.csv")
+    assert answer.code == 1
+    assert answer.err.startswith(f"poolrl: {tmp_path / 'x.csv'}")
+    assert message in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (tmp_path / "orders.csv").exists()
+
+
+def test_a_decimal_comma_does_not_hide_a_point(chain: Path, run: Run, tmp_path: Path) -> None:
+    """1.234 may be one thousand and more where the comma is decimal, so it is refused."""
+    file = tmp_path / "x.csv"
+    file.write_text(GOOD.replace(",", ";").replace(";2;", ";1.234;"))
+    with pytest.raises(ValueError, match="line 2: the stock of milk must be a finite number with a decimal comma"):
+        run("decide", chain, "--csv", file, "--delimiter", ";", "--decimal", ",")
+    for flags, message in (
+        (("--decimal", ","), "must differ"),
+        (("--delimiter", "ab"), "must be one sign"),
+        (("--delimiter", '"'), "must be one sign"),
+        (("--decimal", "'"), "must be . or ,"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run("decide", chain, "--csv", file, *flags)
+    file.write_text(GOOD.replace(",", "\t"))
+    assert run("decide", chain, "--csv", file, "--delimiter", "tab").splitlines()[1].startswith("Sat\t1\t2\t7\tno\t9\t")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"shop": None}, "line 1: shop is missing"),
+        ({"scale": [1]}, "scale must give a number for each of bread, milk"),
+        ({"scale": {"bread": 1}}, "scale lacks milk"),
+        ({"scale": True}, "the scale of bread must be a finite number"),
+        ({"product": "bread"}, "stock must be one number where one product is named"),
+        ({"product": 3, "stock": 1}, "there is no product 3"),
+        ({"pack": "x"}, "the pack of bread must be a finite number"),
+        ({"stock": [1, -2]}, "line 1: the stock of milk must not be negative"),
+    ],
+)
+def test_what_is_wrong_with_an_object_is_said(
+    chain: Path, run: Run, tmp_path: Path, line: dict[str, Any], message: str
+) -> None:
+    good = {"step": "Sat", "stock": [1, 2], "shop": 7, "promo": "no", "scale": 9}
+    (tmp_path / "q.jsonl").write_text(json.dumps(good | line))
+    with pytest.raises(ValueError, match=message):
+        run("decide", chain, "--lines", tmp_path / "q.jsonl")
+    del good["scale"]
+    (tmp_path / "q.jsonl").write_text(json.dumps(good))
+    with pytest.raises(ValueError, match="line 1: 'scale' is missing"):
+        run("decide", chain, "--lines", tmp_path / "q.jsonl")
+
+
+def test_memory_does_not_grow_with_the_file(chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "CELLS_AT_ONCE", 6_000)
+    peaks = []
+    for rows in (2_000, 20_000):
+        (tmp_path / "x.csv").write_text(WIDE + "Sat,1.5,2.5,7,no,9\n" * rows)
+        tracemalloc.start()
+        decide.decide_csv(chain, tmp_path / "x.csv", tmp_path / "orders.csv", whole=False)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert (tmp_path / "orders.csv").read_bytes().count(b"\n") == rows + 1
+    assert peaks[1] < 1.2 * peaks[0]
