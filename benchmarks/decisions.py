@@ -1,25 +1,34 @@
-"""How many order-up-to decisions per second? In batches, one by one, and from a CSV file as on the command line.
+"""How many order-up-to decisions per second? In batches, one by one, and from CSV files as on the command line.
 
     python -m benchmarks.decisions
 
-A decision is one level: a shop with k products asks for k at once. Ratios are to NumPy's bare `maximum(stock, level)`,
-which checks nothing.
+A decision is one level: a shop with k products asks for k at once. In the first table ratios are to NumPy's bare
+`maximum(stock, level)`, which checks nothing. In the second, a chain of a thousand shops with labels and a scale asks
+through `poolrl decide --csv`. It is compared with the obvious program: read a row, call `Policy.act`, write a row.
+Both must write the same answers.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.fitting import best
-from benchmarks.report import Report, run
-from poolrl import LostSales, Pool, SeededNoise
+from benchmarks.report import Report, apart, run
+from poolrl import LostSales, Policy, Pool, SeededNoise
+from poolrl.learning.rules import Levels
+from poolrl.privacy.guarantee import Guarantee
 from poolrl.shop.decide import decide_csv
 
-SHOPS, LINES, SINGLE, REPEATS = 1_000_000, 50_000, 20_000, 5
+STOCKS, SINGLE, REPEATS = 1_000_000, 20_000, 5
+CHAIN, ROWS, ROW_BY_ROW = 1_000, 1_000_000, 10_000
+STEPS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 
 def speeds(products: int) -> dict[str, float]:
@@ -28,31 +37,111 @@ def speeds(products: int) -> dict[str, float]:
     problem = LostSales(horizon=7, products=products, holding=0.1, shortage=0.4, demand_max=100.0)
     log = problem.simulate_log(rng.uniform(0, 100, (500, 7, products)), rng=rng)
     policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
-    stocks = rng.uniform(0, 100, (SHOPS, products))
-    with tempfile.TemporaryDirectory() as folder:
-        table, file = Path(folder) / "stocks.csv", Path(folder) / "policy.npz"
-        names = ",".join(map(str, range(products)))
-        np.savetxt(
-            table,
-            np.c_[np.full(LINES, 3), stocks[:LINES]],
-            delimiter=",",
-            fmt="%.4g",
-            header=f"step,{names}",
-            comments="",
-        )
-        policy.save(file)
-        csv = best(lambda: decide_csv(file, table, Path(folder) / "orders.csv", whole=False), REPEATS)
+    stocks = rng.uniform(0, 100, (STOCKS, products))
     one_by_one = best(lambda: [policy.act(3, stocks[0]) for _ in range(SINGLE)], REPEATS)
     return {
         "NumPy, unchecked": stocks.size / best(lambda: np.maximum(stocks, policy.levels[3]), REPEATS),
         "Policy.act, batch": stocks.size / best(lambda: policy.act(3, stocks), REPEATS),
         "Policy.act, one stock at a time": SINGLE * products / one_by_one,
-        f"poolrl decide --csv, {LINES:,} lines": LINES * products / csv,
     }
 
 
+def chain_policy(products: int) -> Policy:
+    """A policy for a thousand shops with and without a promotion; how its levels were learned does not matter here."""
+    labels = {"shop": range(1, CHAIN + 1), "promo": ["no", "yes"]}
+    problem = LostSales(
+        horizon=7,
+        products=products,
+        holding=0.1,
+        shortage=0.4,
+        demand_max=4.0,
+        labels={k: [*v] for k, v in labels.items()},
+    )
+    levels = np.random.default_rng(1).uniform(0.5, 2.0, (CHAIN, 2, 7, products))
+    names = {"products": [f"product {i}" for i in range(products)], "steps": STEPS, "first_step": 1}
+    guarantee = replace(Guarantee.of_nothing(7), scaled=True)
+    return Policy(problem, Levels(levels), guarantee, {"labels": names})
+
+
+def write_stocks(path: Path, policy: Policy, rows: int, *, is_long: bool) -> None:
+    """Stocks of shops in random order, with an id that must keep its zeros."""
+    rng, products = np.random.default_rng(2), policy.names.products
+    columns = {
+        "id": [f"{i:09d}" for i in range(rows)],
+        "step": [STEPS[i] for i in rng.integers(0, 7, rows)],
+        "shop": rng.integers(1, CHAIN + 1, rows).tolist(),
+        "promo": [["no", "yes"][i] for i in rng.integers(0, 2, rows)],
+        "scale": rng.uniform(5, 50, rows).round(2).tolist(),
+    }
+    stock = rng.uniform(0, 60, (rows, 1 if is_long else len(products))).round(2)
+    if is_long:
+        columns |= {
+            "product": [products[i] for i in rng.integers(0, len(products), rows)],
+            "stock": stock[:, 0].tolist(),
+        }
+    else:
+        columns |= {name: stock[:, i].tolist() for i, name in enumerate(products)}
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def row_by_row(file: Path, source: Path, out: Path) -> None:
+    """The obvious program."""
+    policy = Policy.load(file)
+    products = policy.names.products
+    with open(source, newline="") as questions, open(out, "w", newline="") as answers:
+        rows = csv.DictReader(questions)
+        is_long = "product" in (rows.fieldnames or ())
+        writer = csv.writer(answers, lineterminator="\n")
+        for row in rows:
+            asked = [products.index(row["product"])] if is_long else [*range(len(products))]
+            stock = np.zeros(len(products))
+            stock[asked] = [float(row["stock" if is_long else products[i]]) for i in asked]
+            labels = {"shop": int(row["shop"]), "promo": row["promo"]}
+            levels = policy.act(STEPS.index(row["step"]), stock, scale=float(row["scale"]), labels=labels)
+            numbers = [*levels[asked], *(levels - stock)[asked]]
+            writer.writerow([*row.values(), *(round(float(number), 6) for number in numbers)])
+
+
+def timed(file: Path, source: Path, out: Path) -> float:
+    """Processor seconds of `poolrl decide --csv`."""
+    began = time.process_time()
+    decide_csv(file, source, out, whole=False)
+    return time.process_time() - began
+
+
+def cost_of_a_table(products: int, rows: int, sampled: int, *, is_long: bool) -> tuple[float, float, float]:
+    """Seconds of `poolrl decide` and of the obvious program, by a sample of rows, and the peak memory of the first."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, table, sample, out, slow = (Path(folder) / name for name in ("p.npz", "t.csv", "s.csv", "o.csv", "r.csv"))
+        policy = chain_policy(products)
+        policy.save(file)
+        write_stocks(table, policy, rows, is_long=is_long)
+        write_stocks(sample, policy, sampled, is_long=is_long)
+        began = time.process_time()
+        row_by_row(file, sample, slow)
+        plain = (time.process_time() - began) * rows / sampled
+        timed(file, sample, out)
+        check_answers(out, slow, 1 if is_long else products)
+        ours, peak = apart(timed, file, table, out)
+        return ours, plain, peak
+
+
+def check_answers(ours: Path, plain: Path, products: int) -> None:
+    """Refuse answers that differ, or cells that were not kept."""
+    with open(ours, newline="") as one, open(plain, newline="") as other:
+        next(one)
+        for row, expected in zip(csv.reader(one), csv.reader(other), strict=True):
+            kept, answers = row[: -2 * products - 1], row[-2 * products - 1 : -1]
+            if kept != expected[: -2 * products]:
+                raise AssertionError("a cell was not kept")
+            np.testing.assert_allclose(np.array(answers, float), np.array(expected[-2 * products :], float), atol=2e-6)
+
+
 def work(report: Report, _: argparse.Namespace) -> None:
-    """One product and eight."""
+    """Calls in Python, then tables on the command line."""
     rows = []
     for products in (1, 8):
         found = speeds(products)
@@ -60,7 +149,20 @@ def work(report: Report, _: argparse.Namespace) -> None:
         for how, speed in found.items():
             rows.append([how, str(products), f"{speed:,.0f}", f"{speed / bare:.4f}"])
     report.table(("how", "products", "decisions / s", "of bare NumPy"), rows)
-    report.text(f"A batch has {SHOPS:,} stocks; best of {REPEATS}.")
+    report.text(f"A batch has {STOCKS:,} stocks; best of {REPEATS}.")
+    rows = []
+    for form, products in (("wide", 1), ("wide", 8), ("long", 8)):
+        ours, plain, peak = cost_of_a_table(products, ROWS, ROW_BY_ROW, is_long=form == "long")
+        rows.append([form, str(products), f"{ours:.1f}", f"{plain:.0f}", f"{plain / ours:.1f}", f"{peak:,.0f}"])
+    report.table(
+        ("CSV", "products", "seconds", "row by row, seconds", "times as fast", "peak MiB"),
+        rows,
+        title=f"{ROWS:,} rows of {CHAIN:,} shops with two labels and a scale: poolrl decide --csv",
+    )
+    report.text(
+        f"Seconds of one processor core. Row by row is `Policy.act` for each row, measured on {ROW_BY_ROW:,} rows, "
+        "which got the same answers."
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.learning.policy import Names, Policy
 from poolrl.problems.labels import LabelValue
-from poolrl.shop.shelf import Questions, Shelf
+from poolrl.shop.shelf import Questions, RowRefusedError, Shelf
 
 BASIS = ("own", "population")
 
@@ -114,7 +114,10 @@ class Desk:
         stock = np.asarray(stocks, dtype=np.float64)
         places = np.zeros((len(stock), 0), dtype=np.int64)
         asked = Questions(np.asarray(steps, dtype=np.int64), places, self.all_products, stock)
-        return self.shelf.answer(asked, whole=whole).up_to
+        try:
+            return self.shelf.answer(asked, whole=whole).up_to
+        except RowRefusedError as refused:
+            raise ValueError(str(refused)) from None
 
     @cached_property
     def all_products(self) -> Any:
