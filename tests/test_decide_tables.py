@@ -17,8 +17,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning.population import population_policy
 from poolrl.shop import decide
 from poolrl.shop.desk import Desk
-from poolrl.shop.packs import orders_in_packs
-from poolrl.shop.shelf import Questions
+from poolrl.shop.shelf import Questions, orders_in_packs
 from tests.helpers.commands import CommandLine
 from tests.helpers.shops import Run
 

@@ -19,22 +19,29 @@ decide_verb = verb(
     examples="""\
   poolrl decide release/policy.npz --step Sat --stock bread=10,milk=20,salad=5
   poolrl decide release/policy.npz --step 6 --stock 10,20,5 --whole --json
-  poolrl decide release/policy.npz --step Sat --stock bread=10,milk=20,salad=5 --packs bread=12,milk=6
-  poolrl decide release/policy.npz --step Sat --stock 10,20,5 --labels shop=7,promo=yes --scale 31.5
+  poolrl decide release/policy.npz --step Sat --packs bread=12,milk=6
+  poolrl decide release/policy.npz --step Sat --labels shop=7,promo=yes --scale 30
   poolrl decide release/policy.npz --csv stocks.csv --out orders.csv
-  poolrl decide release/policy.npz --csv bestand.csv --delimiter ';' --decimal ',' --whole
+  poolrl decide release/policy.npz --csv bestand.csv --delimiter ';' --decimal ','
   echo '{"step": "Sat", "stock": [10, 20, 5]}' \\
       | poolrl decide release/policy.npz --lines -
   echo '{"step": "Sat", "product": "bread", "stock": 10}' \\
       | poolrl decide release/policy.npz --lines -""",
     more="""\
-A CSV file has a row for each shop, or for each shop and product; other columns stay as they are:
-  step,bread,milk,salad,shop,promo,scale      or scale_bread,scale_milk,scale_salad
-  step,product,stock,shop,promo,scale         step may be called weekday; pack is the size of a pack
+A CSV file has a row for each shop, or for each shop and product:
+  step,bread,milk,salad,shop,promo,scale
+  step,product,stock,shop,promo,scale
+Other columns stay as they are. step may be called weekday. A column pack is
+the size of a pack. For each product: scale_bread,... and pack_bread,...
 
-Labels (here shop and promo) and scale are needed where the policy was learned with them. A shop that was not
-declared gets the population's levels, and the column basis says so: own or population.
-Packs: the nearest multiple of the pack on top of the stock, half a pack counts as one.""",
+Labels (here shop and promo) and scale are needed where the policy was learned
+with them. JSON lines give them by the same names. A value that was not
+declared, such as a new shop, gets the population's levels. The column basis
+says whose levels decided: own or population.
+
+Packs: what is ordered is the multiple of the pack that comes nearest to the
+level. Half a pack counts as one. Beyond the public bound at most one pack is
+ordered.""",
 )
 
 
