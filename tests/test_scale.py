@@ -299,6 +299,26 @@ def test_the_sensitivity_of_a_memory_is_attained() -> None:
     assert sum(squared_change(*recorders)) == released.guarantee.mechanisms[0].sensitivity_squared == 2 * 3 * 4**2
 
 
+def test_a_week_that_moves_changes_the_scales_at_both_places() -> None:
+    """The mean of the last m weeks: m change if a week stays in its place, 2m if it may come at another date."""
+    memory, weeks = 4, 30
+    sold = 2.0 ** np.arange(weeks)  # no two windows have the same mean
+
+    def scales(order: list[int]) -> dict[int, float]:
+        before = {week: order[max(0, place - memory) : place] for place, week in enumerate(order)}
+        return {week: float(sold[used].mean()) if used else 0.0 for week, used in before.items()}
+
+    usual, moving = scales(list(range(weeks))), 10
+    sold_then = sold[moving]
+    sold[moving] = 3.0
+    replaced = scales(list(range(weeks)))
+    sold[moving] = sold_then
+    others = [week for week in range(weeks) if week != moving]
+    assert sum(usual[week] != replaced[week] for week in others) == memory
+    moved = scales(others[:20] + [moving] + others[20:])
+    assert sum(usual[week] != moved[week] for week in others) == 2 * memory
+
+
 def test_a_unit_owns_the_memory_of_its_scales() -> None:
     assert moved_trajectories(per_unit=1, scale_memory=0, has_units=False) == 1
     assert moved_trajectories(per_unit=1, scale_memory=4, has_units=False) == 5
