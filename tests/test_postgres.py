@@ -19,7 +19,7 @@ import pytest
 from poolrl import LostSales, Table
 from poolrl.data.ids import canonical, canonical_text
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source, open_table
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
@@ -279,3 +279,35 @@ def test_what_counts_might_take_for_postgres_own_is_refused(
     late = f"{server}&options=-c%20search_path%3Dpublic,pg_catalog"
     with pytest.raises(ValueError, match="pg_catalog does not come first"):
         seen(tmp_path, facts, source=late, query=query)
+
+
+def test_the_views_and_functions_that_a_query_comes_through_are_told(server: str) -> None:
+    """Views of views, functions in them, the function behind an operator, and nothing that has another name."""
+    names = Columns(**columns(2))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            "CREATE SCHEMA chain;"
+            "CREATE FUNCTION chain.cut(v int4) RETURNS int4 AS 'SELECT v % 3' LANGUAGE sql;"
+            "CREATE FUNCTION chain.join_of(text, text) RETURNS text AS 'SELECT $1 || $2' LANGUAGE sql;"
+            "CREATE OPERATOR chain.<=>  (LEFTARG = text, RIGHTARG = text, FUNCTION = chain.join_of);"
+            f"CREATE VIEW chain.inner_rows AS SELECT chain.cut(x) AS trajectory, 0 AS step, {ZEROS} "
+            "FROM generate_series(1, 9) AS x;"
+            "CREATE VIEW chain.outer_rows AS SELECT * FROM chain.inner_rows;"
+            "CREATE VIEW chain.salaries AS SELECT 1 AS nobodys_business"
+        )
+        try:
+            with open_source(server, names, query="SELECT * FROM chain.outer_rows") as opened:
+                told = "\n".join(opened.definitions)
+                assert Table(opened.rows, **columns(2)).units == 3
+            assert len(opened.definitions) == 3
+            assert all(word in told for word in ("outer_rows", "inner_rows", "v % 3"))
+            assert "salaries" not in told
+            query = "SELECT o.*, 'a' OPERATOR(chain.<=>) 'b' AS joined FROM chain.outer_rows o"
+            with open_source(server, names, query=query) as opened:
+                assert any("$1 || $2" in sql for sql in opened.definitions)
+            # A query that puts its own SQL together may come through anything.
+            query = "SELECT o.*, query_to_xml('SELECT 1', true, true, '') AS x FROM chain.outer_rows o"
+            with open_source(server, names, query=query) as opened:
+                assert any("nobodys_business" in sql for sql in opened.definitions)
+        finally:
+            connection.execute("DROP SCHEMA chain CASCADE")

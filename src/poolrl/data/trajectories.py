@@ -46,8 +46,8 @@ class Trajectories(Sealed):
     The problem's amounts are then multiples of it. A row whose scale is not a positive number is unobserved.
     `scale_memory` is m if replacing one trajectory can change the scales of m others, and noise grows by 1 + m: a mean
     of a shop's last m weeks has memory m if shop and week stay and only what happened in it is replaced, and 2m if it
-    may become another week or another shop's. A scale from outside the log has none. With `unit`, the scale of a trajectory must be computed from
-    rows of its own unit, or from outside the log; nothing can check that.
+    may become another week or another shop's. A scale from outside the log has none. With `unit`, the scale of a
+    trajectory must be computed from rows of its own unit, or from outside the log; nothing can check that.
 
     `labels` are public facts of a trajectory (n,) or of a step (n, H), by name. A row with a value that the problem
     does not declare is unobserved. With `labels_public` neighbours keep their labels; else labels are protected too.

@@ -1,4 +1,4 @@
-"""The views and macros of a DuckDB file that a query can come through: the certificate tells them, and no others.
+"""The views, macros and functions of a database that a query can come through. The certificate tells no others.
 
 Others may hold what is nobody's business. Which ones a query uses is decided by names, so that too many may be told but
 never too few: one is in reach if its name stands anywhere in the query, or in what is in reach.
@@ -17,8 +17,8 @@ from poolrl.data.sources.engine import quoted_text, refused
 # Bytes of all definitions in reach, at most. They stand in every certificate.
 MOST_DEFINITIONS = 2**18
 SCHEMA_FILE = "schema.sql"
-# Functions that run SQL which a query puts together. Their names can then be anything.
-_RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql")
+# What runs SQL that a query puts together, in DuckDB and in PostgreSQL. The names in it can then be anything.
+_RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql", "query_to_xml", "cursor_to_xml", "execute")
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s."(]+)'
 _CREATED = re.compile(rf"CREATE (?P<kind>VIEW|MACRO|TABLE) (?:{_IDENTIFIER}\.)*(?P<name>{_IDENTIFIER})\s*[\s(]")
 # The only tables that compute something.
@@ -43,11 +43,16 @@ def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConn
         created = list(_created((folder / SCHEMA_FILE).read_text(encoding="utf-8")))
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
-    found = _closure(query, created, {name.casefold() for name in own})
+    return in_reach(query, created, {name.casefold() for name in own})
+
+
+def in_reach(query: str, created: Collection[tuple[str, str]], own: Collection[str] = ()) -> tuple[str, ...]:
+    """The SQL of what a query can come through, of all names with their SQL. `own` are names that run unwritten."""
+    found = _closure(query, created, own)
     if sum(len(sql.encode()) for sql in found) > MOST_DEFINITIONS:
         raise ValueError(
-            f"the views and macros that the query may use have more than {MOST_DEFINITIONS:,} bytes, and each "
-            "certificate would repeat them: shorten them, or give those that it does not need another name"
+            f"the views, macros and functions that the query may use have more than {MOST_DEFINITIONS:,} bytes, and "
+            "each certificate would repeat them: shorten them, or give those that it does not need another name"
         )
     return tuple(sorted(found))
 

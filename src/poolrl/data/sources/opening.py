@@ -81,8 +81,8 @@ def open_source(
     the query's answer.
     """
     if source.startswith(POSTGRES):
-        with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as table:
-            yield Source(table)
+        with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as (table, definitions):
+            yield Source(table, definitions)
         return
     where = folder / Path(source).expanduser()
     # DuckDB writes what does not fit into memory to a folder that only this user can read. It is deleted at the end.

@@ -14,6 +14,7 @@ import ibis
 import ibis.expr.types as ir
 
 from poolrl.data.log import Columns
+from poolrl.data.sources.definitions import in_reach
 from poolrl.data.sources.duckdb import require_columns
 from poolrl.data.sources.engine import interruptible, quoted_name, refused
 
@@ -42,11 +43,22 @@ UNION ALL
 SELECT 'a cast' FROM pg_cast c
 WHERE c.oid >= 16384 AND c.castsource IN (SELECT oid FROM own) AND c.casttarget IN (SELECT oid FROM own)
 """
+# What users and extensions have made that computes: views, functions, and the functions behind operators.
+_CREATED = """
+WITH mine AS (SELECT oid, nspname FROM pg_namespace WHERE nspname NOT IN ('pg_catalog', 'information_schema')),
+  functions AS (SELECT p.oid, proname FROM pg_proc p JOIN mine ON pronamespace = mine.oid WHERE prokind IN ('f', 'w'))
+SELECT relname::text, format('CREATE VIEW %I.%I AS %s', nspname, relname, pg_get_viewdef(c.oid))
+FROM pg_class c JOIN mine ON relnamespace = mine.oid WHERE relkind IN ('v', 'm')
+UNION ALL
+SELECT proname::text, pg_get_functiondef(oid) FROM functions
+UNION ALL
+SELECT oprname::text, pg_get_functiondef(functions.oid) FROM pg_operator JOIN functions ON oprcode = functions.oid
+"""
 
 
 @contextmanager
-def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Table]:
-    """The answer to a query, as a table that stays on the server."""
+def open_postgres(server: str, query: str, columns: Columns) -> Iterator[tuple[ir.Table, tuple[str, ...]]]:
+    """The answer to a query, as a table that stays on the server, and the SQL that it may come through there."""
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -74,7 +86,7 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[ir.Tabl
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
         # Ibis may have rewritten the query, so the server checks it again.
         _described(connection, str(backend.compile(table)))
-        yield table
+        yield table, _definitions(connection, query)
     finally:
         # The session changed nothing, so nothing is lost if it is already gone.
         with suppress(psycopg.Error):
@@ -104,6 +116,22 @@ def _refuse_shadows(connection: Connection) -> None:
             f"PostgreSQL has something that counts might take for its own: {found[0]}. Add "
             "?options=-c%20search_path%3Dpg_catalog to the server's address, and name schemas in the query"
         )
+
+
+def _definitions(connection: Connection, query: str) -> tuple[str, ...]:
+    """What the query can come through besides itself. The server's catalogue is read, and no row of a table."""
+    from psycopg import Error
+
+    def look() -> list[tuple[str, str]]:
+        connection.execute("SET LOCAL search_path = pg_catalog")
+        found: list[tuple[str, str]] = connection.execute(_CREATED).fetchall()
+        connection.rollback()
+        return found
+
+    try:
+        return in_reach(query, interruptible(look, connection.cancel_safe))
+    except Error as error:
+        raise ValueError(refused("PostgreSQL", error)) from None
 
 
 def _refuse_ids(connection: Connection, kinds: dict[str, int]) -> None:
