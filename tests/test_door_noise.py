@@ -44,6 +44,7 @@ def test_without_opendp_only_tabled_variances_can_be_drawn(monkeypatch: Plant) -
 
 def test_who_draws_which_variance(monkeypatch: Plant) -> None:
     asked: list[tuple[str, Fraction]] = []
+    require_sampler(MOST + TINY)  # OpenDP tests itself once in a process: before its draws are replaced
     monkeypatch.setattr(secure, "_add_by_opendp", lambda counts, v: asked.append(("opendp", v)) or counts)
     monkeypatch.setattr(tabled.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
     secure_sampler, by_opendp = secure._SecureSampler(), OpenDPNoise().begin()
@@ -64,6 +65,15 @@ def test_who_draws_which_variance(monkeypatch: Plant) -> None:
         assert same is not counts
         assert same.tolist() == [0, 1, 2]
     assert asked == []
+
+
+def test_draws_of_opendp_that_do_not_fit_are_refused(monkeypatch: Plant) -> None:
+    require_sampler(MOST + TINY)
+    monkeypatch.setattr(secure, "_opendp_fits", lambda: False)
+    for draw in (lambda: require_sampler(MOST + TINY), lambda: OpenDPNoise().begin()):
+        with pytest.raises(RuntimeError, match="nothing may be released with them"):
+            draw()
+    require_sampler(MOST)  # the tables are another sampler
 
 
 def test_a_draw_of_opendp_takes_its_words_too() -> None:
