@@ -129,7 +129,7 @@ class Policy:
             "guarantee": self.guarantee.to_dict(),
             "report": self.report,
         }
-        text = json.dumps(facts | {"sha256": _checksum(facts, arrays)}, sort_keys=True, indent=1)
+        text = json.dumps(facts | {"sha256": _checksum(facts, arrays)}, sort_keys=True)
         write_arrays(path, {"facts": np.frombuffer(text.encode(), dtype=np.uint8), **arrays})
 
     @classmethod

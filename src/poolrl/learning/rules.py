@@ -96,11 +96,20 @@ def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str,
     own = {"pairs.corners": stored[:1] + stored[-1:], "q": stored[:2]}.get(table, stored)
     if own != shape:
         raise ValueError(f"the file declares steps, products and labels {shape}, but its rule has {own}")
-    # A file holds every cost, also where all are equal.
-    costs = dict.fromkeys(("holding", "shortage", "scale_profile"), (*cells, *steps))
-    for name, wanted in (costs | {"demand_max": (*cells, products), "boundary": steps}).items():
-        if name in declared and (found := as_floats(name, declared[name]).shape) != wanted:
-            raise ValueError(f"the file declares {name} for {wanted}, but holds {found}")
+    # A file holds the cost of every step and product, and of label cells where they differ.
+    own_shapes = dict.fromkeys(("holding", "shortage", "scale_profile"), steps) | {"demand_max": (products,)}
+    for name, last in own_shapes.items():
+        if name in declared and not _spreads_to(found := as_floats(name, declared[name]).shape, cells, last):
+            raise ValueError(f"the file declares {name} for {(*cells, *last)}, but holds {found}")
+    if "boundary" in declared and (found := as_floats("boundary", declared["boundary"]).shape) != steps:
+        raise ValueError(f"the file declares boundary for {steps}, but holds {found}")
+
+
+def _spreads_to(found: tuple[int, ...], cells: tuple[int, ...], last: tuple[int, ...]) -> bool:
+    """Whether an array has the shape (*cells, *last), but for labels that it leaves out or has one entry for."""
+    labels = found[: -len(last)]
+    fits = all(mine in (1, full) for mine, full in zip(labels[::-1], cells[::-1], strict=False))
+    return found[len(labels) :] == last and len(labels) <= len(cells) and fits
 
 
 def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:

@@ -102,13 +102,27 @@ class Inventory(SeparableProblem):
 
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
-        arrays = {name: getattr(self, name).tolist() for name in ("holding", "shortage")}
+        axes = len(self.labels.shape)
+        arrays = {name: _collapsed(getattr(self, name), axes).tolist() for name in ("holding", "shortage")}
         sizes = {"kind": type(self).__name__, "horizon": self.horizon, "products": self.products}
-        always = sizes | arrays | {"demand_max": self.label_bounds.tolist(), "boundary": self.share.tolist()}
+        bounds = {"demand_max": _collapsed(self.label_bounds, axes).tolist(), "boundary": self.share.tolist()}
         # Only what is not the default, so that files of shops without labels stay as they were.
         labels = {"labels": self.labels.facts()} if self.labels else {}
-        profile = {"scale_profile": self.scale_profile.tolist()} if (self.scale_profile != 1).any() else {}
-        return always | labels | profile
+        profile = _collapsed(self.scale_profile, axes)
+        return sizes | arrays | bounds | labels | ({"scale_profile": profile.tolist()} if (profile != 1).any() else {})
+
+
+def _collapsed(values: FloatArray, label_axes: int) -> FloatArray:
+    """An array that broadcasts to `values`, with one entry for labels along which nothing differs.
+
+    A chain has thousands of label cells, and mostly one cost for all of them.
+    """
+    for axis in range(label_axes):
+        first = values.take([0], axis)
+        values = first if (values == first).all() else values
+    while label_axes and values.shape[0] == 1:
+        values, label_axes = values[0], label_axes - 1
+    return values
 
 
 class LostSales(Inventory):

@@ -44,7 +44,7 @@ SELECT 'a cast' FROM pg_cast c
 WHERE c.oid >= 16384 AND c.castsource IN (SELECT oid FROM own) AND c.casttarget IN (SELECT oid FROM own)
 """
 # What users and extensions have made that computes: views, functions, and the functions behind operators.
-_CREATED = """
+_MADE_BY_USERS = """
 WITH mine AS (SELECT oid, nspname FROM pg_namespace WHERE nspname NOT IN ('pg_catalog', 'information_schema')),
   functions AS (SELECT p.oid, proname FROM pg_proc p JOIN mine ON pronamespace = mine.oid WHERE prokind IN ('f', 'w'))
 SELECT relname::text, format('CREATE VIEW %I.%I AS %s', nspname, relname, pg_get_viewdef(c.oid))
@@ -124,7 +124,7 @@ def _definitions(connection: Connection, query: str) -> tuple[str, ...]:
 
     def look() -> list[tuple[str, str]]:
         connection.execute("SET LOCAL search_path = pg_catalog")
-        found: list[tuple[str, str]] = connection.execute(_CREATED).fetchall()
+        found: list[tuple[str, str]] = connection.execute(_MADE_BY_USERS).fetchall()
         connection.rollback()
         return found
 
