@@ -124,7 +124,7 @@ class KeptRows(Sealed):
         return ibis.dense_rank().over(group_by=lives.unit, order_by=lives.trajectory)
 
     def dropped(self, horizon: int) -> ir.Table:
-        """The keys of trajectories (and coordinates) that are not used, under a name, so that engines find them once."""
+        """The keys of what is not used, trajectories or coordinates of them, under a name: engines find them once."""
         lives = self.lives(horizon)
         return lives.filter(lives.repeated | lives.surplus).select(self._life).alias("poolrl_dropped")
 
