@@ -16,6 +16,7 @@ from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level
 from poolrl.privacy.zcdp import budget
 from tests.helpers.neighbours import Recorder, squared_change
+from tests.helpers.tables import Make, a_labelled_shop, a_shop
 
 SHOWN = ("bread", "it's milk")
 AMOUNT_COLUMNS = ("state", "action", "left")
@@ -126,3 +127,20 @@ def change_and_price(pair: tuple[Rows, Rows], *, most: int, labels_public: bool)
     assert public[0] == public[1]
     (mechanism,) = released.guarantee.mechanisms
     return sum(squared_change(*recorders)), int(mechanism.sensitivity_squared)
+
+
+def assert_same_long_counts(make: Make) -> None:
+    """The long table that `make` makes of an Arrow table is counted like the arrays. Bounds differ by store."""
+    problem, log = a_labelled_shop()
+    log = Trajectories(
+        **log._arguments() | {"unit": np.arange(len(log)) // 3, "max_per_unit": 3, "labels_public": True}
+    )
+    names = long_columns(unit="unit", max_per_unit=3, scale=["scale"], labels=["store", "promo"], labels_public=True)
+    table = Table(make(melted(log)), **names)
+    table.check(problem)
+    assert table.slots == log.slots
+    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), log.outcome_leaves(problem, bins=16))
+    np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
+    shop, plain = a_shop(LostSales, gridded=True, trajectories=60)
+    found = Table(make(melted(plain)), **long_columns())
+    np.testing.assert_array_equal(found.outcome_leaves(shop, bins=16), plain.outcome_leaves(shop, bins=16))
