@@ -363,23 +363,24 @@ def test_a_formula_that_mixes_coordinates_is_refused_in_words(kind: type[LostSal
 def test_public_numbers_are_constants_unless_they_differ() -> None:
     """A vector for all coordinates takes what NumPy's functions take of a vector of numbers."""
     rows = ibis.memtable(pa.table({"x": [1.0, -2.0, 3.0], "place": [0, 1, 2]}))
-    same, high, whole, held = np.ones(3), np.array([0.5, 5.0, 2.0]), np.array([1, 2, 3]), np.array([True, False, True])
+    same, high, whole, held = np.ones(3), np.array([0.1, 5.0, 2.0]), np.array([1, 2, 3]), np.array([True, False, True])
 
     def formula(x: Any) -> Any:
-        pair = np.concatenate([np.clip(x * same, -1.0, high), x + whole, np.zeros_like(x)], axis=-1)
+        pair = np.concatenate([np.clip(x * same, -1.0, high), x + whole, np.zeros_like(x)], -1)
         chosen = np.where(held, pair[..., :3], pair[3:6] + 10.0)
         return np.broadcast_to(chosen - pair[..., 6:] + np.ones(1), (3,)).astype(np.float64)
 
     facts = CoordinateFacts(3)
     formula(facts.vector([rows.x], {}))
     assert facts.table() == {
-        "poolrl_fact_0": [0.5, 5.0, 2.0],
+        "poolrl_fact_0": [0.1, 5.0, 2.0],
         "poolrl_fact_1": [1.0, 2.0, 3.0],
         "poolrl_fact_2": [1.0, 0.0, 1.0],
     }
     table = ibis.memtable(pa.table({"at": [0, 1, 2], **facts.table()}))
     joined = rows.inner_join(table, rows.place == table["at"])
     facts.read_from(joined)
+    assert facts.column(held).type().is_boolean()
     found = formula(facts.vector([joined.x], {}))
     assert (found.shape, len(found), isinstance(found, SharedVector)) == ((3,), 3, True)
     (column,) = found.columns()
@@ -387,11 +388,29 @@ def test_public_numbers_are_constants_unless_they_differ() -> None:
     x = np.array([1.0, -2.0, 3.0])
     assert [answers[place] for place in range(3)] == [formula(np.full(3, x[i]))[i] for i in range(3)]
     assert not facts.vector([joined.x], {}).astype(np.int64).columns()[0].type().is_floating()
-    with pytest.raises(TypeError):
-        np.cbrt(found)
-    with pytest.raises(TypeError):
-        np.add.reduce(found)
-    with pytest.raises(TypeError):
-        np.broadcast_to(found, (2, 3))
-    with pytest.raises(TypeError, match="picks out coordinates"):
-        _ = found[1:3]
+
+
+def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
+    row = ibis.table({"x": "float64"}, name="rows")
+    x = CoordinateFacts(3).vector([row.x], {})
+    refused: list[tuple[str, Any]] = [
+        ("cbrt", lambda: np.cbrt(x)),
+        ("outer", lambda: np.add.outer(x, x)),
+        ("add", lambda: np.add(x, 1.0, dtype=np.float64)),
+        ("broadcast_to", lambda: np.broadcast_to(x, (2, 3))),
+        ("sort", lambda: np.sort(x)),
+        ("picks out a coordinate", lambda: x[0]),
+        ("picks out a coordinate", lambda: x[0, :3]),
+        ("picks out a coordinate", lambda: x[..., :3, :3]),
+        ("picks out coordinates", lambda: x[::2]),
+        ("picks out coordinates", lambda: x[1:]),
+        ("picks out coordinates", lambda: x[:2]),
+        ("one number for each coordinate", lambda: x + np.ones(2)),
+        ("one number for each coordinate", lambda: np.concatenate([x, np.ones((3, 3))])),
+        ("different lengths", lambda: x + np.concatenate([x, x])),
+    ]
+    for words, formula in refused:
+        with pytest.raises(TypeError, match=words):
+            formula()
+    alone = CoordinateFacts(1).vector([row.x], {})
+    assert np.concatenate([alone, np.ones(1)]).shape == (2,)
