@@ -204,6 +204,20 @@ def test_two_spellings_of_a_product_are_one_product() -> None:
     assert log.outcome_leaves(problem, bins=2).sum() == 0
 
 
+def test_a_column_that_has_the_name_of_ours_is_not_taken_for_it() -> None:
+    """In both forms, where bounds differ by store and product."""
+    problem, log = a_labelled_shop(60)
+    labels = {"labels": ["store", "promo"]}
+    for table, named in (
+        (melted(log), long_columns(scale=["scale"], **labels)),
+        (log.to_arrow(), columns(2, scale=["scale_0", "scale_1"], **labels)),
+    ):
+        spoilt = table.append_column("poolrl_coordinate", pa.array([99] * len(table)))
+        found = [Table(each, **named).outcome_leaves(problem, bins=8) for each in (table, spoilt)]
+        np.testing.assert_array_equal(*found)
+        assert found[0].sum() > 5
+
+
 def test_the_expression_does_not_grow_with_the_number_of_products() -> None:
     schema = dict.fromkeys(("state", "action", "left", "scale"), "float64")
     rows = ibis.table({"trajectory": "string", "step": "int64", "product": "string", **schema}, name="log")
