@@ -240,6 +240,16 @@ def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
     assert '<dd class="missing">not known</dd>' in page
     assert "Orders of today are not known." in page
     assert 'id="rho-slider"' not in page
+    nothing = release_page(release, replace(unknown, policy=None, best=None))
+    assert "Orders of today are not known." in nothing
+    assert "not known</dd>" not in nothing  # three empty rows would say nothing
+
+
+def test_a_warning_is_not_said_twice_in_one_place() -> None:
+    release = made_up_release(["bread"])
+    said = replace(made_up_forecast(release), noise_dominated=True, warning="Much noise.")
+    assert release_page(release, said).count("Much noise.") == 2  # before the levels, and beside the budget
+    assert release_page(release, replace(said, because="Much noise.")).count("Much noise.") == 2
 
 
 def test_a_scale_is_said_in_words() -> None:

@@ -107,9 +107,14 @@ def scale_in_words(policy: Policy) -> str:
 
 
 def _cost_rows(forecast: Forecast) -> list[Mapping[str, Any]]:
-    """Today's ordering, this policy and knowing the demand: words, mean, interval and its picture on a common axis."""
+    """Today's ordering, this policy and knowing the demand: words, mean, interval and its picture on a common axis.
+
+    No row if none of them is known.
+    """
     known = [each for each in (forecast.today, forecast.policy, forecast.best) if each is not None]
-    axis = (min((each.low for each in known), default=0.0), max((each.high for each in known), default=1.0))
+    if not known:
+        return []
+    axis = (min(each.low for each in known), max(each.high for each in known))
     words = ("How you order today", "With these levels", "If demand were known")
 
     def row(name: str, cost: CostEstimate | None) -> Mapping[str, Any]:

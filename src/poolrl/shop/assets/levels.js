@@ -71,12 +71,16 @@
     const power = 10 ** Math.floor(Math.log10(rough));
     return power * [1, 2, 5, 10].find((factor) => factor * power >= rough * (1 - 1e-9));
   };
+  const at = (values, row, step) => amount(values[place(row.picks, step)], row.product);
+  const axisOf = (row) => {
+    const most = Math.max(...[levels, high].filter(Boolean).flatMap((each) => steps.map((_, step) => at(each, row, step))));
+    const tick = roundStep(Math.max(most, 1e-9) / 4);
+    return [tick, Math.ceil(most / tick - 1e-9) * tick * 1.08];
+  };
+  const hasLine = (row, step) => tried && at(tried, row, step) < axisOf(row)[1]; // how far orders were tried
   const chart = (row, id) => {
     const [width, height, left, right, upper, bottom] = [480, 250, 58, 14, 14, 46];
-    const at = (values, step) => amount(values[place(row.picks, step)], row.product);
-    const values = steps.map((_, step) => at(levels, step));
-    const most = Math.max(...values, ...(high ? steps.map((_, step) => at(high, step)) : []), 1e-9);
-    const tick = roundStep(most / 4), top = Math.ceil(most / tick - 1e-9) * tick * 1.08;
+    const [tick, top] = axisOf(row);
     const y = (value) => height - bottom - value / top * (height - bottom - upper);
     const slot = (width - left - right) / steps.length, bar = Math.min(0.62 * slot, 46);
     const words = (x, line, text, kind) => svg("text", { x: x.toFixed(1), y: line.toFixed(1), class: kind }, text);
@@ -86,16 +90,16 @@
       body.push(words(left - 7, y(value) + 4, shown(value, Math.max(0, -Math.floor(Math.log10(tick)))), "end quiet"));
     }
     steps.forEach((name, step) => {
-      const middle = left + (step + 0.5) * slot, head = y(values[step]);
+      const middle = left + (step + 0.5) * slot, head = y(at(levels, row, step));
       const size = { x: (middle - bar / 2).toFixed(1), y: head.toFixed(1), width: bar.toFixed(1) };
       body.push(svg("rect", { class: "bar", ...size, height: (y(0) - head).toFixed(1) }));
       if (high) {
-        const [from, to] = [y(at(low, step)), y(at(high, step))].map((line) => line.toFixed(1));
+        const [from, to] = [y(at(low, row, step)), y(at(high, row, step))].map((line) => line.toFixed(1));
         const end = (line) => `M${(middle - 5).toFixed(1)} ${line}h10`;
         body.push(svg("path", { class: "whisker", d: `M${middle.toFixed(1)} ${from}V${to}${end(from)}${end(to)}` }));
       }
-      if (tried && at(tried, step) < top) {
-        const line = y(at(tried, step)).toFixed(1);
+      if (hasLine(row, step)) {
+        const line = y(at(tried, row, step)).toFixed(1);
         body.push(svg("path", { class: "limit", d: `M${(middle - slot / 2).toFixed(1)} ${line}h${slot.toFixed(1)}` }));
       }
       if (steps.length <= NUMBERED_BARS) {
@@ -130,7 +134,7 @@
     const head = ["", "fill up to", ...(low ? ["demand, 8 days of 10"] : []), ""];
     const legend = ["The bar is the level."];
     if (high) legend.push("The thin line is the demand on eight days out of ten.");
-    if (tried) legend.push("We seldom ordered more than the dashed line, where there is one.");
+    if (steps.some((_, step) => hasLine(row, step))) legend.push("We seldom ordered more than the dashed line.");
     const text = data.scale ? `In multiples of ${data.scale}.` : "";
     return html("div", { class: "detail" },
       html("figure", {}, chart(row, id), html("p", { class: "quiet" }, `${legend.join(" ")} ${text}`)),
@@ -213,8 +217,10 @@
       button.setAttribute("aria-controls", below.id);
     };
     button.addEventListener("click", () => {
-      if (open.delete(row.index)) byId(`${id}-detail`).remove();
-      else {
+      if (open.delete(row.index)) {
+        byId(`${id}-detail`).remove();
+        button.removeAttribute("aria-controls");
+      } else {
         open.add(row.index);
         unfold();
       }
