@@ -22,7 +22,6 @@ from poolrl.shop.forecast import BudgetCost, CostEstimate, Forecast, ProductCost
 from tests.helpers.certificates import release_facts
 
 WEEK = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-BINS = 32
 
 
 @cache
@@ -38,10 +37,10 @@ def made_up_release(
     labels: Mapping[str, Sequence[str | int]] | None = None,
     scaled: bool = False,
     steps: Sequence[str] = WEEK,
-    seed: int = 0,
+    bins: int = 32,
 ) -> Released:
     """Levels as of a week with a busy Saturday; some stand at λ, and some beyond what past orders tried."""
-    rng, many = np.random.default_rng(seed), len(products)
+    rng, many = np.random.default_rng(0), len(products)
     top = np.full(many, 3.0) if scaled else rng.choice([30.0, 60.0, 400.0], many)
     problem = LostSales(
         horizon=len(steps), products=many, holding=0.2, shortage=0.6, demand_max=top, boundary=0.9, labels=labels
@@ -51,10 +50,10 @@ def made_up_release(
     week = (1 + 0.3 * np.sin(np.arange(len(steps)) * 0.9 + 3))[:, None]
     mean = size * week * rng.uniform(0.9, 1.1, shape)
     levels = np.minimum(1.3 * mean, 0.9) * top
-    places = (np.arange(BINS) + 0.5) / BINS
+    places = (np.arange(bins) + 0.5) / bins
     weights = np.exp(-0.5 * ((places - mean[..., None]) / (0.25 * mean[..., None])) ** 2)
     cutoffs = np.exp(-0.5 * ((places - 1.25 * mean[..., None]) / 0.12) ** 2)
-    points = np.broadcast_to(places * top[:, None], (*problem.labels.shape, many, BINS))
+    points = np.broadcast_to(places * top[:, None], (*problem.labels.shape, many, bins))
     weights, cutoffs = (each / each.sum(axis=-1, keepdims=True) for each in (weights, cutoffs))
     outcomes = OutcomeDistribution(points, weights, cutoffs)
     mode = "protected" if labels else "none"

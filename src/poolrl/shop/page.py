@@ -41,8 +41,8 @@ VERDICTS = {
     "do not switch": ("Do not switch", "bad"),
     "cannot tell": ("We cannot tell whether to switch", "open"),
 }
-# Without a script, or before it has run, a table of so many numbers at most; and of the products whose demand was
-# hidden, the first. A longer certificate is named and not repeated.
+# Without a script, a table of so many numbers at most; and of the products whose demand was hidden, the first. A
+# longer certificate is named and not repeated.
 MOST_PLAIN_NUMBERS, MOST_HIDDEN, LONGEST_CERTIFICATE = 12_000, 20, 200_000
 
 
@@ -148,7 +148,7 @@ def _costs_of_products(forecast: Forecast) -> list[list[float | None]]:
 
 
 def _plain_table(numbers: PageNumbers) -> dict[str, Any]:
-    """The table that stands in the page itself."""
+    """The table for browsers without a script."""
     rows, axis = numbers.first_rows(), numbers.axes[numbers.rows]
     digits = numbers.digits if numbers.rows == len(numbers.axes) - 1 else [numbers.digits[0]] * len(rows)
     most = max(1, MOST_PLAIN_NUMBERS // len(numbers.steps))
