@@ -33,7 +33,7 @@
   const share = (value) => value === null ? "–" : `${shown(100 * value, 0)}%`;
 
   const state = { rows: data.rows, picked: axes.map(() => 0), words: "", sort: "given", up: true, all: false };
-  const open = new Set(); // values of the row axis whose picture is open
+  const open = new Set(axes[data.rows].values.length > 1 ? [] : [0]); // rows whose picture is open
 
   // Where the numbers of a row and step stand.
   const picksOf = (row) => state.picked.map((value, axis) => axis === state.rows ? row : value);
@@ -160,9 +160,11 @@
         : `${short(least(row), row.product)} – ${short(most(row), row.product)}`,
     });
     if (state.rows !== axes.length - 1) return found;
+    // Costs are known for a product as a whole, not for the shop that was picked.
     const own = [["today’s cost", cost], ["new cost", cost], ["sells out", share]];
-    own.forEach(([words, text], i) => {
+    own.forEach(([name, text], i) => {
       if (costs.every((each) => each[i] === null)) return;
+      const words = axes.length > 1 ? `${name} (average)` : name;
       const value = (row) => costs[row.index][i] ?? -1;
       found.push({ key: words, words, kind: "wide", value, text: (row) => text(costs[row.index][i]) });
     });
