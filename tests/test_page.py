@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from poolrl import Policy
 from poolrl.cli.main import app
 from poolrl.privacy.zcdp import epsilon
+from poolrl.shop.fit import Released
+from poolrl.shop.levels_csv import levels_csv
+from poolrl.shop.page import release_page
+from tests.helpers.releases import made_up_forecast, made_up_release
 from tests.helpers.shops import Run, small_shop, write_config
 
 QUIET = [
@@ -102,13 +109,13 @@ def test_the_slider_moves_the_numbers(page: Any) -> None:
 
 def test_the_page_shows_the_policy(page: Any, full_release: Path) -> None:
     levels = Policy.load(full_release / "policy.npz").levels
-    page.locator("summary", has_text="All levels").click()
-    table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
-    shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]
-    assert shown == pytest.approx([pytest.approx(row, abs=0.051) for row in levels.tolist()])
-    bars = page.locator("svg .bar")
-    assert bars.count() == levels.size
-    height = [float(bar.get_attribute("height")) for bar in bars.all()[:3]]  # bread
+    rows = page.locator("table.levels > tbody > tr")
+    shown = [[float(cell) for cell in row.locator("td.wide").all_inner_texts()[:3]] for row in rows.all()]
+    assert shown == pytest.approx([pytest.approx(row, abs=0.051) for row in levels.T.tolist()])
+    page.get_by_role("button", name="bread").click()
+    bars = page.locator("figure svg rect.bar")
+    assert bars.count() == 3
+    height = [float(bar.get_attribute("height")) for bar in bars.all()]
     assert height == pytest.approx(levels[:, 0] / levels[0, 0] * height[0], abs=0.4)
     assert page.locator("h1").inner_text() == "Weekend orders"
     assert "Ann & <Bob>" in page.locator("pre").text_content()  # escaped, not run
@@ -120,20 +127,27 @@ def test_everybody_can_use_it(page: Any) -> None:
     order = [int(tag[1]) for tag in page.eval_on_selector_all("h1, h2, h3", "all => all.map(e => e.tagName)")]
     assert all(after - before <= 1 for before, after in pairwise(order))
     assert page.locator("html").get_attribute("lang") == "en"
-    for picture in page.locator("svg").all():
-        described = [picture.get_attribute(f"aria-{how}") for how in ("labelledby", "describedby")]
-        assert picture.get_attribute("role") == "img"
-        assert all(page.locator(f"#{name}").text_content().strip() for name in described)
-    for table in page.locator("table").all():
-        assert table.locator("caption").inner_text() or not table.is_visible()
-        assert table.locator("thead th:not([scope=col])").count() == 0
     reached = []
     for _ in range(40):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent.slice(0, 30)"))
     assert reached[0] == "Skip to the content"
     assert "rho-slider" in reached
-    assert "All levels as a table" in reached
+    assert {"search", "sort", "download", "milk"} <= set(reached)
+    page.get_by_role("button", name="milk").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("button", name="milk").get_attribute("aria-expanded") == "true"
+    assert page.get_by_role("table", name="Levels of milk").is_visible()
+    page.get_by_role("button", name="bread").click()
+    assert page.locator("svg[role=img]").count() == 2 + 1 + 2  # rows, the curve, and what was opened
+    for picture in page.locator("svg:not([aria-hidden=true])").all():
+        assert picture.get_attribute("role") == "img"
+        if not picture.get_attribute("aria-label"):
+            described = [picture.get_attribute(f"aria-{how}") for how in ("labelledby", "describedby")]
+            assert all(page.locator(f"#{name}").text_content().strip() for name in described)
+    for table in page.locator("table").all():
+        assert table.locator("> caption").inner_text() or not table.is_visible()
+        assert table.locator("thead th:not([scope=col])").count() == 0
 
 
 def contrast(page: Any, text: str, ground: str) -> float:
@@ -153,7 +167,7 @@ def contrast(page: Any, text: str, ground: str) -> float:
 def test_it_is_readable_in_the_light_and_in_the_dark(browser: Any, report: Path, scheme: str) -> None:
     page = browser.new_page(color_scheme=scheme)
     page.goto(report.as_uri())
-    for text in ("--ink", "--quiet", "--accent", "--whisker", "--limit"):
+    for text in ("--ink", "--quiet", "--accent", "--whisker", "--limit", "--good"):
         for ground in ("--paper", "--card"):
             assert contrast(page, text, ground) >= 4.5, (text, ground)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -166,6 +180,10 @@ def test_it_fits_a_phone(browser: Any, report: Path) -> None:
     page.goto(report.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") == 360  # nothing to scroll sideways
     assert page.locator("#rho-slider").bounding_box()["width"] > 120
+    assert not page.locator("td.wide").first.is_visible()  # one range instead of a column for each step
+    assert page.locator("td.narrow").first.is_visible()
+    page.get_by_role("button", name="bread").click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
     size = page.evaluate(
         "(() => { const t = document.querySelector('svg text'); "
         "return parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width / 480 })()"
@@ -191,13 +209,154 @@ def test_without_a_script_the_numbers_are_there(browser: Any, report: Path) -> N
     page = context.new_page()
     page.goto(report.as_uri())
     assert numbers(page)["rho"] == "0.5"
+    table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
+    levels = Policy.load(report.with_name("policy.npz")).levels
+    shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]
+    assert shown == pytest.approx([pytest.approx(row, abs=0.051) for row in levels.T.tolist()])
+    assert page.get_by_role("link", name="levels.csv").is_visible()
+    assert not page.locator("#search").is_visible()  # what needs a script is not there
     context.close()
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of a made-up release; fails afterwards as `page` does."""
+    complaints, requests = [], []
+    tabs = []
+
+    def open_page(release: Released, **more: Any) -> Any:
+        file = tmp_path / f"{len(tabs)}.html"
+        file.write_text(release_page(release, made_up_forecast(release)), encoding="utf-8")
+        tab = browser.new_page(**{"viewport": {"width": 1200, "height": 900}} | more)
+        tabs.append(tab)
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.goto(file.as_uri())
+        return tab
+
+    yield open_page
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file://", "blob:"))] == []
+    assert sum(url.startswith("file://") for url in requests) == len(tabs)
+    for tab in tabs:
+        tab.close()
+
+
+def names_shown(page: Any) -> list[str]:
+    return page.locator("button.name").all_inner_texts()
+
+
+def test_500_products_are_searched_and_sorted(opened: Callable[..., Any]) -> None:
+    products = [f"Käse {i}" if i % 10 == 3 else f"Bread {i}" for i in range(500)]
+    release = made_up_release(products)
+    levels, page = release.policy.levels, opened(release)
+    assert names_shown(page) == products[:100]  # in the given order; the rest on demand
+    page.get_by_role("searchbox", name="Search").fill("KASE 1")
+    wanted = [name for name in products if name.startswith("Käse 1")]
+    assert names_shown(page) == wanted
+    assert page.locator("#count").inner_text() == f"{len(wanted)} of 500 found"
+    page.get_by_role("searchbox", name="Search").fill("nothing like this")
+    assert names_shown(page) == []
+    page.get_by_role("searchbox", name="Search").fill("")
+    page.get_by_role("button", name="Show all 500 rows").click()
+    assert len(names_shown(page)) == 500
+    page.get_by_role("button", name="Sat", exact=True).click()
+    order = np.argsort(-np.round(levels[5], 1), kind="stable")
+    assert names_shown(page) == [products[i] for i in order]
+    heading = page.get_by_role("columnheader", name="Sat", exact=True)
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert page.evaluate("document.activeElement.textContent") == "Sat"  # the keyboard stays where it was
+    page.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    order = np.argsort(np.round(levels[5], 1), kind="stable")
+    assert names_shown(page) == [products[i] for i in order]
+    page.get_by_label("Sort by").select_option(label="sells out")
+    assert names_shown(page)[0] == products[-1]
+    assert page.evaluate("document.documentElement.scrollWidth") == 1200
+
+
+def test_levels_of_every_shop_can_be_picked(opened: Callable[..., Any]) -> None:
+    """Rows are shops, products or promotions; every view shows the policy's own number."""
+    shops, products = [f"shop {i}" for i in range(12)], ["bread", "milk", "salad"]
+    release = made_up_release(products, labels={"shop": shops, "promotion": ["no", "yes"]}, scaled=True)
+    levels, page = release.policy.levels, opened(release)
+    assert names_shown(page) == shops
+    page.locator("#pick-1").select_option(label="yes")
+    page.locator("#pick-2").select_option(label="salad")
+
+    def shown() -> list[list[float]]:
+        rows = page.locator("table.levels > tbody > tr")
+        return [[float(cell) for cell in row.locator("td.wide").all_inner_texts()[:7]] for row in rows.all()]
+
+    np.testing.assert_allclose(shown(), levels[:, 1, :, 2], atol=0.0051)
+    page.locator("#rows").select_option(label="product")
+    page.locator("#pick-0").select_option(label="shop 7")
+    assert names_shown(page) == products
+    np.testing.assert_allclose(shown(), levels[7, 1].T, atol=0.0051)
+    page.get_by_role("button", name="milk").click()
+    detail = page.get_by_role("table", name="Levels of shop shop 7, promotion yes, milk")
+    cells = [row.locator("td").first.inner_text() for row in detail.locator("tbody tr").all()]
+    np.testing.assert_allclose([float(cell) for cell in cells], levels[7, 1, :, 1], atol=0.0051)
+    page.locator("#pick-0").select_option(label="shop 3")  # what is open stays open, with the new numbers
+    detail = page.get_by_role("table", name="Levels of shop shop 3, promotion yes, milk")
+    assert float(detail.locator("tbody td").first.inner_text()) == pytest.approx(levels[3, 1, 0, 1], abs=0.0051)
+
+
+def test_the_download_is_made_in_the_page(opened: Callable[..., Any]) -> None:
+    """The same lines as levels.csv, to the precision that the page shows; and formulas are text."""
+    products = ["bread", '=cmd|"x"', "a, b"]
+    release = made_up_release(products, labels={"shop": [-1, 2]})
+    page = opened(release)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download all levels (CSV)").click()
+    assert download.value.suggested_filename == "levels.csv"
+    texts = Path(download.value.path()).read_text(encoding="utf-8"), levels_csv(release.policy)
+    ours, file = (list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))) for text in texts)
+    assert [row[:-1] for row in ours] == [row[:-1] for row in file]
+    np.testing.assert_allclose([float(row[-1]) for row in ours[1:]], [float(row[-1]) for row in file[1:]], atol=0.051)
+    assert ours[8][1] == '\'=cmd|"x"'
+    assert all(text.startswith("\ufeff") for text in texts)
+
+
+def test_hostile_names_stay_text_in_the_browser(opened: Callable[..., Any]) -> None:
+    """The fixture fails if one of them runs, writes to the console or asks for anything."""
+    products = ["<img src=x onerror=console.log(1)>", "</script><script>console.log(1)</script>", "a'b\"c&amp;"]
+    page = opened(made_up_release(products, labels={"<b>shop": ["<i>1", "2"]}))
+    assert names_shown(page) == products
+    for name in products:
+        page.get_by_role("button", name=name).click()
+    assert page.locator("main img, main b, main i").count() == 0
+    assert page.locator(".unfolded caption").all_inner_texts() == [
+        f"Levels of <b>shop <i>1, {name}" for name in products
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_many_shops_fit_a_phone(opened: Callable[..., Any], scheme: str) -> None:
+    labels = {
+        "shop": [f"Filiale Donaudampfschifffahrtsgesellschaft {i}" for i in range(935)],
+        "promotion": ["no", "yes"],
+    }
+    page = opened(
+        made_up_release(["bread"], labels=labels, scaled=True),
+        viewport={"width": 360, "height": 740},
+        color_scheme=scheme,
+        is_mobile=True,
+        has_touch=True,
+    )
+    page.locator("button.name").first.tap()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.locator("figure svg").first.bounding_box()["width"] > 250
+    for control in page.locator("#controls :is(input, select, button)").all():
+        assert control.bounding_box()["height"] >= 40  # a finger's width
 
 
 def test_nothing_can_leave_the_page(one_release: Path) -> None:
     """Its own policy forbids every fetch, and no address of another place stands in it."""
     text = (one_release / "release" / "report.html").read_text()
     assert "default-src 'none'" in text
+    text = text.replace('"http://www.w3.org/2000/svg"', "")  # the name of a kind of element, which no browser fetches
     assert not re.findall(r"(?:https?:)?//[a-z]", text)
     assert not re.findall(r"<(?:img|link|iframe|object|embed)\b|url\(|@import", text)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
-from poolrl.shop.forecast import Elsewhere, Forecast
+from poolrl.shop.forecast import Elsewhere
 from poolrl.shop.plan import PlanLine, _two_digits
 from poolrl.shop.prediction import AssumedLog, Prediction, Simulator, units_needed
 from poolrl.simulation.evaluation import expected_cost, expected_costs
@@ -149,7 +149,7 @@ def test_units_needed(gaps: list[tuple[int, float]], target: float, expected: fl
     ],
 )
 def test_a_log_is_noise_dominated(gap: float, free_gap: float, best: float, free: float, noise_dominated: bool) -> None:
-    assert Forecast([], 0, 10, best, free, [], Elsewhere(gap, gap, free_gap)).noise_dominated == noise_dominated
+    assert Elsewhere(gap, gap, free_gap).noise_dominated(best, free) == noise_dominated
 
 
 def test_the_worst_family_counts_as_a_family() -> None:

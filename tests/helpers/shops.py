@@ -17,7 +17,8 @@ from poolrl.shop.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
 PAPERS = {"certificate.json", "certificate.sig", "label.txt", "registry.yaml"}
-RELEASE = PAPERS | {"policy.npz", "poolrl.toml", "report.html"}
+DRAWN = {"report.html", "levels.csv"}  # afterwards, from the policy
+RELEASE = PAPERS | DRAWN | {"policy.npz", "poolrl.toml"}
 
 Facts = dict[str, dict[str, Any]]
 Run = Callable[..., str]  # the fixture `run`: a command in this process

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from poolrl.certificate.files import PAGE
 from poolrl.cli.verbs import verb
+from poolrl.shop.levels_csv import LEVELS_FILE
 from poolrl.shop.report import draw_page, load_verified
 
 report_verb = verb(
@@ -25,4 +26,4 @@ def report(folder: Annotated[Path, Parameter(help="What fit has written.")] = Pa
     """Refuse a release whose certificate does not hold; else draw."""
     console = Console()
     draw_page(load_verified(folder), console)
-    console.print(f"Open {folder / PAGE}", highlight=False, markup=False)
+    console.print(f"Open {folder / PAGE}; all levels are in {folder / LEVELS_FILE}", highlight=False, markup=False)

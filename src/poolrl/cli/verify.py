@@ -14,6 +14,7 @@ from rich.markup import escape
 from poolrl.certificate.files import PAGE
 from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
+from poolrl.shop.levels_csv import LEVELS_FILE
 from poolrl.shop.report import verify_folder
 
 verify_verb = verb(
@@ -54,8 +55,8 @@ def verify(
             why = f": {check.why}" if check.why else ""
             console.print(f"{mark}  {escape(check.what + why)}", highlight=False)
         notes = unchecked_files(certificate) if good else []
-        if (certificate.parent / PAGE).exists():
-            notes.append(f"{PAGE} ('poolrl report {certificate.parent}' draws it again from the policy)")
+        drawn = [name for name in (PAGE, LEVELS_FILE) if (certificate.parent / name).exists()]
+        notes += [f"{name} ('poolrl report {certificate.parent}' draws it again from the policy)" for name in drawn]
         for note in notes:
             console.print(escape(f"Not checked: {note}"), highlight=False)
         foreign = any("written by" in note for note in notes)

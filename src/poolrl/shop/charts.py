@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.checks import FloatArray
-
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, UPPER, BOTTOM = 52, 14, 14, 46
-MANY_STEPS = 14  # beyond it there is no room for a number on every bar
+BAR_WIDTH = 240
 
 
 @dataclass(frozen=True)
@@ -31,31 +29,15 @@ class Scale:
         return round(self.start + (value - self.low) / (span or 1.0) * (self.end - self.start), 1)
 
 
-def levels_chart(
-    product: str, steps: Sequence[str], levels: FloatArray, demand: FloatArray, limit: FloatArray, number: int
-) -> str:
-    """Bars of order-up-to levels (H,), whiskers from the 10th to the 90th percentile of estimated demand (2, H)."""
-    top = _round_up(max(float(levels.max()), float(demand.max()), 1e-9))
-    y = Scale(0, top, HEIGHT - BOTTOM, UPPER)
-    slot = (WIDTH - LEFT - RIGHT) / len(steps)
-    body = [_axis(y, top)]
-    for step, name in enumerate(steps):
-        middle = LEFT + (step + 0.5) * slot
-        width, high = min(0.62 * slot, 46), y(float(levels[step]))
-        size = f'width="{width:.1f}" height="{y(0) - high:.1f}"'
-        body.append(f'<rect class="bar" x="{middle - width / 2:.1f}" y="{high}" {size}/>')
-        low, above = y(float(demand[0, step])), y(float(demand[1, step]))
-        ends = f"M{middle - 5:.1f} {low}h10m-10 {above - low:.1f}h10"
-        body.append(f'<path class="whisker" d="M{middle:.1f} {low}V{above}{ends}"/>')
-        if len(steps) <= MANY_STEPS:
-            body.append(_svg_text(middle, HEIGHT - BOTTOM + 36, f"{levels[step]:.0f}", "value middle"))
-        if len(steps) <= MANY_STEPS or step % math.ceil(len(steps) / MANY_STEPS) == 0:
-            body.append(_svg_text(middle, HEIGHT - BOTTOM + 18, name, "middle"))
-        if limit[step] < top:
-            edge = y(float(limit[step]))
-            body.append(f'<path class="limit" d="M{middle - slot / 2:.1f} {edge}h{slot:.1f}"/>')
-    words = ", ".join(f"{name} {level:.0f}" for name, level in zip(steps, levels, strict=True))
-    return _svg(f"levels-{number}", f"Order-up-to levels of {product}", words, body)
+def interval_bar(low: float, mean: float, high: float, *, axis: tuple[float, float]) -> str:
+    """An interval with its mean, as a line of the page; bars with the same axis can be compared."""
+    x = Scale(*axis, 4, BAR_WIDTH - 4)
+    start, middle, end = x(low), x(mean), x(high)
+    return (
+        f'<svg viewBox="0 0 {BAR_WIDTH} 16" aria-hidden="true"><path class="grid" d="M0 8H{BAR_WIDTH}"/>'
+        f'<path class="interval" d="M{start} 8H{end}M{start} 3v10M{end} 3v10"/>'
+        f'<circle class="dot" cx="{middle}" cy="8" r="4"/></svg>'
+    )
 
 
 @dataclass(frozen=True)
@@ -66,11 +48,11 @@ class Curve:
     points: list[tuple[float, float]]
 
 
-def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float, free: float, chosen: int) -> Curve:
-    """Predicted cost against ρ on a logarithmic axis; the cost without data is drawn where it fits."""
-    worst = max(*costs, best)
-    room = max(worst - best, 0.02 * best, 1e-9)
-    low, high = max(0.0, best - 0.35 * room), best + 1.25 * room
+def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float | None, chosen: int) -> Curve:
+    """Predicted cost against ρ on a logarithmic axis, beside the cost of knowing the demand where that is known."""
+    least, worst = min([*costs, *([] if best is None else [best])]), max(costs)
+    room = max(worst - least, 0.02 * least, 1e-9)
+    low, high = max(0.0, least - 0.35 * room), least + 1.25 * room
     x = Scale(math.log10(budgets[0]), math.log10(budgets[-1]), LEFT + 12, WIDTH - RIGHT - 12)
     y = Scale(low, high, HEIGHT - BOTTOM, UPPER)
     places = [(x(math.log10(rho)), y(cost)) for rho, cost in zip(budgets, costs, strict=True)]
@@ -80,10 +62,9 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
         if abs(power - round(power)) < 1e-9:
             body.append(_svg_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
     body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
-    for value, words, shift in ((best, "knows the demand", 16), (free, "no data at all", -6)):
-        if low <= value <= high:
-            body.append(f'<path class="limit" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-            body.append(_svg_text(LEFT + 6, y(value) + shift, words, "quiet"))
+    if best is not None:
+        body.append(f'<path class="limit" d="M{LEFT} {y(best)}H{WIDTH - RIGHT}"/>')
+        body.append(_svg_text(LEFT + 6, y(best) + 16, "knows the demand", "quiet"))
     body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
     body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
     body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')
@@ -120,8 +101,3 @@ def _round_step(rough: float) -> float:
     """1, 2 or 5 times a power of ten, at least `rough`."""
     power = 10 ** math.floor(math.log10(rough))
     return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
-
-
-def _round_up(value: float) -> float:
-    step = _round_step(value / 4)
-    return math.ceil(value / step - 1e-9) * step * 1.08

@@ -12,6 +12,7 @@ from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.shop.config_file import terms_of
 from poolrl.shop.fit import Released
 from poolrl.shop.forecast import Forecast, make_forecast
+from poolrl.shop.levels_csv import LEVELS_FILE, levels_csv
 from poolrl.shop.page import can_be_drawn, release_page
 
 
@@ -36,13 +37,15 @@ def load_verified(folder: Path) -> Released:
 
 
 def draw_page(release: Released, console: Console) -> Forecast:
-    """Write the page beside the policy and the certificate; what it forecasts."""
-    page = release.folder / PAGE
+    """Write the page and all levels as CSV beside the policy and the certificate; what the page forecasts."""
+    page, levels = release.folder / PAGE, release.folder / LEVELS_FILE
     if not can_be_drawn(release):
         raise ValueError("the page draws order-up-to policies that 'poolrl fit' has made")
-    if page.is_symlink():
-        raise ValueError(f"{page} is a link: the page would be written elsewhere")
+    for path in (page, levels):
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link: it would be written elsewhere")
     with Progress(console=console, transient=True) as progress:
         forecast = make_forecast(release.policy, units=release.certificate.assumed_public.units, progress=progress)
     page.write_text(release_page(release, forecast), encoding="utf-8")
+    levels.write_text(levels_csv(release.policy), encoding="utf-8", newline="")
     return forecast

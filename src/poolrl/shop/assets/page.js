@@ -1,6 +1,10 @@
 "use strict";
 // The slider walks over budgets that were simulated beforehand; without a script the table below it says the same.
 (() => {
+  window.addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("details.table")) details.open = true;
+  });
+  if (!document.getElementById("grid")) return; // budgets were not simulated
   const grid = JSON.parse(document.getElementById("grid").textContent);
   const slider = document.getElementById("rho-slider");
   const marker = document.getElementById("marker");
@@ -19,7 +23,4 @@
   };
   slider.addEventListener("input", show);
   show(); // a browser may have kept the slider where somebody left it
-  window.addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("details.table")) details.open = true;
-  });
 })();

@@ -1,0 +1,289 @@
+"""The numbers inside the page and in levels.csv are the policy's, they stay small, and names do no harm there."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poolrl import LostSales, Policy, Pool
+from poolrl.learning.rules import Levels
+from poolrl.shop.levels_csv import levels_csv
+from poolrl.shop.page import release_page
+from poolrl.shop.page_data import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shown_digits
+from tests.helpers.releases import WEEK, made_up_forecast, made_up_release
+from tests.helpers.shops import Run
+
+LARGEST_PAGE = 2_000_000
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "<!--<script>",
+    "O'Neill & Söhne",
+    "=HYPERLINK(1)",
+    'a "quoted", name',
+    "{{ 7 * 7 }}",
+    "\u2028line",
+]
+
+
+class Texts(HTMLParser):
+    """What stands in each tag, and which scripts there are."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        if tag in ("th", "td"):
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] = (self.scripts[-1][0], self.scripts[-1][1] + data)
+        elif self._inside in ("th", "td"):
+            self.cells[-1] += data
+
+    def json(self, name: str) -> Any:
+        return json.loads(next(text for attributes, text in self.scripts if attributes.get("id") == name))
+
+
+def decoded(numbers: dict[str, Any], name: str) -> np.ndarray:
+    """What the page's script reads: little-endian pairs of bytes, in units of each product's last decimal."""
+    whole = np.frombuffer(base64.b64decode(numbers[name]), dtype="<u2")
+    sizes = [len(axis["values"]) for axis in numbers["axes"]]
+    return whole.reshape(*sizes[:-1], len(numbers["steps"]), sizes[-1]) / 10.0 ** np.array(numbers["digits"])
+
+
+@pytest.mark.parametrize("labels", [None, {"shop": [1, 2, 7], "promotion": ["no", "yes"]}], ids=["plain", "labels"])
+@pytest.mark.parametrize("scaled", [False, True], ids=["amounts", "multiples"])
+def test_the_page_holds_the_policy(labels: dict[str, list[Any]] | None, scaled: bool) -> None:
+    release = made_up_release(["bread", "milk", "salad"], labels=labels, scaled=scaled)
+    policy = release.policy
+    embedded = Texts(release_page(release, made_up_forecast(release))).json("levels-data")
+    half = 0.5 * 10.0 ** -np.array(embedded["digits"]) + 1e-9
+    assert (np.abs(decoded(embedded, "levels") - policy.levels) <= half).all()
+    assert [axis["name"] for axis in embedded["axes"]] == [*(labels or {}), "product"]
+    assert embedded["axes"][-1]["values"] == ["bread", "milk", "salad"]
+    # Whiskers: a tenth of the estimated demand lies below the lower end, and a tenth above the upper.
+    outcomes = policy.outcomes
+    assert outcomes is not None
+    width = np.diff(outcomes.points, axis=-1)[..., 0]
+    for name, share in (("low", 0.1), ("high", 0.9)):
+        end = decoded(embedded, name)[..., None]
+        points, room = outcomes.points[..., None, :, :], (half + width)[..., None, :, None]
+        assert (np.where(points <= end + room, outcomes.weights, 0).sum(axis=-1) >= share - 1e-9).all()
+        assert (np.where(points <= end - room, outcomes.weights, 0).sum(axis=-1) <= share + 1e-9).all()
+
+
+def test_levels_are_marked_where_nobody_tried_more() -> None:
+    """By hand: λ = 0.9 of 10 is 9, and one past order in ten or more went up to 6."""
+    release = made_up_release(["bread"], steps=["Mon", "Tue", "Wed"])
+    bound = float(release.policy.problem.demand_max[0])
+    outcomes = release.policy.outcomes
+    assert outcomes is not None
+    bins = outcomes.weights.shape[-1]
+    cutoffs = np.zeros_like(outcomes.weights)
+    cutoffs[..., 3], cutoffs[..., bins * 6 // 10], cutoffs[..., -1] = 0.8, 0.15, 0.05
+    levels = np.array([[0.3], [0.8], [0.9]]) * bound
+    policy = Policy(
+        release.policy.problem,
+        Levels(levels),
+        release.policy.guarantee,
+        release.policy.report,
+        replace(outcomes, cutoffs=cutoffs),
+    )
+    numbers = page_numbers(policy)
+    assert numbers.marks.ravel().tolist() == [0, 1, 2]
+    assert numbers.tried is not None
+    end = (bins * 6 // 10 + 1) / bins * bound
+    np.testing.assert_allclose(numbers.tried.ravel() / 10.0 ** numbers.digits[0], end, atol=0.06)
+
+
+def test_rows_are_the_axis_with_the_most_values() -> None:
+    """Seven shops of three products: a row for each shop, at the first product and without a promotion."""
+    labels = {"shop": list(range(7)), "promotion": ["no", "yes"]}
+    release = made_up_release(["bread", "milk", "salad"], labels=labels)
+    numbers = page_numbers(release.policy)
+    assert numbers.axes[numbers.rows].name == "shop"
+    np.testing.assert_allclose(numbers.first_rows(), release.policy.levels[:, 0, :, 0], atol=0.051)
+    tie = page_numbers(made_up_release(["bread", "milk"], labels={"promotion": ["no", "yes"]}).policy)
+    assert tie.axes[tie.rows].name == "product"
+
+
+def test_digits_fit_two_bytes() -> None:
+    tops = np.geomspace(1e-3, 1e9, 200)
+    for scaled in (False, True):
+        digits = shown_digits(tops, scaled=scaled)
+        assert (tops * 10.0**digits <= 2**16 - 1).all()
+        assert (tops * 10.0**digits >= 6_000 / 61).all()  # a bound is told to a hundredth of itself, or better
+
+
+@pytest.mark.parametrize(
+    ("products", "labels"),
+    [(500, None), (1, {"shop": list(range(935)), "promotion": ["no", "yes"]}), (40, {"shop": list(range(230))})],
+    ids=["500 products", "935 shops", "40 products in 230 shops"],
+)
+def test_the_page_stays_light(products: int, labels: dict[str, list[Any]] | None) -> None:
+    release = made_up_release([f"Product number {i}" for i in range(products)], labels=labels)
+    page = release_page(release, made_up_forecast(release))
+    assert len(page.encode()) < LARGEST_PAGE
+    embedded = Texts(page).json("levels-data")
+    assert embedded["complete"]
+    stored = sum(len(embedded[name]) for name in ("levels", "low", "high", "tried", "marks"))
+    assert stored <= BYTES_OF_EVERYTHING * release.policy.levels.size + 5 * 4  # and the ends of five texts
+
+
+def test_what_does_not_fit_is_left_out_and_said() -> None:
+    """First demand is left out, then the last shops; what stays is right, and the page names the file with the rest."""
+    labels = {"shop": list(range(60)), "promotion": ["no", "yes"]}
+    release = made_up_release(["bread", "milk"], labels=labels)
+    levels = release.policy.levels
+    assert page_numbers(release.policy, most_bytes=12 * levels.size).demand is not None
+    fewer = page_numbers(release.policy, most_bytes=12 * levels.size - 1)
+    assert fewer.demand is None
+    assert fewer.complete
+    least = page_numbers(release.policy, most_bytes=4 * levels.size // 2)
+    assert not least.complete
+    assert [len(axis.values) for axis in least.axes] == [30, 2, 2]
+    shown = decoded(least.embedded(), "levels")
+    np.testing.assert_allclose(shown, levels[:30], atol=0.051)
+    assert MOST_BYTES + 900_000 <= LARGEST_PAGE  # style, script, plain table, certificate and names beside the numbers
+
+
+def test_a_long_certificate_is_named() -> None:
+    release = made_up_release(["bread"], labels={"shop": list(range(935)), "promotion": ["no", "yes"]})
+    assert len(release.certificate.canonical()) > 200_000
+    page = release_page(release, made_up_forecast(release))
+    assert "<code>certificate.json</code> beside this page" in page
+    assert "<pre" not in page
+
+
+def rows_of(text: str) -> list[list[str]]:
+    assert text.startswith("\ufeff")  # a spreadsheet needs it
+    return list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+
+
+@pytest.mark.parametrize("labels", [None, {"shop": [-1, 2, 7], "promotion": ["no", "yes"]}], ids=["plain", "labels"])
+def test_the_csv_holds_the_policy(labels: dict[str, list[Any]] | None) -> None:
+    policy = made_up_release(["bread", "milk"], labels=labels).policy
+    header, *rows = rows_of(levels_csv(policy))
+    assert header == [*(labels or {}), "product", "step", "level"]
+    assert len(rows) == policy.levels.size
+    found = {tuple(row[:-1]): float(row[-1]) for row in rows}
+    values = list((labels or {}).values())
+    for at in product(*(range(len(each)) for each in values)):
+        names = [str(each[i]) for each, i in zip(values, at, strict=True)]
+        for step, i in product(range(7), range(2)):
+            level = policy.levels[(*at, step, i)]
+            assert found[(*names, ["bread", "milk"][i], WEEK[step])] == pytest.approx(level, rel=5e-6)
+
+
+def test_hostile_names_are_text_everywhere() -> None:
+    """In the table, in the data of the script, in labels and in the CSV; no name becomes markup, script or formula."""
+    release = made_up_release(HOSTILE, labels={"</script>shop": [*HOSTILE[:3], "x"]}, steps=['<b onload="x">', "b"])
+    page = release_page(release, made_up_forecast(release))
+    plain = Texts(release_page(*(lambda r: (r, made_up_forecast(r)))(made_up_release(["a"], steps=["a", "b"]))))
+    read = Texts(page)
+    assert {tag for tag, _ in read.tags} == {tag for tag, _ in plain.tags}  # no name opened a tag of its own
+    assert len(read.scripts) == len(plain.scripts) == 4
+    assert not [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
+    embedded = read.json("levels-data")
+    assert embedded["axes"] == [
+        {"name": "</script>shop", "values": [*HOSTILE[:3], "x"]},
+        {"name": "product", "values": HOSTILE},
+    ]
+    assert set(HOSTILE) <= set(read.cells)  # as they are, unescaped by the parser
+    assert "{{ 7 * 7 }}" in read.cells
+    for attributes, text in read.scripts:
+        assert attributes.get("type") != "application/json" or not re.search(r"[<>&]", text)
+    names = {row[1] for row in rows_of(levels_csv(release.policy))[1:]}
+    assert names == {*HOSTILE, "'=HYPERLINK(1)"} - {"=HYPERLINK(1)"}
+
+
+@pytest.mark.parametrize("verdict", ["switch", "do not switch", "cannot tell"])
+def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
+    """Before any level and before privacy; what is not known is said to be."""
+    release = made_up_release(["bread"])
+    known = replace(made_up_forecast(release), verdict=verdict, because="A reason.")
+    page = release_page(release, known)
+    body = page[page.index("<main") :]
+    words = {"switch": "Switch", "do not switch": "Do not switch", "cannot tell": "We cannot tell whether to switch"}
+    assert f">{words[verdict]}</h2>" in body
+    shown = re.findall(r'<dd class="mean">([^<]+)</dd><dd class="between">([^<]+)</dd>', body)
+    assert shown == [("412", "390 to 440"), ("371", "352 to 395"), ("350", "340 to 361")]
+    places = [body.index(each) for each in (">412<", 'id="levels"', "differential privacy", 'id="label"')]
+    assert places == sorted(places)
+    unknown = replace(known, today=None, unknown="Orders of today are not known.", budgets=[])
+    page = release_page(release, unknown)
+    assert '<dd class="missing">not known</dd>' in page
+    assert "Orders of today are not known." in page
+    assert 'id="rho-slider"' not in page
+    nothing = release_page(release, replace(unknown, policy=None, best=None))
+    assert "Orders of today are not known." in nothing
+    assert "not known</dd>" not in nothing  # three empty rows would say nothing
+
+
+def test_a_warning_is_not_said_twice_in_one_place() -> None:
+    release = made_up_release(["bread"])
+    said = replace(made_up_forecast(release), noise_dominated=True, warning="Much noise.")
+    assert release_page(release, said).count("Much noise.") == 2  # before the levels, and beside the budget
+    assert release_page(release, replace(said, because="Much noise.")).count("Much noise.") == 2
+
+
+def test_a_scale_is_said_in_words() -> None:
+    page = release_page(*(lambda r: (r, made_up_forecast(r)))(made_up_release(["bread"], scaled=True)))
+    assert "this many times the average of the last 4 same weekdays" in page
+    assert "lambda" not in page[: page.index('id="label"')]
+
+
+def test_report_writes_the_levels_beside_the_page(released: Path, run: Run) -> None:
+    file = released / "release" / "levels.csv"
+    before = file.read_bytes()
+    policy = Policy.load(released / "release" / "policy.npz")
+    assert before == levels_csv(policy).encode()
+    file.unlink()
+    said = run("report", released / "release")
+    assert file.read_bytes() == before
+    assert "levels.csv" in said.replace("\n", "")
+    file.unlink()
+    file.symlink_to(released / "elsewhere")
+    with pytest.raises(ValueError, match=r"levels.csv is a link"):
+        run("report", released / "release")
+
+
+@pytest.mark.slow
+def test_a_fit_of_500_products_makes_a_light_page() -> None:
+    """The same with a real fit: twenty weeks of simulated sales of 500 products."""
+    problem, rng = (
+        LostSales(horizon=7, products=500, holding=0.2, shortage=0.5, demand_max=60.0),
+        np.random.default_rng(1),
+    )
+    log = problem.simulate_log(np.minimum(rng.gamma(4, 4, (20, 7, 500)), 60), rng=rng)
+    made_up = made_up_release([f"Product {i}" for i in range(500)])
+    fitted = Pool(0.5).fit(problem, log)
+    fitted.report["labels"] = made_up.policy.report["labels"]
+    page = release_page(replace(made_up, policy=fitted), made_up_forecast(made_up))
+    assert len(page.encode()) < LARGEST_PAGE
+    assert np.abs(decoded(Texts(page).json("levels-data"), "levels") - fitted.levels).max() <= 0.0501
