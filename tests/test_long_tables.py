@@ -180,6 +180,7 @@ def test_labels_of_a_step_that_disagree() -> None:
         (["7", "07", "x", None], [8, 7], [0, 2]),  # ... and read as a number where numbers were declared
         ([7, 8, 9, None], ["7", "9"], [1, 1]),
         ([7.0, 7.5, np.nan, -0.0], [0, 7.5], [1, 1]),
+        ([7.0, 7.5, np.nan, 0.0], [-0.0, 7.5], [1, 1]),
         ([True, False, None, True], [1, 0], [2, 1]),
         ([None, None, None, None], ["7", "8"], [0, 0]),
     ],
@@ -296,6 +297,10 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert Table(log.to_arrow(), **columns(2)).coordinates == ()
     with pytest.raises(AttributeError, match="cannot be set"):
         long._coordinates = None
+    once, wide = long.placed(), Table(log.to_arrow(), **columns(2))
+    assert once is not long
+    assert once.placed() is once  # a second join would double nothing, but cost as much as the first
+    assert wide.placed() is wide
     with pytest.raises(ValueError, match="one row per coordinate needs outcome counts"):
         Pool.published(1.0, 3).fit(problem, long)
     with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is none"):
@@ -311,6 +316,11 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
         Table(table, **given | {"coordinates": ["bread", "Bread "]})
     with pytest.raises(ValueError, match="coordinate must hold text, as declared, but its column has type float64"):
         Table(table.drop("product").append_column("product", pa.array([0.5] * len(table))), **given)
+    with pytest.raises(ValueError, match="coordinate must hold numbers, as declared, but its column has type date"):
+        Table(
+            table.drop("product").append_column("product", pa.array([None] * len(table), pa.date32())),
+            **given | {"coordinates": [1, 2]},
+        )
     with pytest.raises(ValueError, match="one column 'produce'"):
         Table(table, **given | {"coordinate": "produce"})
     with pytest.raises(ValueError, match="with coordinate, actions must name one column"):
