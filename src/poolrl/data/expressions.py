@@ -153,9 +153,9 @@ def cells_by_step(
 def facts_used(problem: OutcomeProblem, formulas: Formulas, *, clip: bool, relative: bool) -> CoordinateFacts:
     """The public numbers by coordinate that `harmless` and `cells_by_step` use, found on tables without rows."""
     facts = CoordinateFacts(problem.outcome_dim)
-    given = ibis.table(dict.fromkeys((*COLUMNS_OF, "divisor"), "float64"), name="given")
-    parts = [[given[name]] for name in COLUMNS_OF]
-    harmless(problem, parts, clip=clip, divisors=[given.divisor] if relative else [], facts=facts)
+    given = ibis.table(dict.fromkeys(COLUMNS_OF, "float64"), name="given")
+    # As if bounds were always looked at: a column that is not used costs nothing.
+    harmless(problem, [[given[name]] for name in COLUMNS_OF], clip=False, facts=facts)
     numbers = dict.fromkeys((f"{name}_0" for name in COLUMNS_OF), "float64")
     rows = ibis.table({**numbers, "fine_0": "boolean", "step": "int32"}, name="rows")
     cells_by_step(problem, rows, formulas, clip=clip, relative=relative, facts=facts)
