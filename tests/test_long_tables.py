@@ -77,13 +77,14 @@ def test_labels_scales_bounds_and_units_are_those_of_the_other_form(clip: bool) 
     np.testing.assert_array_equal(long.label_totals(problem), wide.label_totals(problem))
 
 
-def test_your_own_separable_problem_is_counted_by_its_own_formulas() -> None:
+@pytest.mark.parametrize("clip", [False, True])
+def test_your_own_separable_problem_is_counted_by_its_own_formulas(clip: bool) -> None:
     """Bounds that differ for two of three products become a column; all else stays a constant."""
     problem, rng = OrderQuantity(2, 3, 0.2, 0.4, cap=60.0), np.random.default_rng(0)
     problem.action_high = np.array([60.0, 60.0, 30.0])
     log = simulate_log(problem, rng.uniform(0, 100, (200, 2, 3)), rng=rng)
     names = ("a", "b", "c")
-    long = Table(melted(log, names), **long_columns(names))
+    long = Table(melted(log, names), **long_columns(names), clip=clip)
     np.testing.assert_array_equal(long.outcome_leaves(problem, bins=32), log.outcome_leaves(problem, bins=32))
 
 
@@ -180,6 +181,7 @@ def test_labels_of_a_step_that_disagree() -> None:
         (["7", "07", "x", None], [8, 7], [0, 2]),  # ... and read as a number where numbers were declared
         ([7, 8, 9, None], ["7", "9"], [1, 1]),
         ([7.0, 7.5, np.nan, -0.0], [0, 7.5], [1, 1]),
+        ([7.0, 7.5, np.nan, 0.0], [-0.0, 7.5], [1, 1]),
         ([True, False, None, True], [1, 0], [2, 1]),
         ([None, None, None, None], ["7", "8"], [0, 0]),
     ],
@@ -256,7 +258,7 @@ def test_long_tables_are_translated_for_engines_that_are_not_here(engine: str) -
     assert "GROUP BY" in ibis.to_sql(log.outcome_expression(problem, bins=16), dialect=engine)
 
 
-def test_a_log_has_the_same_marks_in_both_forms() -> None:
+def test_a_log_has_the_same_marks_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     """So a ledger recognises its rows; a declared product of several has the marks of this product."""
     _, log = a_shop(LostSales, gridded=True, trajectories=60)
     wide, long = Table(log.to_arrow(), **columns(2)), Table(melted(log), **long_columns())
@@ -264,6 +266,9 @@ def test_a_log_has_the_same_marks_in_both_forms() -> None:
     one, other = (set(sketch_of(Table(melted(log), **long_columns(SHOWN[i : i + 1])))[1]) for i in (0, 1))
     assert one | other == set(sketch_of(wide)[1])
     assert len(one) == len(other) == 60
+    monkeypatch.setattr("poolrl.data.fingerprints.LOOKED_AT", 30)  # of 120 marks, at random
+    assert sketch_of(long) == sketch_of(wide)
+    assert 10 < len(sketch_of(long)[1]) < 60
 
 
 def test_a_long_file_is_read_like_others(tmp_path: Path) -> None:
@@ -296,6 +301,10 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert Table(log.to_arrow(), **columns(2)).coordinates == ()
     with pytest.raises(AttributeError, match="cannot be set"):
         long._coordinates = None
+    once, wide = long.placed(), Table(log.to_arrow(), **columns(2))
+    assert once is not long
+    assert once.placed() is once  # a second join would double nothing, but cost as much as the first
+    assert wide.placed() is wide
     with pytest.raises(ValueError, match="one row per coordinate needs outcome counts"):
         Pool.published(1.0, 3).fit(problem, long)
     with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is none"):
@@ -311,6 +320,11 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
         Table(table, **given | {"coordinates": ["bread", "Bread "]})
     with pytest.raises(ValueError, match="coordinate must hold text, as declared, but its column has type float64"):
         Table(table.drop("product").append_column("product", pa.array([0.5] * len(table))), **given)
+    with pytest.raises(ValueError, match="coordinate must hold numbers, as declared, but its column has type date"):
+        Table(
+            table.drop("product").append_column("product", pa.array([None] * len(table), pa.date32())),
+            **given | {"coordinates": [1, 2]},
+        )
     with pytest.raises(ValueError, match="one column 'produce'"):
         Table(table, **given | {"coordinate": "produce"})
     with pytest.raises(ValueError, match="with coordinate, actions must name one column"):

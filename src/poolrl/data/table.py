@@ -210,7 +210,7 @@ class Table(KeptRows):
             return counted.columns()
 
         dropped = self.dropped(problem.horizon)
-        if self.has_coordinates and isinstance(problem, SeparableProblem):
+        if self.has_coordinates:
             facts = facts_used(problem, formulas, clip=self.clip, relative=relative)
             labelled = self.placed(facts.table())._labelled(problem)
             facts.read_from(labelled.rows)
