@@ -17,7 +17,7 @@ from poolrl.shop.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
 PAPERS = {"certificate.json", "certificate.sig", "label.txt", "registry.yaml"}
-RELEASE = PAPERS | {"policy.npz", "poolrl.toml", "report.html"}
+RELEASE = PAPERS | {"policy.npz", "trees.npz", "poolrl.toml", "report.html"}
 
 Facts = dict[str, dict[str, Any]]
 Run = Callable[..., str]  # the fixture `run`: a command in this process

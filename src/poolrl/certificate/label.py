@@ -6,6 +6,7 @@ import math
 import textwrap
 from fractions import Fraction
 
+from poolrl.certificate.all_periods import for_other_periods, in_this_period, periods_in_words
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.parts import InAll
 from poolrl.privacy.guarantee import declared_in_words
@@ -67,8 +68,10 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
             "What was spent",
             [
                 f'Account "{ledger.data_set}", entry {ledger.entry} of the ledger: this release takes rho = '
-                f"{_short(certificate.rho)}. All releases of this data set that this ledger knows of cost one {unit}: "
-                f"{spent} of a budget of {budget}, which leaves {left}.{_others(certificate)}",
+                f"{_short(certificate.rho)}{in_this_period(certificate)}. All releases of this data set that this "
+                f"ledger knows of cost one {unit}: "
+                f"{spent} of a budget of {budget}, which leaves {left}.{for_other_periods(certificate)}"
+                f"{_others(certificate)}",
             ],
         ),
         (
@@ -84,14 +87,17 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
 
 
 def _protected(certificate: Certificate) -> str:
-    declared = "".join(f" {sentence}" for sentence in declared_in_words(certificate))
+    said = [*declared_in_words(certificate), *periods_in_words(certificate)]
+    declared = "".join(f" {sentence}" for sentence in said)
     return f"{_capital(whose(certificate))}. The promise holds for each of them.{declared}"
 
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    same = " with the same labels" if certificate.labels == "public" else ""
-    return f"{certificate.adjacency} {certificate.unit} by any other{same}"
+    same = ["with the same labels"] if certificate.labels == "public" else []
+    if certificate.period is not None:
+        same.append("of the same date" if certificate.unit == "trajectory" else "of the same periods")
+    return " ".join([f"{certificate.adjacency} {certificate.unit} by any other", *same])
 
 
 def _also_public(certificate: Certificate) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from poolrl.certificate.all_periods import periods_in_words
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import neighbours, whose
 from poolrl.privacy.guarantee import declared_in_words
@@ -168,6 +169,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                     [
                         f"Adjacent logs: {neighbours(certificate)}.",
                         *declared_in_words(certificate),
+                        *periods_in_words(certificate),
                     ]
                 ),
                 privacy_parameters=Parameters(

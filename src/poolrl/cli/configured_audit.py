@@ -13,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from poolrl.audit.worst_case import Configured
+from poolrl.certificate.parts import PeriodFacts
 from poolrl.data.log import Log
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
@@ -43,7 +44,8 @@ class AsByFit:
     @contextmanager
     def __call__(self, case: Configured, rows: pa.Table) -> Iterator[Log]:
         """Write the rows to a folder that is gone afterwards. Nothing of the user's is read but the configuration."""
-        config = self.file.config
+        # The simulated rows are those of the period.
+        config = self.file.config.model_copy(update={"period": PeriodFacts()})
         names = dict(zip(case.columns.names(), config.columns().names(), strict=True))
         steps = pa.compute.add(rows["step"], config.log.first_step)
         rows = rows.set_column(rows.column_names.index("step"), "step", steps)

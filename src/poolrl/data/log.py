@@ -74,12 +74,12 @@ class Log(Protocol):
 class Columns:
     """Which column of a long table holds what: the keywords of `Table` and of `Trajectories.from_table`.
 
-    `trajectory` and `step` say where a row belongs, `unit` who is protected. `states`, `actions`, `next_states` and
-    `scale`, if there is one, name a column for each coordinate, in the order of the problem's. `labels` says which
-    column holds which label; a list of names stands for columns of these names.
+    `trajectory` and `step` say where a row belongs, `unit` who is protected, `period` when a trajectory begins.
+    `states`, `actions`, `next_states` and `scale`, if there is one, name a column for each coordinate, in the order of
+    the problem's. `labels` says which column holds which label; a list of names stands for columns of these names.
 
-    No column may be two things. There are three exceptions: a label may be the unit, the trajectory, the step or a
-    scale; coordinates may share a scale; a trajectory may be its own unit.
+    No column may be two things. There are four exceptions: a label may be the unit, the trajectory, the step or a
+    scale; coordinates may share a scale; a trajectory may be its own unit; a period may be told by an id or a label.
     """
 
     trajectory: str
@@ -90,6 +90,7 @@ class Columns:
     unit: str | None = None
     scale: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    period: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "next_states", "scale", "labels"):
@@ -109,23 +110,28 @@ class Columns:
         unit = [] if self.unit is None else [("unit", self.unit)]
         parts = ("states", "actions", "next_states", "scale")
         numbers = [(f"{part}[{i}]", column) for part in parts for i, column in enumerate(getattr(self, part))]
-        return [*ids, *unit, *numbers, *((f"label {name!r}", column) for name, column in self.labels.items())]
+        labels = [(f"label {name!r}", column) for name, column in self.labels.items()]
+        period = [] if self.period is None else [("period", self.period)]
+        return [*ids, *unit, *numbers, *labels, *period]
 
     def names(self) -> list[str]:
         """Every column that is read."""
         unit = [] if self.unit is None else [self.unit]
         numbers = [*self.states, *self.actions, *self.next_states, *self.scale]
-        return [self.trajectory, self.step, *numbers, *unit, *self.labels.values()]
+        period = [] if self.period is None else [self.period]
+        return [self.trajectory, self.step, *numbers, *unit, *self.labels.values(), *period]
 
     def as_they_are(self) -> set[str]:
         """Columns of ids and labels, which may hold text and must not be read as numbers."""
         numbers = {self.step, *self.states, *self.actions, *self.next_states, *self.scale}
-        ids = {name for name in (self.trajectory, self.unit) if name is not None}
+        ids = {name for name in (self.trajectory, self.unit, self.period) if name is not None}
         return ids | ({*self.labels.values()} - numbers)
 
 
 def _may_share(one: str, other: str) -> bool:
     """Whether one column may have two uses without one of them being a slip."""
+    if other == "period":
+        return one in ("trajectory", "unit") or one.startswith("label")
     if one.startswith("scale"):
         return other.startswith(("scale", "label"))
     if other.startswith("label"):

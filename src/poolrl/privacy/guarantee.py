@@ -63,6 +63,7 @@ class Guarantee:
     scaled: bool = False  # amounts were divided by a scale
     scale_memory: int = 0  # m: so many other trajectories' scales may change with one trajectory
     labels: LabelMode = "none"
+    periods: str = ""  # which period was read, and what earlier ones cost, in words; "" if everything was read
 
     def __post_init__(self) -> None:
         if self.labels not in get_args(LabelMode) or self.scale_memory < 0 or (self.scale_memory and not self.scaled):
@@ -95,7 +96,7 @@ class Guarantee:
         if self.unit != "trajectory":
             whose = f"one {self.unit}: up to {self.trajectories_per_unit} trajectories of {self.steps} steps"
         protects = f"Protects {whose}; neighbouring logs replace one {self.unit} by any other."
-        declared = "".join(f" {sentence}" for sentence in declared_in_words(self))
+        declared = "".join(f" {sentence}" for sentence in (*declared_in_words(self), self.periods) if sentence)
         paid = "; ".join(
             f"{m.name}: {m.cells:,} counts, sensitivity {math.sqrt(m.sensitivity_squared):.4g}, "
             f"noise sd {math.sqrt(m.variance):.4g}"
@@ -125,6 +126,7 @@ class Guarantee:
             "scaled": self.scaled,
             "scale_memory": self.scale_memory,
             "labels": self.labels,
+            **({"periods": self.periods} if self.periods else {}),
             "secure_noise": self.secure,
             "mechanisms": [m.to_dict() for m in self.mechanisms],
         }
@@ -145,6 +147,7 @@ class Guarantee:
             scaled=facts.get("scaled", False) is True,
             scale_memory=int(facts.get("scale_memory", 0)),
             labels=facts.get("labels", "none"),
+            periods=str(facts.get("periods", "")),
         )
 
     def _why_not(self) -> str:

@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from poolrl.certificate.parts import AssumedPublic, Publication
+from poolrl.certificate.parts import AssumedPublic, PeriodFacts, Publication
 from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
 from poolrl.learning.policy import Names
 from poolrl.ledger.ledger import normal_name
+from poolrl.ledger.periods import Period
 from poolrl.ledger.units import ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.problems.inventory import Backlog, LostSales
@@ -230,6 +231,7 @@ class Config(_Section):
     privacy: Privacy
     plan: PlanFacts = PlanFacts()
     publication: Publication = Publication()
+    period: PeriodFacts = PeriodFacts()
 
     @model_validator(mode="after")
     def _columns_fit_products(self) -> Self:
@@ -242,6 +244,7 @@ class Config(_Section):
     @model_validator(mode="after")
     def _columns_differ(self) -> Self:
         self.columns()  # refuses a column that is named twice
+        self.declared_period()  # and a period that has no beginning or end
         return self
 
     @model_validator(mode="after")
@@ -256,7 +259,13 @@ class Config(_Section):
         """Which column holds what."""
         log = self.log
         opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
-        return Columns(log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit)
+        return Columns(
+            log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit, period=self.period.column or None
+        )
+
+    def declared_period(self) -> Period | None:
+        """Which trajectories a release reads; None stands for all of them."""
+        return self.period.of(self.columns().scale)
 
     def unit(self) -> ProtectedUnit:
         """Whom a release protects, for the ledger."""
@@ -284,4 +293,5 @@ class Config(_Section):
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
-        return Terms(public, self.privacy.data_set, rho, budget, self.unit())
+        period, forgetting = self.declared_period(), self.period.forgetting
+        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), period, forgetting)

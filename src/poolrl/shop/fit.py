@@ -15,7 +15,7 @@ from typing import Any
 
 from poolrl import __version__
 from poolrl.certificate.certificate import Certificate, certify
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, sha256
+from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AuditSummary, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
@@ -35,6 +35,7 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
 from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.earlier import Earlier, said_of_periods, with_earlier
 from poolrl.shop.open_log import open_log
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
 
@@ -61,12 +62,17 @@ class Released:
 
 
 def fit_release(
-    file: ConfigFile, folder: Path, *, new_account: bool = False, audit: AuditSummary | None = None
+    file: ConfigFile,
+    folder: Path,
+    *,
+    new_account: bool = False,
+    audit: AuditSummary | None = None,
+    earlier: Earlier | None = None,
 ) -> Released:
     """Spend ρ once and leave a release in a new folder. A folder that cannot be written to is found out first.
 
     A data set without an account is refused, unless `new_account` confirms that nothing was ever spent on it. `audit`
-    is repeated by the certificate.
+    is repeated by the certificate. The trees of an `earlier` release are added to this one's.
     """
     if folder.name in ("", ".."):
         raise ValueError(f"--out must name a new folder, got {folder}")
@@ -81,7 +87,7 @@ def fit_release(
         draft.mkdir(mode=DRAFT_MODE)
         try:
             with Ledger(file.ledger) as ledger:
-                released = _release(file, ledger, draft, folder, audit)
+                released = _release(file, ledger, draft, folder, audit, earlier)
                 return replace(released, earlier_fit=earlier_fit, new_account=ledger.path if opened else None)
         except BaseException:
             with suppress(ValueError, OSError):  # the first error is the one to report; the next fit settles the draft
@@ -137,7 +143,12 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
 
 
 def _release(
-    file: ConfigFile, ledger: Ledger, draft: Path, folder: Path, audit: AuditSummary | None = None
+    file: ConfigFile,
+    ledger: Ledger,
+    draft: Path,
+    folder: Path,
+    audit: AuditSummary | None = None,
+    earlier: Earlier | None = None,
 ) -> Released:
     """The steps of a release, in the order in which a crash may cut them off.
 
@@ -145,7 +156,9 @@ def _release(
     caused it. From there on ρ is spent. What is written to the draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.shop
-    prepared = Pool(config.privacy.rho).prepare(problem)
+    # Trees can be added if they have the same bins.
+    settings = None if earlier is None else Outcomes(bins=earlier.trees.bins)
+    prepared = Pool(config.privacy.rho, settings).prepare(problem)
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
     for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
@@ -158,7 +171,7 @@ def _release(
     require_sound_sampler()
     signing = ledger.signing_key()
     ledger.open_account(terms.data_set, terms.budget)
-    reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit)
+    reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit, terms.period)
     with ExitStack() as opened:
         rows_in_reach = threading.Event()
         try:
@@ -172,11 +185,16 @@ def _release(
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:
-            policy = prepared.learn(prepared.release(log, SecureNoise()))
+            released, sums = with_earlier(prepared.release(log, SecureNoise()), terms, earlier)
+            policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
             policy.report |= {"labels": asdict(config.names()), "units": units}
-            declared = {"definitions": list(log.definitions), "audit": audit}
+            said = said_of_periods(terms, earlier)
+            if said:
+                policy.report["periods"] = [each["period"] for each in [*said["earlier"], said]]
+            declared = {"definitions": list(log.definitions), "audit": audit} | said
+            sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
             # Errors of writing may be shown. What fails while the log is open might quote it.
@@ -211,6 +229,7 @@ def _write_draft(
         policy.guarantee,
         issued=reservation.time,
         policy_sha256=sha256(draft / POLICY),
+        trees_sha256=sha256(draft / TREES),
         config_sha256=file.sha256,
         public=terms.public,
         versions=_versions(),
