@@ -27,6 +27,7 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -87,7 +88,7 @@ def one_year(case: tuple[str, str, int, int]) -> dict[str, list[float]]:
             trees = FadedTrees.of(each).after(trees, factor)
             made.append(prepared.learn(trees.to_learn_from(each)))
         policies[f"updates, {factor:g}"] = made
-    parts = {
+    parts: dict[str, Any] = {
         name: np.concatenate([getattr(log, name) for log in logs]) for name in ("states", "actions", "next_states")
     }
     policies["year"] = [Pool(RHO).fit(problem, Trajectories(**parts), noise=SeededNoise(seed + 10**6))]

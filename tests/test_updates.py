@@ -244,6 +244,33 @@ def test_the_same_weeks_with_new_dates_are_refused(months: Path, run: Run, dropp
     assert not (months / "march").exists()
 
 
+def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path, run: Run) -> None:
+    """It had committed February, and was killed before the folder got its name."""
+    (months / "february" / "report.html").unlink()
+    (months / "february").rename(months / ".february.draft")
+    config = months / "poolrl.toml"
+    into = ("--release", months / "release", "--out", months / "february")
+    said = " ".join(run("update", "--config", config, *into).split())
+    assert "it is finished now, at no further cost" in said
+    assert stages(months) == ["open", *["reserve", "read", "commit"] * 2]
+    assert broken(months / "february", months / "ledger.sqlite") == []
+
+
+def test_a_period_without_weeks_costs_nothing_and_a_later_one_can_be_paid(months: Path, run: Run) -> None:
+    facts = facts_in(months)
+    config = month(months, facts, 2)
+    assert "good budget 0 left of 0.5, a fit takes 0.5" in " ".join(run("check", "--config", config).split())
+    facts["period"] |= {"first": "2026-03-02", "before": "2026-04-06"}
+    config.write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"no trajectory begins in monday from 2026-03-02.*Nothing was spent"):
+        run("update", "--config", config, "--release", months / "february", "--out", months / "march")
+    del facts["period"]
+    config.write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"the configuration has no \[period\]"):
+        run("update", "--config", config, "--release", months / "february", "--out", months / "march")
+    assert spent(months) == Fraction(1, 2)
+
+
 def test_a_failure_costs_its_own_period_only(months: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = facts_in(months)
     config = month(months, facts, 2)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from poolrl.certificate.all_periods import periods_in_words
+from poolrl.certificate.all_periods import for_other_periods, periods_in_words
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import neighbours, whose
 from poolrl.privacy.guarantee import declared_in_words
@@ -184,7 +184,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 release_type=_release_type(certificate),
                 release_type_details=(
                     f"A ledger allows rho = {ledger.budget} in all for this data set; {ledger.left} are left after "
-                    "this release. It does not refresh with time."
+                    f"this release. It does not refresh with time.{for_other_periods(certificate)}"
                 ),
             ),
             accounting=Accounting(
@@ -203,8 +203,12 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
 
 
 def _release_type(certificate: Certificate) -> Literal["One release", "Many releases"]:
-    """One release is one that was the first and leaves nothing for another."""
-    alone = certificate.ledger.spent == certificate.rho and Fraction(certificate.ledger.left) == 0
+    """One release is one that was the first and leaves nothing for another, nor other periods to release."""
+    alone = (
+        certificate.period is None
+        and certificate.ledger.spent == certificate.rho
+        and Fraction(certificate.ledger.left) == 0
+    )
     return "One release" if alone else "Many releases"
 
 

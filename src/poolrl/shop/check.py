@@ -59,7 +59,8 @@ def _budget(file: ConfigFile) -> LogFinding:
             account = ledger.account(privacy.data_set)
         if account is None:
             return LogFinding("budget", "good", first)
-        after = account.with_spend(zcdp.finite_budget(rho=privacy.rho), file.config.unit())
+        period = file.config.declared_period()
+        after = account.with_spend(zcdp.finite_budget(rho=privacy.rho), file.config.unit(), period)
         seen = f"{float(account.left):g} left of {float(account.budget):g}, a fit takes {privacy.rho:g}"
     except (ValueError, OSError) as error:
         return LogFinding("budget", "bad", str(error))

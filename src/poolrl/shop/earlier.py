@@ -11,12 +11,17 @@ from poolrl.certificate.certificate import Certificate, certified_unit
 from poolrl.certificate.files import CERTIFICATE, POLICY, TREES, sha256
 from poolrl.certificate.parts import CertifiedPeriod, EarlierRelease
 from poolrl.certificate.verify import Terms, verify_release
+from poolrl.data.sources.engine import NoRowsError
+from poolrl.data.table import Table
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.policy import Policy
+from poolrl.ledger.accounts import Account
 from poolrl.ledger.ledger import normal_name
+from poolrl.ledger.periods import Period
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.shop.config_file import ConfigFile, terms_of
 
+NOTHING_SPENT = "Nothing was spent"
 # Public facts that may change from one period to the next: trees do not depend on costs.
 COSTS = ("holding", "shortage")
 
@@ -89,6 +94,25 @@ def _require_alike(claim: Certificate, terms: Terms, folder: Path) -> None:
                 f"{folder} has read {each.period()} already, which overlaps with [period] of the configuration: say "
                 "which weeks no release has read"
             )
+
+
+def refuse_read_periods(account: Account, period: Period) -> None:
+    """Refuse an update whose period a finished release has read. What read everything is added up instead."""
+    if read := [found for found in account.released_in(period) if found is not None]:
+        raise ValueError(
+            f"a release has read {read[0]} already, which overlaps with [period] of the configuration: say which weeks "
+            f"no release has read. {NOTHING_SPENT}"
+        )
+
+
+def units_in(log: Table, period: Period | None) -> int:
+    """The number of units that a release reads, which is public."""
+    try:
+        return log.units
+    except NoRowsError:
+        if period is None:
+            raise
+        raise NoRowsError(f"no trajectory begins in {period}: are dates written like 2025-01-31?") from None
 
 
 def with_earlier(

@@ -35,11 +35,9 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
 from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.earlier import Earlier, said_of_periods, with_earlier
+from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
 from poolrl.shop.open_log import open_log
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
-
-NOTHING_SPENT = "Nothing was spent"
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,9 @@ def _release(
         require_sampler(trees.mechanism(terms.rho).variance)
     require_sound_sampler()
     signing = ledger.signing_key()
-    ledger.open_account(terms.data_set, terms.budget)
+    account = ledger.open_account(terms.data_set, terms.budget)
+    if earlier is not None and terms.period is not None:
+        refuse_read_periods(account, terms.period)
     reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit, terms.period)
     with ExitStack() as opened:
         rows_in_reach = threading.Event()
@@ -178,7 +178,7 @@ def _release(
             log = opened.enter_context(open_log(file, rows_in_reach.set))
             log.check(problem)
             rows_in_reach.set()
-            units = log.units
+            units = units_in(log, terms.period)
             account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
             paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.log.query is not None)
