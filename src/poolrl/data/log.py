@@ -31,6 +31,10 @@ class Log(Protocol):
         """units × max_per_unit. This is public, because neighbours replace one unit."""
 
     @property
+    def ids_public(self) -> bool:
+        """Whether neighbours keep the ids of their trajectories, so that it is public which trajectories there are."""
+
+    @property
     def has_scale(self) -> bool:
         """Whether amounts are divided by a scale."""
 

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
+from poolrl.data.sources.files import CsvFormat
 from poolrl.data.sources.opening import open_source
 from poolrl.data.table import Table
 from poolrl.shop.config_file import ConfigFile
 
+# What an explained log has besides: why a row is unobserved.
+EXPLAINED = {"why": "why", "shop": "shop"}
+
 
 @contextmanager
-def open_log(file: ConfigFile, before_rows: Callable[[], object] = lambda: None) -> Iterator[Table]:
-    """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there."""
+def open_log(
+    file: ConfigFile, before_rows: Callable[[], object] = lambda: None, *, explained: bool = False
+) -> Iterator[Table]:
+    """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there.
+
+    `explained` adds columns to the rows of a sales export that no count uses, for the data holder's eyes.
+    """
     config, columns = file.config, file.config.columns()
-    source, query = config.log.source, config.log.query
-    with open_source(source, columns, query=query, folder=file.folder, before_rows=before_rows) as opened:
+    sales, also = config.sales, columns
+    options: dict[str, Any] = {"query": config.query(explained=explained and config.sales is not None)}
+    if sales is not None:
+        options["csv"] = CsvFormat(sales.delimiter, sales.encoding)
+        if explained:
+            also = replace(columns, labels={**EXPLAINED, **columns.labels})
+    with open_source(config.log.source, also, folder=file.folder, before_rows=before_rows, **options) as opened:
+        coordinates = {} if columns.coordinate is None else {"coordinates": config.problem.products}
         yield Table(
             opened.rows,
             definitions=opened.definitions,
             **asdict(columns),
+            **coordinates,
             max_per_unit=config.privacy.per_unit,
-            first_step=config.log.first_step,
+            first_step=config.first_step,
             clip=config.log.clip,
+            scale_memory=config.scale_memory,
+            labels_public=config.privacy.labels_public,
+            ids_public=config.privacy.weeks_public,
+            step_labels=config.problem.step_labels,
         )
