@@ -56,6 +56,7 @@ class Trajectories(Sealed):
     __slots__ = (
         *PARTS, "owner", "_scale", "_labels", "_has_units", "_units", "_max_per_unit", "_scale_memory", "_labels_public"
     )  # fmt: skip
+    has_coordinates = False  # a row shows all of them
 
     def __init__(
         self,
