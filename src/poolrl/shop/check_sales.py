@@ -26,7 +26,13 @@ from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.shop.sales import SHUT, TWICE, readings, typed_rows, unreadable
 
 # Reasons why a row that can be read is unobserved. Those of the query come first.
-UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = "label", "no scale", "impossible", "beyond a bound", "beyond lambda"
+UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = (
+    "label",
+    "no scale",
+    "impossible",
+    "beyond a bound",
+    "beyond lambda",
+)
 MISSING = "missing"
 
 
@@ -99,12 +105,15 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     config = file.config
     found = answer(_reasons_by_week(config, log)).to_pylist()[0]
     seen = {name: int(value or 0) for name, value in found.items()}
-    weeks, each = log.units if config.privacy.unit is None else seen["weeks"], config.problem.horizon * len(
-        config.problem.products
+    weeks, each = (
+        log.units if config.privacy.unit is None else seen["weeks"],
+        config.problem.horizon * len(config.problem.products),
     )
     cells, used = weeks * each, seen["cells_used"]
     complete = seen["weeks_complete"]
-    yield LogFinding("weeks of shops", "good", f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete")
+    yield LogFinding(
+        "weeks of shops", "good", f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
+    )
     names = _reason_names(config)
     lost = {name: (seen[f"weeks_{i}"], seen[f"cells_{i}"]) for i, name in enumerate(names)}
     # A week without a row of a declared product lacks all of them.
@@ -136,7 +145,9 @@ def _reasons_by_week(config: Config, log: Table) -> ir.Table:
     cells = cells.mutate(reason=_reason(config, cells))
     cells = cells.mutate(place=cells.reason.isnull().ifelse(-1, cells.reason.find_in_set(names)))
     by_week = cells.group_by("week").aggregate(
-        found=cells.count(), used=(cells.place == -1).sum(), **{f"lost_{i}": (cells.place == i).sum() for i in range(len(names))}
+        found=cells.count(),
+        used=(cells.place == -1).sum(),
+        **{f"lost_{i}": (cells.place == i).sum() for i in range(len(names))},
     )
     expected = problem.horizon * problem.products
     counted = {f"cells_{i}": by_week[f"lost_{i}"].sum() for i in range(len(names))}

@@ -97,9 +97,7 @@ class SalesTable(Section):
         answer="",
         flag="label_columns",
     )
-    table: str | None = name_key(
-        None, why="goes with a .duckdb file: the name of its table", answer="", flag="table"
-    )
+    table: str | None = name_key(None, why="goes with a .duckdb file: the name of its table", answer="", flag="table")
     delimiter: Literal[",", ";", "\t", "|"] = key(",", why="CSV: what stands between fields", answer=",")
     encoding: Literal["utf-8", "latin-1"] = key(
         "utf-8", why='CSV: how letters are written; "latin-1" for many exports of Windows', answer="utf-8"
@@ -112,8 +110,10 @@ class SalesTable(Section):
         None, why="how dates are written: %d.%m.%Y for 31.12.2025; left out, 2025-12-31", answer=""
     )
     yes: list[str] = key(
-        ["true", "yes", "1"], why='words that mean yes in the columns stock_out and open ("" is an empty field)',
-        answer="true,yes,1", min_length=1,
+        ["true", "yes", "1"],
+        why='words that mean yes in the columns stock_out and open ("" is an empty field)',
+        answer="true,yes,1",
+        min_length=1,
     )
     no: list[str] = key(["false", "no", "0"], why="words that mean no there", answer="false,no,0", min_length=1)
     closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = key(

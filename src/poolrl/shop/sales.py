@@ -58,12 +58,8 @@ def sales_query(
         steps.append(_scaled(sales, rows))
         rows = "scaled"
     also = [*(["scale"] if sales.scale else []), *map(quoted_name, carried), *(["why"] if explained else [])]
-    columns = ", ".join(["day", "shop", "product", "opening", "order_up_to", "remaining AS \"left\"", *also])
-    return (
-        f"WITH {', '.join(steps)}\n"
-        f"SELECT 'shop ' || shop || ', week of ' || monday AS week, {columns}\n"
-        f"FROM {rows}"
-    )
+    columns = ", ".join(["day", "shop", "product", "opening", "order_up_to", 'remaining AS "left"', *also])
+    return f"WITH {', '.join(steps)}\nSELECT 'shop ' || shop || ', week of ' || monday AS week, {columns}\nFROM {rows}"
 
 
 def number_reading(column: str, sales: SalesTable) -> str:
@@ -170,7 +166,7 @@ def _cells(sales: SalesTable, labels: list[str]) -> str:
     return f"""cells AS (
   SELECT shop, monday, day, product,
     CASE WHEN count(*) > 1 THEN '{TWICE}' ELSE max(why) END AS why,
-    {(","+chr(10)+"    ").join(once)}
+    {("," + chr(10) + "    ").join(once)}
   FROM days
   GROUP BY shop, monday, day, product
 )"""
@@ -183,7 +179,9 @@ def _filled(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str
     row could tell.
     """
     changed = {"opening": "remaining", "order_up_to": "remaining", "sales": "0 * sales"}
-    changed |= dict.fromkeys([*(["scale"] if "scale" in readings(sales) else []), *map(quoted_name, step_labels)], "NULL")
+    changed |= dict.fromkeys(
+        [*(["scale"] if "scale" in readings(sales) else []), *map(quoted_name, step_labels)], "NULL"
+    )
     columns = [f"CASE WHEN day = of_day THEN {name} ELSE {other} END AS {name}" for name, other in changed.items()]
     return f"""rows AS (
   SELECT * EXCLUDE (day), day AS of_day,

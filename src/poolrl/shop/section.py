@@ -8,7 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 def key(
-    default: Any = ..., *, why: str, answer: str | None = None, asked: bool = True, flag: str | None = None, **rules: Any
+    default: Any = ...,
+    *,
+    why: str,
+    answer: str | None = None,
+    asked: bool = True,
+    flag: str | None = None,
+    **rules: Any,
 ) -> Any:
     """A key of the file: why it is there, and the text that `init` takes where nobody answers ("" leaves it out).
 
