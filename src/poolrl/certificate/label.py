@@ -100,7 +100,8 @@ def neighbours(certificate: Certificate) -> str:
 def _also_public(certificate: Certificate) -> str:
     labels = ", and how many rows have which labels" if certificate.labels == "public" else ""
     ids = f", and the ids of all: of which {certificate.unit} there are rows" * (certificate.adjacency == KEEP_IDS)
-    return f"{ids}{labels}{', and how many trajectories and units other releases have counted' * bool(certificate.other_units)}"
+    others = ", and how many trajectories and units other releases have counted" * bool(certificate.other_units)
+    return f"{ids}{labels}{others}"
 
 
 def _others(certificate: Certificate) -> str:

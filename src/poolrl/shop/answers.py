@@ -115,9 +115,9 @@ def value_of(key: Key, text: str, products: list[str]) -> Any:
             _number_of(key, part, "a number, or one per product with commas between") for part in split_names(text)
         ]
         return numbers[0] if len(numbers) == 1 else numbers
-    if dict in map(get_origin, kinds):
+    if dict in [get_origin(kind) for kind in kinds]:
         return _labels_of(key, text)
-    if list in map(get_origin, kinds):
+    if list in [get_origin(kind) for kind in kinds]:
         parts = [SIGNS.get(part, part) if key.name in ("yes", "no") else part for part in split_names(text)]
         pattern = len(parts) == 1 and "{product}" in parts[0]
         return [parts[0].replace("{product}", product) for product in products] if pattern else parts
@@ -155,11 +155,11 @@ def _labels_of(key: Key, text: str) -> dict[str, Any]:
         name, sign, values = (each.strip() for each in part.partition("="))
         if not (name and sign and values):
             raise ValueError(f"{key.name} must be written like 'shop=1..40; promotion=no,yes', got {part!r}")
-        found[name] = values if key.section == "sales" else _values_of(split_names(values))
+        found[name] = values if key.section == "sales" else _label_values(split_names(values))
     return found
 
 
-def _values_of(parts: list[str]) -> list[int | float | str] | str:
+def _label_values(parts: list[str]) -> list[int | float | str] | str:
     """Numbers if all of them are, otherwise text. A range alone stays one text."""
     if len(parts) == 1 and ".." in parts[0]:
         return parts[0]

@@ -33,7 +33,7 @@ UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = (
     "beyond a bound",
     "beyond lambda",
 )
-MISSING = "missing"
+NO_ROW = "missing"
 
 
 def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
@@ -118,12 +118,16 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     lost = {name: (seen[f"weeks_{i}"], seen[f"cells_{i}"]) for i, name in enumerate(names)}
     # A week without a row of a declared product lacks all of them.
     empty = weeks - seen["weeks_with_rows"]
-    lost[MISSING] = (seen["weeks_missing"] + empty, cells - seen["cells_found"])
+    lost[NO_ROW] = (seen["weeks_missing"] + empty, cells - seen["cells_found"])
     for name, (in_weeks, in_cells) in lost.items():
         if in_cells:
             what, fix = _reason_in_words(config, name)
-            where = f"{in_cells:,} of {cells:,} days and products ({share_of(in_cells, cells)}), in {many(in_weeks, 'week')},"
-            yield LogFinding(what, "bad" if in_cells > MOSTLY * cells else "note", f"{where} {fix}")
+            lost_share = f"{in_cells:,} of {cells:,} days and products ({share_of(in_cells, cells)})"
+            yield LogFinding(
+                what,
+                "bad" if in_cells > MOSTLY * cells else "note",
+                f"{lost_share}, in {many(in_weeks, 'week')}, {fix}",
+            )
     stands: Standing = "bad" if used < MOSTLY * cells else "note" if used < 0.9 * cells else "good"
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
 
@@ -191,7 +195,7 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
     """What to call a reason, and what happens to such cells or would mend it."""
     sales = config.sales
     assert sales is not None
-    if name == MISSING:
+    if name == NO_ROW:
         rule = f'[sales] missing_days is "{sales.missing_days}"'
         first = ", and the first days of a week have no row before them" * (sales.missing_days != "unobserved")
         return "missing rows", f"have no row and are unobserved; {rule}{first}"
@@ -203,7 +207,8 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
         TWICE: "stand more than once and are unobserved; is a column that tells them apart missing?",
         SHUT: "are rows of closed shops and unobserved",
         NO_SCALE: "have no scale and are unobserved: too few weeks before, or 0 in its column",
-        IMPOSSIBLE: "do not fit (more sold than was there, or a negative number) and are unobserved; [log] clip = true moves them",
+        IMPOSSIBLE: "do not fit (more sold than was there, or a negative number) and are unobserved; [log] clip = true "
+        "moves them",
         BEYOND: "lie beyond demand_max and are unobserved; raise it, or [log] clip = true moves them",
         UNTRIED: "are orders beyond lambda, which are unobserved",
     }

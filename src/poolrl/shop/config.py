@@ -13,20 +13,27 @@ from pydantic import model_validator
 from poolrl.certificate.parts import AssumedPublic, Publication
 from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import DUCKDB_ENDINGS
 from poolrl.learning.policy import Names
 from poolrl.ledger.ledger import normal_name
 from poolrl.ledger.units import REPLACE_ONE, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS
 from poolrl.privacy.sensitivity import moved_trajectories
-from poolrl.shop.config_log import SALES_ROLES, SERVER, WEEKDAYS, WIDE_ONLY, LogTable, SalesTable
+from poolrl.shop.config_log import (
+    DATABASE_FILE,
+    LABEL_COLUMN,
+    SALES_ROLES,
+    SERVER,
+    WEEKDAYS,
+    WIDE_ONLY,
+    LogTable,
+    SalesTable,
+)
 from poolrl.shop.config_problem import ProblemFacts
-from poolrl.shop.sales import LABEL_COLUMN, sales_query, scale_memory_of
-from poolrl.shop.section import Section, key, name_key
+from poolrl.shop.section import ConfigSection, key, name_key
 
 
-class Privacy(Section):
+class Privacy(ConfigSection):
     """Who is protected, how strongly, and what may be spent in all."""
 
     unit: str | None = key(
@@ -57,8 +64,8 @@ class Privacy(Section):
     )
     weeks_public: bool = key(
         False,
-        why="goes with a scale of the same weekday: it is public which shop has rows in which week, so neighbours replace "
-        "what happened in a week; halves the memory",
+        why="goes with a scale of the same weekday: it is public which shop has rows in which week, so neighbours "
+        "replace what happened in a week; halves the memory",
         answer="",
     )
     protects: str = key("", why="what one of those is, in words, for the label: one week of one shop", answer="")
@@ -98,7 +105,7 @@ class Privacy(Section):
         return self.max_per_unit or 1
 
 
-class PlanFacts(Section):
+class PlanFacts(ConfigSection):
     """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
 
     units: int = key(
@@ -121,7 +128,7 @@ class PlanFacts(Section):
     )
 
 
-class Config(Section):
+class Config(ConfigSection):
     """The whole file."""
 
     problem: ProblemFacts
@@ -161,11 +168,11 @@ class Config(Section):
         ]
         if self.log.source.startswith(SERVER):
             faults.append("[sales] reads files; for a PostgreSQL server give [log] a query instead")
-        if self.log.source.endswith(DUCKDB_ENDINGS) != (sales.table is not None):
+        if self.log.source.endswith(DATABASE_FILE) != (sales.table is not None):
             faults.append("[sales] table goes with a .duckdb file, and such a file needs it")
         if self.problem.horizon != len(sales.open_days):
             faults.append(
-                f"[problem] horizon must be {len(sales.open_days)}: the days of a week but those that [sales] closed names"
+                f"[problem] horizon must be {len(sales.open_days)}: the days of a week but those of [sales] closed"
             )
         if self.privacy.unit not in (None, "shop"):
             faults.append('[privacy] unit must be "shop" with [sales], or be left out: each week of a shop by itself')
@@ -198,7 +205,7 @@ class Config(Section):
         """How many other trajectories' scales may change with one."""
         if self.sales is None:
             return self.log.scale_memory or 0
-        return scale_memory_of(self.sales, weeks_public=self.privacy.weeks_public)
+        return self.sales.memory(weeks_public=self.privacy.weeks_public)
 
     @property
     def moved(self) -> int:
@@ -212,6 +219,9 @@ class Config(Section):
         """The SQL that gives the log's rows; `explained` adds why a row of a sales export is unobserved."""
         if self.sales is None:
             return self.log.query
+        # Here, because engines take long to import.
+        from poolrl.shop.sales import sales_query
+
         labels = self.sales.label_columns(list(self.problem.labels))
         return sales_query(self.sales, labels=labels, step_labels=self.problem.step_labels, explained=explained)
 
@@ -220,9 +230,9 @@ class Config(Section):
         log, names = self.log, list(self.problem.labels)
         if self.sales is not None:
             labels = {name: LABEL_COLUMN.format(name) for name in names}
-            scale = ("scale",) if self.sales.scale else ()
+            by = ("scale",) if self.sales.scale else ()
             return Columns(
-                "week", "day", ("opening",), ("order_up_to",), ("left",), self.privacy.unit, scale, labels, "product"
+                "week", "day", ("opening",), ("order_up_to",), ("left",), self.privacy.unit, by, labels, "product"
             )
         opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
         scale = tuple(log.scale * len(opening) if len(log.scale) == 1 else log.scale)

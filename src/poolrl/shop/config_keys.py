@@ -55,8 +55,9 @@ def config_keys() -> list[Key]:
 
 def section_models() -> dict[str, type[BaseModel]]:
     """The model of each section; one that may be left out is a union with None."""
-    found = {}
+    found: dict[str, type[BaseModel]] = {}
     for name, field in Config.model_fields.items():
-        models = [field.annotation, *get_args(field.annotation)]
-        found |= {name: each for each in models if isinstance(each, type) and issubclass(each, BaseModel)}
+        for each in (field.annotation, *get_args(field.annotation)):
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                found[name] = each
     return found

@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import model_validator
 
-from poolrl.shop.section import Section, key, name_key
+from poolrl.shop.section import ConfigSection, key, name_key
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-SERVER = ("postgresql://", "postgres://")
+SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".db")
+# The column of each label in the query of a sales export.
+LABEL_COLUMN = "label_{}"
 SAME_WEEKDAY = re.compile(r"same weekday, last (\d{1,2}) weeks?")
 # Columns of a sales export that no two keys may share.
 SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out", "open")
@@ -20,7 +22,7 @@ SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock
 WIDE_ONLY = ("query", "trajectory", "step", "first_step", "opening", "order_up_to", "left", "scale", "scale_memory")
 
 
-class LogTable(Section):
+class LogTable(ConfigSection):
     """Where the log lies and what its columns mean; column names are public, their contents are not."""
 
     source: str = name_key(
@@ -77,7 +79,7 @@ def _column(role: str, why: str, *, optional: bool = False) -> str:
     return field
 
 
-class SalesTable(Section):
+class SalesTable(ConfigSection):
     """How to read a sales export: a row per shop, date and product. A week of a shop is a trajectory."""
 
     shop: str = _column("shop", "which shop")
@@ -92,8 +94,8 @@ class SalesTable(Section):
     open: str | None = _column("open", "whether the shop was open; a row of a closed day is unobserved", optional=True)
     labels: dict[str, str] = key(
         {},
-        why='columns of the labels of [problem]: { promotion = "Aktion" }; a label that is not named here has a column of '
-        "its own name",
+        why='columns of the labels of [problem]: { promotion = "Aktion" }; a label that is not named here has a column '
+        "of its own name",
         answer="",
         flag="label_columns",
     )
@@ -179,6 +181,16 @@ class SalesTable(Section):
         """m of "same weekday, last m weeks"; None for another scale, or none."""
         found = None if self.scale is None else SAME_WEEKDAY.fullmatch(self.scale.strip())
         return None if found is None else int(found[1])
+
+    def memory(self, *, weeks_public: bool) -> int:
+        """How many other weeks' scales may change when one week of a shop is replaced.
+
+        The mean over the m weeks before serves the m weeks after. A week that becomes another one changes m scales
+        where it leaves and m where it arrives. Where shop and week are public and stay, these are the same m.
+        """
+        if self.weeks is None:
+            return self.scale_memory or 0
+        return self.weeks if weeks_public else 2 * self.weeks
 
     @property
     def open_days(self) -> list[int]:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.labels import MOST_LABEL_CELLS
-from poolrl.shop.section import Section, is_name, key
+from poolrl.shop.section import ConfigSection, is_name, key
 
 SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
 AMOUNTS = ("holding", "shortage", "boundary", "demand_max")
@@ -23,7 +23,7 @@ DeclaredValues = list[int | float | str] | str
 VALUE_RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})")
 
 
-class ProblemFacts(Section):
+class ProblemFacts(ConfigSection):
     """What is decided, how often, at which cost, within which bounds."""
 
     kind: Literal["lost sales", "backlog"] = key(
@@ -39,8 +39,8 @@ class ProblemFacts(Section):
     )
     shortage: Amounts = key(why="cost of one unit of demand that was not met: the same forms")
     demand_max: float | list[float] = key(
-        why="demand never exceeds this, by shelf size or common sense, in units or in multiples of the scale; too large "
-        "costs accuracy, not privacy"
+        why="demand never exceeds this, by shelf size or common sense, in units or in multiples of the scale; too "
+        "large costs accuracy, not privacy"
     )
     boundary: Amounts = key(
         1.0, why="lambda: feedback exists up to this share of demand_max, and orders stay below it", answer="1"

@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 
 from poolrl.data.sources.files import CsvFormat, files_of, header_of
 
-# Names in English and in German, as they are written. `_plain` makes them comparable.
+# Names in English and in German, as they are written. `_comparable_name` makes them comparable.
 MEANINGS = {
-    "shop": "shop, store, branch, outlet, market, location, site, shop id, store id, store number, store nr, shop number, "
-    "Filiale, Filialnummer, Filial-Nr, Filial ID, Markt, Marktnummer, Laden, Standort, Betrieb, Geschäft, Verkaufsstelle",
+    "shop": "shop, store, branch, outlet, market, location, site, shop id, store id, store number, shop number, "
+    "Filiale, Filialnummer, Filial-Nr, Filial ID, Markt, Marktnummer, Laden, Standort, Betrieb, Verkaufsstelle",
     "date": "date, day, sales date, business date, transaction date, calendar day, "
     "Datum, Tag, Verkaufstag, Verkaufsdatum, Buchungsdatum, Kalendertag, Geschäftstag",
-    "product": "product, item, article, sku, product id, product name, item id, item number, article number, ean, gtin, "
+    "product": "product, item, article, sku, product id, product name, item id, item number, article number, ean, "
     "Artikel, Artikelnummer, Artikel-Nr, Artikel ID, Artikelbezeichnung, Produkt, Produktnummer, Ware, Material",
     "opening": "opening, opening stock, opening inventory, beginning stock, beginning inventory, start stock, stock, "
     "inventory, stock on hand, morning stock, "
-    "Anfangsbestand, Bestand, Lagerbestand, Morgenbestand, Eröffnungsbestand, Startbestand, Bestand morgens, Bestand früh",
+    "Anfangsbestand, Bestand, Lagerbestand, Morgenbestand, Eröffnungsbestand, Startbestand, Bestand morgens",
     "delivery": "delivery, deliveries, delivered, delivered quantity, received, receipts, goods received, inbound, "
     "Lieferung, Lieferungen, Liefermenge, geliefert, Wareneingang, Zugang, Zugänge, Anlieferung",
     "sales": "sales, sold, units sold, quantity sold, sales quantity, sold quantity, sales units, "
@@ -53,7 +53,7 @@ class Proposal:
 
 
 def propose_columns(source: Path, *, delimiter: str | None, encoding: str) -> Proposal:
-    """From the header of the first file, and the schema of a Parquet file. Without a delimiter, one that explains most."""
+    """From the header of the first file, or a Parquet schema. With no delimiter, that which explains most."""
     files, is_csv = files_of(source)
     if not is_csv:
         return Proposal(",", meanings_of(pq.read_schema(files[0]).names))
@@ -70,12 +70,12 @@ def meanings_of(names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     given = list(names)
     for meaning, words in MEANINGS.items():
-        known = {_plain(word) for word in words.split(",")}
-        found[meaning] = [name for name in given if _plain(name) in known]
+        known = {_comparable_name(word) for word in words.split(",")}
+        found[meaning] = [name for name in given if _comparable_name(name) in known]
     return found
 
 
-def _plain(name: str) -> str:
+def _comparable_name(name: str) -> str:
     """Without case, marks of letters, blanks and signs; ä is a, and so is ae."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     plain = "".join(letter for letter in letters if letter.isalnum())

@@ -5,10 +5,10 @@ sales" is known: if less was sold than there should have been (spoilt, stolen, m
 the sales.
 
 A week of a shop is there if a row names the shop and one of the days that count, whatever else its rows say. So shop
-and date are read in a way that cannot fail: a date outside four centuries is none; Monday is found by subtraction. A row
-that names no shop or no such day belongs to no week. What a week lacks, has twice or has in words is unobserved (NULL).
-So no row decides whether a week counts. Nor does it decide what is read of another week, but for the scale "same weekday,
-last m weeks": that is a mean over the m calendar weeks before, which `scale_memory_of` counts.
+and date are read in a way that cannot fail: a date outside four centuries is none; Monday is found by subtraction. A
+row that names no shop or no such day belongs to no week. What a week lacks, has twice or has in words is unobserved
+(NULL). So no row decides whether a week counts. Nor does it decide what is read of another week, but for the scale
+"same weekday, last m weeks": that is a mean over the m calendar weeks before, which `SalesTable.memory` counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from poolrl.data.sources.engine import quoted_name, quoted_text
-from poolrl.shop.config_log import SalesTable
+from poolrl.shop.config_log import LABEL_COLUMN, SalesTable
 
 # The largest number that is read. Thousandths of so many, summed up, are exact.
 LARGEST_READ = 10**12
@@ -24,19 +24,6 @@ LARGEST_READ = 10**12
 READ_COLUMNS = ("open", "opening", "delivery", "sales", "stock_out", "scale")
 # Other reasons why a row is unobserved.
 TWICE, SHUT = "double rows", "closed"
-# A column of the answer for each label.
-LABEL_COLUMN = "label_{}"
-
-
-def scale_memory_of(sales: SalesTable, *, weeks_public: bool) -> int:
-    """How many other weeks' scales may change when one week of a shop is replaced.
-
-    The mean over the m weeks before serves the m weeks after. A week that becomes another one changes m scales where it
-    leaves and m where it arrives. Where shop and week are public and stay, these are the same m.
-    """
-    if sales.weeks is None:
-        return sales.scale_memory or 0
-    return sales.weeks if weeks_public else 2 * sales.weeks
 
 
 def sales_query(
@@ -44,15 +31,15 @@ def sales_query(
 ) -> str:
     """SQL of DuckDB on the table `log`: columns week, day, shop, product, opening, order_up_to, left, scale, labels.
 
-    `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row, for the
-    data holder's eyes.
+    `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row, for
+    the data holder's eyes.
     """
     carried = [LABEL_COLUMN.format(name) for name in labels]
     steps = [typed_rows(sales, labels), _days(sales, carried), _cells(sales, carried)]
     rows = "cells"
     if sales.missing_days == "nothing happened":
         fixed = [LABEL_COLUMN.format(name) for name in labels if name not in step_labels]
-        steps.append(_filled(sales, fixed, [each for each in carried if each not in fixed]))
+        steps.append(_nothing_happened(sales, fixed, [each for each in carried if each not in fixed]))
         rows = "filled"
     if sales.weeks is not None:
         steps.append(_scaled(sales, rows))
@@ -172,7 +159,7 @@ def _cells(sales: SalesTable, labels: list[str]) -> str:
 )"""
 
 
-def _filled(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str:
+def _nothing_happened(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str:
     """A row stands for itself and for the days after it in its week that have none: no delivery, no sale.
 
     The first days of a week have no row before them in it, and stay unobserved. So do days whose label or scale only a
@@ -183,9 +170,9 @@ def _filled(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str
         [*(["scale"] if "scale" in readings(sales) else []), *map(quoted_name, step_labels)], "NULL"
     )
     columns = [f"CASE WHEN day = of_day THEN {name} ELSE {other} END AS {name}" for name, other in changed.items()]
+    after = f"lead(day, 1, {len(sales.open_days) + 1}) OVER (PARTITION BY shop, monday, product ORDER BY day)"
     return f"""rows AS (
-  SELECT * EXCLUDE (day), day AS of_day,
-    unnest(range(day, coalesce(lead(day) OVER (PARTITION BY shop, monday, product ORDER BY day), {len(sales.open_days) + 1}))) AS day
+  SELECT * EXCLUDE (day), day AS of_day, unnest(range(day, {after})) AS day
   FROM cells
 ), filled AS (
   SELECT {", ".join(["shop", "monday", "day", "product", "why", "remaining", *map(quoted_name, labels), *columns])}
@@ -194,7 +181,7 @@ def _filled(sales: SalesTable, labels: list[str], step_labels: list[str]) -> str
 
 
 def _scaled(sales: SalesTable, rows: str) -> str:
-    """The scale of shop, product and weekday: mean sales of the calendar weeks before, if at least half of them are there.
+    """The scale of shop, product and weekday: mean sales of the m weeks before, if at least half of them are there.
 
     Sums are of whole thousandths. So they are exact, and no other week decides how one is rounded.
     """

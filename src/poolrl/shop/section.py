@@ -33,7 +33,7 @@ def is_name(text: str) -> bool:
     return bool(text.strip()) and text.isprintable()
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """One section. Nothing is converted, and an unknown key is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)

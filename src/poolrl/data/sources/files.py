@@ -68,7 +68,7 @@ class CsvFormat:
         return mark + r'("(?:[^"]|"")*"|[^' + mark + "]*)"
 
     def lines(self, files: Sequence[str]) -> str:
-        """The lines of files behind their headers, each as one text. Lines that are no text of the encoding are lost."""
+        """The lines of files behind their headers, each as one text. Lines that are no such text are left out."""
         return (
             f"read_csv({sql_list(files)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
             "new_line='\\n', delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true, "
