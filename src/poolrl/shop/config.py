@@ -144,7 +144,7 @@ class Config(ConfigSection):
         if self.privacy.labels_public and not self.problem.labels:
             faults.append("[privacy] labels_public needs [problem] labels")
         if faults:
-            raise ValueError(faults[0])
+            raise ValueError("; ".join(faults))
         self.columns()  # refuses a column that is named twice
         return self
 
