@@ -242,7 +242,7 @@ def test_what_is_written_is_read_back(
         ("sales", {"table": "t"}, "[sales] table goes with a .duckdb file"),
         ("sales", {"labels": {"promo": "p"}}, "[sales] labels names 'promo', which [problem] labels does not declare"),
         ("sales", {"delimiter": "/"}, "[sales] delimiter: input should be ',', ';'"),
-        ("sales", {"salez": "x"}, "[sales] salez is not known; did you mean sales?"),
+        ("sales", {"delimeter": "x"}, "[sales] delimeter is not known; did you mean delimiter?"),
         ("privacy", {"unit": "store", "max_per_unit": 2}, '[privacy] unit must be "shop" with [sales]'),
         ("privacy", {"weeks_public": True}, "[privacy] weeks_public goes with a scale of the same weekday"),
         ("privacy", {"labels_public": True}, "[privacy] labels_public needs [problem] labels"),
@@ -261,8 +261,8 @@ def test_mistakes_about_a_sales_export(tmp_path: Path, section: str, given: Fact
     # What a sales export leaves out is written by hand here.
     extra = [f'{name} = "{given[name]}"' for name in given if section == "log" and name in WIDE_ONLY]
     (tmp_path / "poolrl.toml").write_text(text.replace("[log]", "\n".join(["[log]", *extra])))
-    if section == "sales" and "salez" in given:
-        (tmp_path / "poolrl.toml").write_text(text.replace("[sales]", '[sales]\nsalez = "x"'))
+    if section == "sales" and "delimeter" in given:
+        (tmp_path / "poolrl.toml").write_text(text.replace("[sales]", '[sales]\ndelimeter = "x"'))
     with pytest.raises(ValueError, match="mistake") as caught:
         load_config(tmp_path / "poolrl.toml")
     assert message in str(caught.value)

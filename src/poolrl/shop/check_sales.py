@@ -143,7 +143,7 @@ def _reasons_by_week(config: Config, log: Table) -> ir.Table:
     """One row of counts: weeks and cells (a day and product) in all, used, and lost for each reason."""
     problem, names = config.problem.shop, _reason_names(config)
     limits = problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)
-    declared = {"declared": list(log.coordinates), "most": problem.demand_max, "limit": limits}
+    declared = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": limits}
     products = ibis.memtable(pa.table({name: pa.array(values) for name, values in declared.items()}))
     cells = log.rows.inner_join(products, log.rows["product"] == products.declared)
     cells = cells.mutate(reason=_reason(config, cells))
@@ -176,7 +176,6 @@ def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
         value = comparable(cells[columns.labels[name]], problem.labels, name)
         known = value.isin(list(values)).fill_null(False)
         rules.append((~known, ibis.literal(f"{UNKNOWN_LABEL} {name}")))
-    limit = cells.limit
     if columns.scale:
         scale = cells.scale.cast("float64")
         rules.append((~usable_divisor(scale).fill_null(False), ibis.literal(NO_SCALE)))
@@ -187,7 +186,8 @@ def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
         rules.append((~possible.fill_null(False), ibis.literal(IMPOSSIBLE)))
         if not columns.scale:
             rules.append((level > cells.most + slack, ibis.literal(BEYOND)))
-        rules.append((level > limit, ibis.literal(UNTRIED))) if (problem.share < 1).any() else None
+        if (problem.share < 1).any():
+            rules.append((level > cells.tried, ibis.literal(UNTRIED)))
     return ibis.cases(*rules, else_=ibis.null("string"))
 
 
@@ -214,4 +214,4 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
     }
     if name in words:
         return {BEYOND: "demand_max", IMPOSSIBLE: "numbers", UNTRIED: "boundary"}.get(name, name), words[name]
-    return f"column {getattr(sales, name)}", f"cannot be read ({name}) and are unobserved"
+    return f"unreadable {name}", f"cannot be read in column {getattr(sales, name)} and are unobserved"
