@@ -16,9 +16,9 @@ from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
-from poolrl.shop.check_sales import fields_of_rows, weeks_of_shops
+from poolrl.shop.check_sales import empty_shelves, fields_of_rows, weeks_of_shops
 from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.findings import LogFinding, Standing, many
+from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.shop.open_log import open_log
 from poolrl.shop.order_habits import orders_against_demand
 
@@ -38,7 +38,8 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
         with open_log(file, explained=True) as log:
             log.check(config.problem.shop)
             if config.sales is not None:
-                return [*findings, *weeks_of_shops(file, log), *_order_habits(file, log)]
+                weeks = weeks_of_shops(file, log)
+                return [*findings, *weeks, empty_shelves(config, log), *_order_habits(file, log)]
             return [*findings, *_trajectories(file, log), *_rows(file, log), *_order_habits(file, log)]
     except (ValueError, OSError) as error:
         return [*findings, LogFinding("table", "bad", str(error))]
@@ -111,7 +112,16 @@ def _rows(file: ConfigFile, log: Table) -> list[LogFinding]:
         for i, ((column, text), _) in enumerate(broken)
         if seen[f"rule_{i}"]
     ]
-    return (found or [LogFinding("rows", "good", "every row is possible")]) + _feedback(file, seen)
+    return [*(found or [LogFinding("rows", "good", "every row is possible")]), _used(file, log), *_feedback(file, seen)]
+
+
+def _used(file: ConfigFile, log: Table) -> LogFinding:
+    """How much of the log a fit would use."""
+    problem = file.config.problem.shop
+    used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.products
+    stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
+    what = "steps and products of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
+    return LogFinding("used by a fit", stands, f"{share_of(used, most)} of all {what}")
 
 
 def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], ir.BooleanValue]]:

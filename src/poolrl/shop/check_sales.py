@@ -34,6 +34,8 @@ UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = (
     "beyond lambda",
 )
 NO_ROW = "missing"
+# So many products have a share of their own in a line.
+FEW_PRODUCTS = 12
 
 
 def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
@@ -105,10 +107,11 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     config = file.config
     found = answer(_reasons_by_week(config, log)).to_pylist()[0]
     seen = {name: int(value or 0) for name, value in found.items()}
-    weeks, each = (
-        log.units if config.privacy.unit is None else seen["weeks"],
-        config.problem.horizon * len(config.problem.products),
-    )
+    by_shop = log.rows.group_by("shop").aggregate(weeks=log.rows["week"].nunique())
+    most = config.privacy.max_per_unit or 0
+    owned = answer(by_shop.aggregate(weeks=by_shop.weeks.sum(), surplus=ibis.greatest(by_shop.weeks - most, 0).sum()))
+    weeks, surplus = (int(owned[name][0].as_py() or 0) for name in ("weeks", "surplus"))
+    each = config.problem.horizon * len(config.problem.products)
     cells, used = weeks * each, seen["cells_used"]
     complete = seen["weeks_complete"]
     yield LogFinding(
@@ -128,8 +131,26 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
                 "bad" if in_cells > MOSTLY * cells else "note",
                 f"{lost_share}, in {many(in_weeks, 'week')}, {fix}",
             )
+    if surplus and config.privacy.unit is not None:
+        beyond = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
+        yield LogFinding("max_per_unit", "note", beyond)
     stands: Standing = "bad" if used < MOSTLY * cells else "note" if used < 0.9 * cells else "good"
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
+
+
+def empty_shelves(config: Config, log: Table) -> LogFinding:
+    """How often shelves ran empty, product by product if there are few of them."""
+    rows = log.rows.filter(log.rows["product"].isin(list(log.coordinates)) & log.rows["left"].notnull())
+    by_product = rows.group_by("product").aggregate(empty=(rows["left"].cast("float64") <= 0).mean())
+    found = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
+    shares = [(name, found[name]) for name in config.problem.products if name in found]
+    if len(shares) <= FEW_PRODUCTS:
+        text = ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    else:
+        ranked = sorted(shares, key=lambda each: each[1])
+        (low, least), (_, middle), (high, most) = ranked[0], ranked[len(ranked) // 2], ranked[-1]
+        text = f"{least:.0%} ({low}) to {most:.0%} ({high}), {middle:.0%} in the middle of {len(ranked):,} products"
+    return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
 
 
 def _reason_names(config: Config) -> list[str]:
@@ -157,7 +178,6 @@ def _reasons_by_week(config: Config, log: Table) -> ir.Table:
     counted = {f"cells_{i}": by_week[f"lost_{i}"].sum() for i in range(len(names))}
     counted |= {f"weeks_{i}": (by_week[f"lost_{i}"] > 0).sum() for i in range(len(names))}
     return by_week.aggregate(
-        weeks=by_week.count(),
         weeks_with_rows=by_week.count(),
         weeks_complete=(by_week.used == expected).sum(),
         weeks_missing=(by_week.found < expected).sum(),

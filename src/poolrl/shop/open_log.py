@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from poolrl.data.sources.files import CsvFormat
-from poolrl.data.sources.opening import open_source
+from poolrl.data.sources.opening import Source, open_source
 from poolrl.data.table import Table
+from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
 
 # What an explained log has besides: why a row is unobserved.
@@ -32,17 +33,23 @@ def open_log(
         if explained:
             also = replace(columns, labels={**EXPLAINED, **columns.labels})
     with open_source(config.log.source, also, folder=file.folder, before_rows=before_rows, **options) as opened:
-        coordinates = {} if columns.coordinate is None else {"coordinates": config.problem.products}
-        yield Table(
-            opened.rows,
-            definitions=opened.definitions,
-            **asdict(columns),
-            **coordinates,
-            max_per_unit=config.privacy.per_unit,
-            first_step=config.first_step,
-            clip=config.log.clip,
-            scale_memory=config.scale_memory,
-            labels_public=config.privacy.labels_public,
-            ids_public=config.privacy.weeks_public,
-            step_labels=config.problem.step_labels,
-        )
+        yield as_table(config, opened)
+
+
+def as_table(config: Config, opened: Source) -> Table:
+    """Rows that have the columns of a configuration, with all that it declares of them."""
+    columns = config.columns()
+    coordinates = {} if columns.coordinate is None else {"coordinates": config.problem.products}
+    return Table(
+        opened.rows,
+        definitions=opened.definitions,
+        **asdict(columns),
+        **coordinates,
+        max_per_unit=config.privacy.per_unit,
+        first_step=config.first_step,
+        clip=config.log.clip,
+        scale_memory=config.scale_memory,
+        labels_public=config.privacy.labels_public,
+        ids_public=config.privacy.weeks_public,
+        step_labels=config.problem.step_labels,
+    )

@@ -27,6 +27,8 @@ from poolrl.shop.open_log import open_log
 MEAN_OF, BOUND_IN_MULTIPLES = 4, 4.0
 # More units than this are people rather than shops, and no label.
 MOST_TRIED_VALUES = 2000
+# Remedies of a sales export that is larger are named, but not tried: its query would run again.
+MOST_TRIED_ROWS = 3_000_000
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
     """What to add to a sales export's file, and how the log would stand then."""
     config, said = file.config, []
     assert config.sales is not None
+    if int(answer(log.rows.aggregate(rows=log.rows.count()))["rows"][0].as_py()) > MOST_TRIED_ROWS:
+        return "give [sales] a scale, or [problem] labels that tell shops or promotions apart (not tried: a large log)"
     if config.sales.scale is None:
         scale = f"same weekday, last {MEAN_OF} weeks"
         scaled = _tried(lambda: _with_sales_scale(file, problem, scale))
