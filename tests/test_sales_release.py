@@ -52,7 +52,7 @@ def test_one_account_for_one_kind_of_neighbours(tmp_path: Path) -> None:
     facts = write_example(tmp_path, seed=1)
     fit_release(configured(tmp_path, facts), tmp_path / "release", new_account=True)
     facts["privacy"]["weeks_public"] = False
-    with pytest.raises(ValueError, match="its releases compare other neighbours .*keep to weeks_public as it was"):
+    with pytest.raises(ValueError, match=r"its releases compare other neighbours .*keep to weeks_public as it was"):
         fit_release(configured(tmp_path, facts), tmp_path / "second")
 
 
