@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from poolrl.certificate.all_periods import for_other_periods, periods_in_words
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import neighbours, whose
-from poolrl.privacy.guarantee import declared_in_words
+from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words
 from poolrl.privacy.zcdp import rounded_up
 
 
@@ -160,7 +160,8 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 ),
                 unprotected_quantities=(
                     f"The number of units, {public.units}; declared costs, bounds, product and column names"
-                    f"{'; how many rows have which labels' if certificate.labels == 'public' else ''}."
+                    f"{'; how many rows have which labels' if certificate.labels == 'public' else ''}"
+                    f"{'; which trajectories there are' if certificate.adjacency == KEEP_IDS else ''}."
                 ),
             ),
             privacy_loss=Loss(

@@ -69,6 +69,8 @@ def _readable(path: str | PathLike[str], what: str) -> Iterator[None]:
 
 def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str, Any]:
     """The rows as (trajectory, step) arrays; refuses a table that breaks a rule."""
+    if columns.coordinate is not None:
+        raise ValueError("one row per coordinate is counted by Table; for arrays name a column for each coordinate")
     # A row without a scale or a label is unobserved.
     needed = {columns.trajectory, columns.unit, columns.step, *columns.states, *columns.actions, *columns.next_states}
     may_be_missing = {*columns.scale, *columns.labels.values()} - needed

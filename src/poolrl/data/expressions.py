@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from poolrl.checks import FloatArray
 from poolrl.data.column_vector import ColumnVector
+from poolrl.data.coordinate_vector import CoordinateFacts
 from poolrl.data.relative import as_counted, usable_amount, usable_divisor
 from poolrl.data.row_rules import Numbers, Row, bounds, within
 from poolrl.geometry.partition import Partition
@@ -65,22 +66,29 @@ def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
 
 
 def harmless(
-    problem: Problem, parts: Sequence[Sequence[ir.Column]], *, clip: bool, divisors: Sequence[ir.Column] = ()
+    problem: Problem,
+    parts: Sequence[Sequence[ir.Column]],
+    *,
+    clip: bool,
+    divisors: Sequence[ir.Column] = (),
+    facts: CoordinateFacts | None = None,
 ) -> dict[str, ir.Column]:
     """The numbers of a row as doubles that every formula can take, and columns `fine_0`, ... that say where they hold.
 
     Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
     coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. With `divisors`
-    the numbers are multiples of them, may exceed their bounds, and are NULL where they do not hold.
+    the numbers are multiples of them, may exceed their bounds, and are NULL where they do not hold. With `facts` each
+    part is one column for all coordinates.
     """
     known: dict[Any, Any] = {}
-    rows: list[Numbers] = [ColumnVector([column.cast("float64") for column in part], known) for part in parts]
+    vector = ColumnVector if facts is None else facts.vector
+    rows: list[Numbers] = [vector([column.cast("float64") for column in part], known) for part in parts]
     together = not isinstance(problem, SeparableProblem)
     there: Numbers = None
     inside: Numbers = True
     divisor: Numbers = None
     if divisors:
-        divisor = ColumnVector(divisors, known)
+        divisor = vector(divisors, known)
         there, inside = divisor - divisor, usable_divisor(divisor)
     for numbers, (low, high) in zip(rows, bounds(problem), strict=True):
         if divisors:
@@ -104,16 +112,24 @@ def harmless(
 
 
 def cells_by_step(
-    problem: Problem, rows: ir.Table, formulas: Formulas, *, clip: bool, relative: bool = False
+    problem: Problem,
+    rows: ir.Table,
+    formulas: Formulas,
+    *,
+    clip: bool,
+    relative: bool = False,
+    facts: CoordinateFacts | None = None,
 ) -> list[ir.Value]:
     """The expressions of `formulas(step, row, usable)` on `harmless` rows; cases by step only where steps differ.
 
     `usable` is (k,) coordinate by coordinate, or (1,). Columns of other coordinates may be missing from the rows. Their
-    lower bounds are used instead.
+    lower bounds are used instead. With `facts` each column is one for all coordinates.
     """
     known: dict[Any, Any] = {}
 
-    def vector(name: str, otherwise: Sequence[float]) -> ColumnVector:
+    def vector(name: str, otherwise: Sequence[float]) -> Numbers:
+        if facts is not None:
+            return facts.vector([rows[f"{name}_0"]], known)
         names = [f"{name}_{i}" for i in range(len(otherwise))]
         return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)], known)
 
@@ -132,6 +148,18 @@ def cells_by_step(
             "comparisons, where, clip, minimum and maximum, or give the log as Trajectories"
         ) from None
     return [_by_step(rows.step, choices) for choices in zip(*by_step, strict=True)]
+
+
+def facts_used(problem: SeparableProblem, formulas: Formulas, *, clip: bool, relative: bool) -> CoordinateFacts:
+    """The public numbers by coordinate that `harmless` and `cells_by_step` use, found on tables without rows."""
+    facts = CoordinateFacts(problem.outcome_dim)
+    given = ibis.table(dict.fromkeys((*COLUMNS_OF, "divisor"), "float64"), name="given")
+    parts = [[given[name]] for name in COLUMNS_OF]
+    harmless(problem, parts, clip=clip, divisors=[given.divisor] if relative else [], facts=facts)
+    numbers = dict.fromkeys((f"{name}_0" for name in COLUMNS_OF), "float64")
+    rows = ibis.table({**numbers, "fine_0": "boolean", "step": "int32"}, name="rows")
+    cells_by_step(problem, rows, formulas, clip=clip, relative=relative, facts=facts)
+    return facts
 
 
 def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:

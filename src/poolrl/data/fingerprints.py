@@ -38,25 +38,27 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     Chance by Good and Turing: what was seen once is expected 2 N₂ / N₁ times in another log like this one, where N₁
     different trajectories were seen once and N₂ twice. What was seen more often is expected there.
     """
-    columns = log.columns
+    columns, placed = log.columns, log.placed()
     numbers = {
-        f"{part}_{i}": _finite_number(log.rows[name])
+        f"{part}_{i}": _finite_number(placed.rows[name])
         for part in ("states", "actions", "next_states")
         for i, name in enumerate(getattr(columns, part))
     }
-    rows = log.named_rows(**numbers)
+    rows = placed.named_rows(**numbers)
     sums = {}
     for i in range(len(columns.states)):
         row = [rows[f"{part}_{i}"] for part in ("states", "actions", "next_states")]
         for j, multiples in enumerate(_MULTIPLES):
             sums[f"sum_{i}_{j}"] = _scattered(row, multiples).sum().cast("float64")
-    lives = rows.group_by([name for name in ("unit", "trajectory") if name in rows.columns]).aggregate(**sums)
+    # Where a row shows one product, each product of a trajectory is a group. So a log has the same marks in both forms.
+    keys = [name for name in ("unit", "trajectory", "coordinate") if name in rows.columns]
+    lives = rows.group_by(keys).aggregate(**sums)
     shown = [lives.select(one=lives[f"sum_{i}_0"], other=lives[f"sum_{i}_1"]) for i in range(len(columns.states))]
     each = ibis.union(*shown) if len(shown) > 1 else shown[0]
     # The place in the order of marks; equal trajectories have one place, so all of them are looked at, or none.
     places = [_scattered([each.one, each.other], multiples[:2]).cast("int64") for multiples in _MULTIPLES]
     each = each.mutate(place=places[0] * _PLACES + places[1])
-    most = LOOKED_AT / max(LOOKED_AT, log.slots * len(columns.states))
+    most = LOOKED_AT / max(LOOKED_AT, log.slots * (len(log.coordinates) or len(columns.states)))
     looked_at = each.filter(each.place <= int(most * (_PLACES**2 - 1)))
     kinds = looked_at.group_by(["place", "one", "other"]).aggregate(times=looked_at.count())
     # A unit may own more trajectories than slots, so that more are found than were expected.

@@ -1,32 +1,50 @@
-"""Which rows of a table count: those with ids and a step, of the first trajectories of each unit.
+"""Which rows of a table count: those with ids, a step and a coordinate, of the first trajectories of each unit.
 
 Every rule looks at one unit at a time. So no unit decides which rows of another one count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
+from typing import Self
 
 import ibis
 import ibis.expr.types as ir
 
 from poolrl.data.expressions import count_steps, finite
 from poolrl.data.ids import canonical
+from poolrl.data.label_cells import COORDINATE, with_coordinates
 from poolrl.data.log import Columns
 from poolrl.data.sealed import Sealed
 from poolrl.data.sources.engine import NoRowsError, answer
+from poolrl.problems.labels import Labels, LabelValue
 
 
 class KeptRows(Sealed):
     """Rows of a long table, their ids in one spelling (`data/ids.py`)."""
 
-    def __init__(self, rows: ir.Table, columns: Columns, *, max_per_unit: int, first_step: int) -> None:
+    def __init__(
+        self, rows: ir.Table, columns: Columns, *, coordinates: Labels | None, max_per_unit: int, first_step: int
+    ) -> None:
         self.rows = rows
         self.columns = columns
         self.first_step = first_step
+        self._coordinates = coordinates
         self._max_per_unit = max_per_unit
         # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
         self._readings = {key: _readings(rows[name], key) for key, name in self._id_columns().items()}
+
+    @property
+    def has_coordinates(self) -> bool:
+        """Whether a row shows one coordinate only."""
+        return self._coordinates is not None
+
+    @property
+    def coordinates(self) -> tuple[LabelValue, ...]:
+        """The declared values of a row's coordinate, in the order of the problem's; none where a row shows all."""
+        return () if self._coordinates is None else self._coordinates.values[0]
 
     @property
     def has_units(self) -> bool:
@@ -53,11 +71,12 @@ class KeptRows(Sealed):
         return self.units * self.max_per_unit
 
     def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
-        """Keys, step and further columns of the rows that have ids and a step in 0 .. H−1.
+        """Keys, step, coordinate and further columns of the rows that have ids, a step in 0 .. H−1 and a coordinate.
 
         `columns` are expressions on the table as it was given.
         """
-        step = self.rows[self.columns.step]
+        rows = self.placed().rows
+        step = rows[self.columns.step]
         steps = step.between(self.first_step, self.first_step + horizon - 1)
         if not step.type().is_integer():
             number = step.cast("float64")
@@ -67,27 +86,52 @@ class KeptRows(Sealed):
             steps = steps & (near == near.floor())
         # Rows that the filter removes get a step that can be cast too, because engines may filter later.
         place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
-        return self._named(self.rows.filter(steps).select(**self._id_columns(), step=place, **columns))
+        return self._named(rows.filter(steps).select(**self._id_columns(), step=place, **self._place(rows), **columns))
 
     def named_rows(self, **columns: ir.Value) -> ir.Table:
-        """Keys and further columns of all rows that have ids, whatever their step."""
-        return self._named(self.rows.select(**self._id_columns(), **columns))
+        """Keys, coordinate and further columns of all rows that have ids and a coordinate, whatever their step."""
+        rows = self.placed().rows
+        return self._named(rows.select(**self._id_columns(), **self._place(rows), **columns))
+
+    def placed(self, facts: Mapping[str, Sequence[float]] | None = None) -> Self:
+        """The table without rows of other coordinates than the declared ones, and with their places and `facts`."""
+        if self._coordinates is None or self.columns.coordinate is None or COORDINATE in self.rows.columns:
+            return self
+        rows = with_coordinates(self.rows, self.columns.coordinate, self._coordinates, facts or {})
+        return self.with_rows(rows)
+
+    def with_rows(self, rows: ir.Table) -> Self:
+        """The same table with other rows, which were made from its own."""
+        found = copy(self)
+        object.__setattr__(found, "rows", rows)
+        return found
+
+    def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
+        return {"coordinate": rows[COORDINATE].cast("int32")} if self.has_coordinates else {}
 
     def lives(self, horizon: int) -> ir.Table:
-        """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus."""
-        lives = count_steps(self.rows_of_steps(horizon), self._keys, horizon)
+        """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus.
+
+        With coordinates there is one row per trajectory and coordinate.
+        """
+        lives = count_steps(self.rows_of_steps(horizon), self._life, horizon)
         surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
         return lives.mutate(surplus=surplus)
 
     @staticmethod
     def _rank(lives: ir.Table) -> ir.IntegerColumn:
         """The place of a trajectory in its unit, by id. The order of rows may depend on other units."""
-        return ibis.row_number().over(group_by=lives.unit, order_by=lives.trajectory)
+        return ibis.dense_rank().over(group_by=lives.unit, order_by=lives.trajectory)
 
     def dropped(self, horizon: int) -> ir.Table:
-        """The keys of trajectories that are not used, under a name, so that engines find them once."""
+        """The keys of trajectories (and coordinates) that are not used, under a name, so that engines find them once."""
         lives = self.lives(horizon)
-        return lives.filter(lives.repeated | lives.surplus).select(self._keys).alias("poolrl_dropped")
+        return lives.filter(lives.repeated | lives.surplus).select(self._life).alias("poolrl_dropped")
+
+    def surplus(self, horizon: int) -> ir.Table:
+        """The keys of trajectories that their unit has no slot for."""
+        lives = self.lives(horizon)
+        return lives.filter(lives.surplus).select(self._keys).distinct()
 
     def _named(self, rows: ir.Table) -> ir.Table:
         """The rows that have ids, with their ids in one spelling."""
@@ -106,6 +150,11 @@ class KeptRows(Sealed):
     def _keys(self) -> list[str]:
         """What identifies a trajectory: equal ids in two units are two trajectories."""
         return ["unit", "trajectory"] if self.has_units else ["trajectory"]
+
+    @property
+    def _life(self) -> list[str]:
+        """In what no step may come twice: a trajectory, or what it shows of one coordinate."""
+        return [*self._keys, "coordinate"] if self.has_coordinates else self._keys
 
     def _id_columns(self) -> dict[str, str]:
         names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}

@@ -1,4 +1,4 @@
-"""The label cell of every row of a table, found by its engine.
+"""The label cell of every row of a table, and its coordinate where it has one, found by its engine.
 
 Declared numbers that are consecutive, such as 1, 2, ..., 1000, are found by arithmetic, others by a join with a small
 table. The arithmetic is faster, and engines keep whole vectors of rows.
@@ -21,6 +21,7 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The columns that are added to a table. A user's own column is hardly called so.
 CELL, PLACE, SHARE = "poolrl_cell", "poolrl_place_{}", "poolrl_share_{}"
+COORDINATE = "poolrl_coordinate"
 # Every whole number up to here is a double.
 LARGEST_WHOLE = 2**53
 
@@ -34,24 +35,47 @@ def with_label_cells(rows: ir.Table, columns: Mapping[str, str], problem: Proble
         if _are_consecutive(values):
             found = _with_place(found, columns[name], key, values, place)
             continue
-        # −0 is 0, and a large whole number is the nearest double, as in the column.
-        plain = list(values) if isinstance(values[0], str) else [float(value) + 0.0 for value in values]
-        declared = _small_table(rows, {f"poolrl_value_{i}": plain, place: list(range(len(plain)))})
+        declared = _small_table(rows, {f"poolrl_value_{i}": _as_compared(values), place: list(range(len(values)))})
         found = found.inner_join(declared, key == declared[0])
     for i, size in enumerate(labels.shape):
         place_of = found[PLACE.format(i)].cast("int64")
         cell = cell * size + place_of if i else place_of
     found = found.mutate(**{CELL: cell})
     if isinstance(problem, OutcomeProblem) and (problem.bound_share != 1).any():
-        shares = problem.bound_share.reshape(labels.count, problem.outcome_dim)
-        by_cell = {SHARE.format(i): shares[:, i].tolist() for i in range(problem.outcome_dim)}
-        bound = _small_table(rows, {"poolrl_bound_cell": list(range(labels.count)), **by_cell})
-        found = found.inner_join(bound, found[CELL] == bound["poolrl_bound_cell"].cast("int64"))
+        found = _with_shares(found, problem)
     return found
 
 
+def _with_shares(rows: ir.Table, problem: OutcomeProblem) -> ir.Table:
+    """Rows beside the bound of their label cell as a share: one for each coordinate, or for the row's own."""
+    shares = problem.bound_share.reshape(problem.labels.count, problem.outcome_dim)
+    place, by_place = rows[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
+    if COORDINATE in rows.columns:
+        place = place * problem.outcome_dim + rows[COORDINATE]
+        by_place = {SHARE.format(0): shares.ravel().tolist()}
+    places = list(range(len(by_place[SHARE.format(0)])))
+    bound = _small_table(rows, {"poolrl_bound_cell": places, **by_place})
+    return rows.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
+
+
+def with_coordinates(
+    rows: ir.Table, column: str, coordinates: Labels, facts: Mapping[str, Sequence[float]]
+) -> ir.Table:
+    """The rows whose coordinate was declared, with its place, and with the `facts` of each coordinate."""
+    (values,) = coordinates.values
+    places = {"poolrl_coordinate_value": _as_compared(values), "poolrl_coordinate_place": list(range(len(values)))}
+    declared = _small_table(rows, {**places, **{name: list(numbers) for name, numbers in facts.items()}})
+    found = rows.inner_join(declared, comparable(rows[column], coordinates, "") == declared[0])
+    return found.mutate(**{COORDINATE: found["poolrl_coordinate_place"].cast("int64")})
+
+
+def _as_compared(values: Sequence[LabelValue]) -> list[Any]:
+    """Values as an engine compares them: −0 is 0, and a large whole number is the nearest double, as in a column."""
+    return [value if isinstance(value, str) else float(value) + 0.0 for value in values]
+
+
 def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
-    """A label's column as what its values were declared as: doubles or text."""
+    """A column of labels or coordinates as what their values were declared as: doubles or text."""
     kind, is_text = column.type(), isinstance(labels.values[labels.names.index(name)][0], str)
     if kind.is_null():
         # A column of nothing but missing values: its type must not tell.
@@ -65,8 +89,8 @@ def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
     if not is_text and kind.is_string() and _has(column, ops.TryCast):
         # Every column of a CSV file is text. What is not a number becomes NULL.
         return column.try_cast("float64") + 0.0
-    wanted = "text" if is_text else "numbers"
-    raise ValueError(f"label {name!r} must hold {wanted}, as declared, but its column has type {kind}")
+    wanted, what = "text" if is_text else "numbers", f"label {name!r}" if name else "coordinate"
+    raise ValueError(f"{what} must hold {wanted}, as declared, but its column has type {kind}")
 
 
 def _are_consecutive(values: Sequence[LabelValue]) -> bool:

@@ -31,6 +31,10 @@ class Log(Protocol):
         """units × max_per_unit. This is public, because neighbours replace one unit."""
 
     @property
+    def ids_public(self) -> bool:
+        """Whether neighbours keep the ids of their trajectories, so that it is public which trajectories there are."""
+
+    @property
     def has_scale(self) -> bool:
         """Whether amounts are divided by a scale."""
 
@@ -49,6 +53,10 @@ class Log(Protocol):
     @property
     def labels_public(self) -> bool:
         """Whether neighbours keep their labels, so that it is public which rows have which labels."""
+
+    @property
+    def has_coordinates(self) -> bool:
+        """Whether each row shows one coordinate only."""
 
     @property
     def is_full(self) -> bool:
@@ -78,6 +86,9 @@ class Columns:
     `states`, `actions`, `next_states` and `scale`, if there is one, name a column for each coordinate, in the order of
     the problem's. `labels` says which column holds which label; a list of names stands for columns of these names.
 
+    `coordinate` is for a table with one row per (trajectory, step, coordinate), such as a product. It names the column
+    that says which coordinate a row shows. `states`, `actions`, `next_states` and `scale` then name one column each.
+
     No column may be two things. There are four exceptions: a label may be the unit, the trajectory, the step or a
     scale; coordinates may share a scale; a trajectory may be its own unit; a period may be told by an id or a label.
     """
@@ -90,6 +101,7 @@ class Columns:
     unit: str | None = None
     scale: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    coordinate: str | None = None
     period: str | None = None
 
     def __post_init__(self) -> None:
@@ -98,6 +110,10 @@ class Columns:
             if isinstance(given, str):
                 raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
             object.__setattr__(self, name, _named(given) if name == "labels" else tuple(given))
+        if self.coordinate is not None:
+            for name in ("states", "actions", "next_states", "scale"):
+                if len(getattr(self, name)) != 1 and not (name == "scale" and not self.scale):
+                    raise ValueError(f"with coordinate, {name} must name one column: a row shows one coordinate")
         uses = self._uses()
         for place, (use, column) in enumerate(uses):
             for other, same in uses[:place]:
@@ -108,23 +124,24 @@ class Columns:
         """What each column is named for."""
         ids = [("trajectory", self.trajectory), ("step", self.step)]
         unit = [] if self.unit is None else [("unit", self.unit)]
+        coordinate = [] if self.coordinate is None else [("coordinate", self.coordinate)]
         parts = ("states", "actions", "next_states", "scale")
         numbers = [(f"{part}[{i}]", column) for part in parts for i, column in enumerate(getattr(self, part))]
         labels = [(f"label {name!r}", column) for name, column in self.labels.items()]
         period = [] if self.period is None else [("period", self.period)]
-        return [*ids, *unit, *numbers, *labels, *period]
+        return [*ids, *unit, *coordinate, *numbers, *labels, *period]
 
     def names(self) -> list[str]:
         """Every column that is read."""
-        unit = [] if self.unit is None else [self.unit]
+        ids = [name for name in (self.unit, self.coordinate) if name is not None]
         numbers = [*self.states, *self.actions, *self.next_states, *self.scale]
         period = [] if self.period is None else [self.period]
-        return [self.trajectory, self.step, *numbers, *unit, *self.labels.values(), *period]
+        return [self.trajectory, self.step, *numbers, *ids, *self.labels.values(), *period]
 
     def as_they_are(self) -> set[str]:
-        """Columns of ids and labels, which may hold text and must not be read as numbers."""
+        """Columns of ids, coordinates and labels, which may hold text and must not be read as numbers."""
         numbers = {self.step, *self.states, *self.actions, *self.next_states, *self.scale}
-        ids = {name for name in (self.trajectory, self.unit, self.period) if name is not None}
+        ids = {name for name in (self.trajectory, self.unit, self.coordinate, self.period) if name is not None}
         return ids | ({*self.labels.values()} - numbers)
 
 

@@ -41,10 +41,17 @@ def check_relative(log: Log, problem: Problem) -> None:
             f"a scale needs a problem whose coordinates have a unit each (SeparableProblem); {type(problem).__name__} "
             "is none"
         )
+    if log.has_coordinates and not isinstance(problem, SeparableProblem):
+        raise ValueError(
+            "a table with one row per coordinate needs a problem whose coordinates are counted one by one "
+            f"(SeparableProblem); {type(problem).__name__} is none"
+        )
 
 
 def refuse_visits(log: Log, problem: Problem) -> None:
-    """Refuse to count visits of a log with labels or a scale: nodes have no place for them."""
+    """Refuse to count visits of a log with labels or a scale, for which nodes have no place, or with rows in parts."""
+    if log.has_coordinates:
+        raise ValueError("a table with one row per coordinate needs outcome counts: use counts=Outcomes()")
     if log.has_scale or log.label_names or problem.labels:
         raise ValueError("labels and a scale need outcome counts: use counts=Outcomes(), or leave them out")
 

@@ -4,18 +4,19 @@ Only counts come back, so the log may be larger than memory. No row makes a coun
 that row. What cannot be used is unobserved. The rules look at one unit at a time:
 
   - a row without an id, or whose step is not one of 0 .. H−1, is left out (`data/ids.py` says how ids are read);
-  - a trajectory that has a step twice is unobserved;
+  - with coordinates, a row is left out if its coordinate is missing or was not declared;
+  - a trajectory that has a step twice is unobserved; with coordinates, where it has one of a coordinate twice;
   - the first max_per_unit trajectories of a unit, in the order of their ids, are kept;
   - a row is unobserved where a value is missing, NaN, infinite or outside the public bounds;
   - with a scale, amounts are multiples of it, and a row is unobserved where it is not a positive number;
-  - a row is unobserved if a label is missing or was not declared.
+  - a row is unobserved if a label is missing or was not declared;
+  - with coordinates and public labels, a step is unobserved if its rows have several labels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,18 @@ import numpy as np
 
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
+from poolrl.data.checked_columns import check_columns, checked_coordinates
+from poolrl.data.coordinate_vector import CoordinateFacts
 from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
-from poolrl.data.expressions import at_nearest, cells_by_step, harmless
-from poolrl.data.ids import can_be_ids
+from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
 from poolrl.data.kept_rows import KeptRows
 from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
-from poolrl.data.log import Columns, Tally, check_declarations, missing_column
+from poolrl.data.log import Columns, Tally, check_declarations
 from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
 from poolrl.data.row_rules import Numbers, Row
 from poolrl.data.sources.engine import answer
 from poolrl.geometry.partition import Partition
+from poolrl.problems.labels import LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
@@ -42,7 +45,7 @@ NOWHERE = -1
 
 
 class Table(KeptRows):
-    """A long table, one row per (trajectory, step), in an engine: any Ibis table, or an Arrow, pandas or polars one.
+    """A table with one row per (trajectory, step), in an engine: any Ibis table, or an Arrow, pandas or polars one.
 
         Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"],
               actions=["order_up_to"], next_states=["left"], unit="shop", max_per_unit=52)
@@ -51,17 +54,26 @@ class Table(KeptRows):
     public bounds are moved to the nearest possible ones. Without it such rows are unobserved. What `scale_memory` and
     `labels_public` declare is said at `Trajectories`. `definitions` are SQL texts that the rows may have come
     through besides their query: views and macros of a database.
+
+    A long table has one row per (trajectory, step, coordinate), for a problem whose coordinates are separable.
+    `coordinate` names the column that says which one a row shows. `coordinates` declares its values, in the order of
+    the problem's:
+
+        Table(sales, trajectory="week", step="day", coordinate="product", coordinates=["bread", "milk"],
+              states=["stock"], actions=["order_up_to"], next_states=["left"])
     """
 
     def __init__(
         self,
         rows: Any,
         *,
+        coordinates: Iterable[LabelValue] = (),
         max_per_unit: int = 1,
         first_step: int = 0,
         clip: bool = False,
         scale_memory: int = 0,
         labels_public: bool = False,
+        ids_public: bool = False,
         step_labels: Iterable[str] = (),
         definitions: Iterable[str] = (),
         **columns: Any,
@@ -76,11 +88,14 @@ class Table(KeptRows):
         if named.unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         table: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, named))
-        _check_columns(table, named)
-        super().__init__(table, named, max_per_unit=int(max_per_unit), first_step=int(first_step))
+        check_columns(table, named)
+        places = checked_coordinates(table, named, coordinates)
+        most, first = int(max_per_unit), int(first_step)
+        super().__init__(table, named, coordinates=places, max_per_unit=most, first_step=first)
         self.clip = clip
         self._scale_memory = int(scale_memory)
         self._labels_public = bool(labels_public)
+        self._ids_public = bool(ids_public)
         self._step_labels = tuple(step_labels)
         self._definitions = tuple(definitions)
         if not set(self._step_labels) <= set(self.label_names):
@@ -116,6 +131,11 @@ class Table(KeptRows):
         return self._labels_public
 
     @property
+    def ids_public(self) -> bool:
+        """Whether neighbours keep their ids. Read-only: the guarantee says so."""
+        return self._ids_public
+
+    @property
     def definitions(self) -> tuple[str, ...]:
         """The SQL texts of a database that the rows may have come through, besides the query."""
         return self._definitions
@@ -131,6 +151,10 @@ class Table(KeptRows):
         wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": problem.state_dim}
         if self.has_scale:
             wanted["scale"] = problem.state_dim
+        if self.has_coordinates:
+            if len(self.coordinates) != problem.state_dim:
+                raise ValueError(f"coordinates must be {problem.state_dim}, got {len(self.coordinates)}")
+            wanted = dict.fromkeys(wanted, 1)
         for name, number in wanted.items():
             given = len(getattr(self.columns, name))
             if given != number:
@@ -162,7 +186,13 @@ class Table(KeptRows):
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
         totals = np.zeros((problem.labels.count, problem.horizon), dtype=np.int64)
-        rows = self._labelled(problem)._rows(problem, {}).anti_join(self.dropped(problem.horizon), self._keys)
+        rows = self.placed()._labelled(problem)._rows(problem, {})
+        if self.has_coordinates:
+            # A step of a trajectory fills one slot, whatever number of rows it has.
+            steps = self._label_of_steps(rows)
+            rows = steps.filter(steps.label == steps.last).anti_join(self.surplus(problem.horizon), self._keys)
+        else:
+            rows = rows.anti_join(self.dropped(problem.horizon), self._keys)
         counts = rows.group_by(["label", "step"]).aggregate(rows=ibis._.count())
         label, step, many = _integers(counts, "label", "step", "rows")
         totals[label, step] = many
@@ -186,20 +216,42 @@ class Table(KeptRows):
             counted: Numbers = np.where(observed & usable, cell, NOWHERE)
             return counted.columns()
 
-        labelled, dropped = self._labelled(problem), self.dropped(problem.horizon)
-        numbers, counts = labelled._numbers(problem), []
+        dropped = self.dropped(problem.horizon)
+        if self.has_coordinates and isinstance(problem, SeparableProblem):
+            facts = facts_used(problem, formulas, clip=self.clip, relative=relative)
+            labelled = self.placed(facts.table())._labelled(problem)
+            facts.read_from(labelled.rows)
+            # The facts travel with the rows, because the formulas of cells use them too.
+            numbers = labelled._numbers(problem, facts) | {name: labelled.rows[name] for name in facts.table()}
+            rows = labelled._rows(problem, numbers)
+            facts.read_from(rows)
+            (cell,) = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative, facts=facts)
+            return self._tally(problem, rows, cell, dropped)
+        labelled, counts = self._labelled(problem), []
+        numbers = labelled._numbers(problem)
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
             rows = labelled._rows(problem, numbers, coordinate if separable else None)
             cell = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative)[coordinate]
-            groups = ["label", "step", "cell"] if problem.labels else ["step", "cell"]
-            # Cells come before the join, which then moves one column instead of all numbers. Small numbers make small
-            # tables of groups.
-            kept = rows.mutate(cell=cell.cast("int32")).select(*self._keys, *groups).anti_join(dropped, self._keys)
-            tally = kept.select(groups).group_by(groups).aggregate(rows=ibis._.count())
-            first = {} if problem.labels else {"label": ibis.literal(0, "int64")}
-            counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64"), **first))
+            tally = self._tally(problem, rows, cell, dropped)
+            counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64")))
         return ibis.union(*counts) if len(counts) > 1 else counts[0]
+
+    def _tally(self, problem: Problem, rows: ir.Table, cell: ir.Value, dropped: ir.Table) -> ir.Table:
+        """How many of the rows fall into each cell, without those of dropped trajectories."""
+        groups = [*(name for name in ("label", "step", "coordinate") if name in rows.columns), "cell"]
+        # Cells come before the join, which then moves one column instead of all numbers. Small numbers make small
+        # tables of groups.
+        kept = rows.mutate(cell=cell.cast("int32")).select(*self._keys, *groups).anti_join(dropped, self._life)
+        if self.has_coordinates and self.labels_public:
+            steps = self._label_of_steps(rows)
+            kept = kept.anti_join(steps.filter(steps.label != steps.last), [*self._keys, "step"])
+        tally = kept.select(groups).group_by(groups).aggregate(rows=ibis._.count())
+        return tally if problem.labels else tally.mutate(label=ibis.literal(0, "int64"))
+
+    def _label_of_steps(self, rows: ir.Table) -> ir.Table:
+        """The first and the last label cell that a trajectory's rows of a step name: the same, if they name one."""
+        return rows.group_by([*self._keys, "step"]).aggregate(label=rows.label.min(), last=rows.label.max())
 
     def visit_expression(self, partition: Partition) -> ir.Table:
         """The counts of `visit_tallies`: columns step, node, target, rows."""
@@ -224,21 +276,20 @@ class Table(KeptRows):
         found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
         return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
-    def _numbers(self, problem: Problem) -> dict[str, ir.Column]:
+    def _numbers(self, problem: Problem, facts: CoordinateFacts | None = None) -> dict[str, ir.Column]:
         columns = self.columns
         given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
         divisors: list[Any] = [self.rows[name].cast("float64") for name in columns.scale]
         if has_own_bounds(problem):
             shares = [self.rows[SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
             divisors = [d * share for d, share in zip(divisors, shares, strict=True)] if divisors else shares
-        return harmless(problem, given, clip=self.clip, divisors=divisors)
+        return harmless(problem, given, clip=self.clip, divisors=divisors, facts=facts)
 
     def _labelled(self, problem: Problem) -> Table:
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
-        found = copy(self)
-        if problem.labels:
-            object.__setattr__(found, "rows", with_label_cells(self.rows, self.columns.labels, problem))
-        return found
+        if not problem.labels:
+            return self
+        return self.with_rows(with_label_cells(self.rows, self.columns.labels, problem))
 
     def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:
         """Keys, step and harmless numbers of every row; `only` one coordinate of them, if given."""
@@ -247,20 +298,6 @@ class Table(KeptRows):
         if problem.labels:
             numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
-
-
-def _check_columns(rows: ir.Table, columns: Columns) -> None:
-    """Refuse columns by name and type alone."""
-    schema = rows.schema()
-    for name in columns.names():
-        if name not in schema:
-            raise ValueError(missing_column(name, schema.names))
-        kind = schema[name]
-        if name in (columns.trajectory, columns.unit) and not can_be_ids(kind):
-            raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
-        # What a label's column may hold depends on the values that the problem declares.
-        if name not in columns.as_they_are() and not kind.is_numeric():
-            raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
 
 
 def _integers(counts: ir.Table, *names: str) -> list[IntArray]:

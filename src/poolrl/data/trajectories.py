@@ -56,6 +56,7 @@ class Trajectories(Sealed):
     __slots__ = (
         *PARTS, "owner", "_scale", "_labels", "_has_units", "_units", "_max_per_unit", "_scale_memory", "_labels_public"
     )  # fmt: skip
+    has_coordinates = False  # a row shows all of them
 
     def __init__(
         self,
@@ -159,6 +160,11 @@ class Trajectories(Sealed):
     def step_labels(self) -> tuple[str, ...]:
         """The labels that were given for every step."""
         return tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
+
+    @property
+    def ids_public(self) -> bool:
+        """Never: an array has no ids."""
+        return False
 
     @property
     def labels_public(self) -> bool:

@@ -157,6 +157,9 @@ def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
             "it has entries of an earlier version, which do not say whom they protect; "
             "'poolrl ledger unit CERTIFICATE' adds it from a release's certificate, '--entry' where there is no release"
         )
+    if paid_for.adjacency != counted_for.adjacency:
+        compared = f"{paid_for.adjacency} {paid_for.name}"
+        return f"its releases compare other neighbours ({compared}): keep to weeks_public as it was"
     known = f"what releases for one {paid_for.name} cost one {counted_for.name} is not known"
     if paid_for.trajectory == counted_for.trajectory and None in (paid_for.column, counted_for.column):
         return f"{known}: declare owns_at_most, how many trajectories one {(paid_for.column or counted_for.name)} owns"

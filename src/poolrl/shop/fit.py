@@ -160,11 +160,16 @@ def _release(
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
     for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
-        per_unit, steps, coordinates = config.privacy.per_unit, problem.horizon, problem.outcome_dim
+        moved, steps, coordinates = config.moved, problem.horizon, problem.outcome_dim
         sizes = Outcomes(bins=bins).level_sizes(
-            steps=steps, coordinates=coordinates, slots=1, per_unit=per_unit, rho=config.privacy.rho
+            steps=steps,
+            coordinates=coordinates,
+            slots=1,
+            per_unit=moved,
+            rho=config.privacy.rho,
+            label_cells=problem.labels.count,
         )
-        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=per_unit, complete=False)
+        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
         require_sampler(trees.mechanism(terms.rho).variance)
     require_sound_sampler()
     signing = ledger.signing_key()
@@ -181,7 +186,7 @@ def _release(
             units = units_in(log, terms.period)
             account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
-            paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.log.query is not None)
+            paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.query() is not None)
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:
