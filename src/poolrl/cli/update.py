@@ -37,7 +37,7 @@ Weeks of this period alone are read and pay rho. With a unit in [privacy] all pe
 many more the budget allows. Periods that overlap are refused. So are rows that were released under another date.""",
 )
 # How many of the levels that moved are explained.
-EXPLAINED = 5
+MOST_CHANGES = 5
 
 
 @update_verb.default
@@ -65,7 +65,7 @@ def update(
     found = None if audit is None else read_audit(audit, file.sha256)
     made, forecast = release_with_page(lambda: update_release(file, earlier, folder, audit=found), folder, console)
     moved = levels_that_moved(earlier, made.policy, FadedTrees.load(folder / TREES), period.forgetting)
-    changes = [*by_product(moved)[:EXPLAINED], *(str(each) for each in moved[:EXPLAINED])]
+    changes = [*by_product(moved)[:MOST_CHANGES], *(str(each) for each in moved[:MOST_CHANGES])]
     if json:
         facts = {"folder": str(folder), "cost": cost, "changes": changes, "certificate": made.certificate.model_dump()}
         print(dumps(facts, indent=2))
