@@ -60,7 +60,8 @@ def fit(
         found = None if audit is None else read_audit(audit, file.sha256)
         return fit_release(file, folder, new_account=new_account, audit=found)
 
-    release, forecast = release_with_page(make, folder, console)
+    release = made_release(make, folder, console)
+    forecast = page_of(release, console)
     if json:
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
         opened = {} if release.new_account is None else {"new_account_in": str(release.new_account)}
@@ -70,8 +71,8 @@ def fit(
         print_release(console, release, forecast)
 
 
-def release_with_page(make: Callable[[], Released], folder: Path, console: Console) -> tuple[Released, Forecast]:
-    """Make a release and draw its page. Who stops it is told what is complete and paid for."""
+def made_release(make: Callable[[], Released], folder: Path, console: Console) -> Released:
+    """Make a release. Who stops it is told what is complete and paid for."""
     try:
         with console.status("reading, releasing, learning"):
             release = make()
@@ -81,11 +82,16 @@ def release_with_page(make: Callable[[], Released], folder: Path, console: Conso
         raise
     if release.earlier_fit is not None:
         console.print(EARLIER_FIT[release.earlier_fit])
+    return release
+
+
+def page_of(release: Released, console: Console) -> Forecast:
+    """Draw the page of a release, which is complete without it."""
     try:
-        return release, draw_page(release, console)
+        return draw_page(release, console)
     except (Exception, KeyboardInterrupt) as error:  # a page shows what is released, so the message may be shown
         why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
-        raise ValueError(f"{why}. {_complete(folder)}") from None
+        raise ValueError(f"{why}. {_complete(release.folder)}") from None
 
 
 def print_release(console: Console, release: Released, forecast: Forecast) -> None:

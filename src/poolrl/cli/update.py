@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from poolrl.certificate.files import TREES
-from poolrl.cli.fit import print_release, release_with_page
+from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.shop.changes import by_product, in_one_sentence, levels_that_moved
@@ -63,15 +63,17 @@ def update(
             print(dumps({"cost": cost}, indent=2))
         return
     found = None if audit is None else read_audit(audit, file.sha256)
-    made, forecast = release_with_page(lambda: update_release(file, earlier, folder, audit=found), folder, console)
+    made = made_release(lambda: update_release(file, earlier, folder, audit=found), folder, console)
     moved = levels_that_moved(earlier, made.policy, FadedTrees.load(folder / TREES), period.forgetting)
     changes = [*by_product(moved)[:MOST_CHANGES], *(str(each) for each in moved[:MOST_CHANGES])]
+    if moved:
+        console.print(f"What changed: {in_one_sentence(moved)}", highlight=False, markup=False)
+        for change in changes:
+            console.print(f"  {change}", highlight=False, markup=False)
+        console.print()
+    forecast = page_of(made, console)
     if json:
         facts = {"folder": str(folder), "cost": cost, "changes": changes, "certificate": made.certificate.model_dump()}
         print(dumps(facts, indent=2))
-        return
-    print_release(console, made, forecast)
-    if moved:
-        console.print(f"\nWhat changed: {in_one_sentence(moved)}", highlight=False, markup=False)
-        for change in changes:
-            console.print(f"  {change}", highlight=False, markup=False)
+    else:
+        print_release(console, made, forecast)
