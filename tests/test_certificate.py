@@ -50,7 +50,7 @@ def test_same_input_same_bytes(one_release: Path) -> None:
     assert backwards != content
     assert Certificate.read(backwards).canonical() == content
     policy = Policy.load(one_release / "release" / POLICY)
-    names = ("issued", "policy_sha256", "config_sha256", "versions", "ledger", "signed_by")
+    names = ("issued", "policy_sha256", "trees_sha256", "config_sha256", "versions", "ledger", "signed_by")
     release = {name: getattr(certificate, name) for name in names}
     assert certify(policy.guarantee, public=certificate.assumed_public, **release).canonical() == content
 

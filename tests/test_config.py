@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from poolrl import Backlog, LostSales
 from poolrl.learning.policy import Names
@@ -19,7 +18,9 @@ from poolrl.shop.answers import asked_keys, flag_of
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import load_config
 from poolrl.shop.config_keys import config_keys
+from poolrl.shop.config_log import WIDE_ONLY
 from poolrl.shop.toml import write_toml
+from tests.helpers.exports import configured, export_facts
 from tests.helpers.shops import Run
 
 Facts = dict[str, dict[str, Any]]
@@ -44,11 +45,9 @@ def test_a_good_file_gives_its_problem(config: Path) -> None:
 
 def fields() -> dict[tuple[str, str], str | None]:
     """Every field of every section, straight from the models, with its description."""
-    sections = {name: field.annotation for name, field in Config.model_fields.items()}
     found = {}
-    for section, model in sections.items():
-        assert isinstance(model, type)
-        assert issubclass(model, BaseModel)
+    for section, field in Config.model_fields.items():
+        (model,) = (each for each in (field.annotation, *get_args(field.annotation)) if isinstance(each, type(Config)))
         found |= {(section, name): field.description for name, field in model.model_fields.items()}
     return found
 
@@ -59,12 +58,17 @@ def test_every_key_stands_once() -> None:
     assert all(why and why.strip() == why and why.isprintable() for why in described.values())
     assert len(set(described.values())) == len(described)
     assert {(key.section, key.name): key.why for key in config_keys()} == described
-    names = [key.name for key in config_keys() if key.asked]
+    names = [key.flag for key in config_keys() if key.asked]
     assert len(set(names)) == len(names)  # one flag, one key
 
 
-def test_the_file_explains_every_key_by_its_description(facts: Facts) -> None:
-    """Each key follows its comment; one without a value is a comment too, to be found there."""
+@pytest.mark.parametrize("sales", [False, True])
+def test_the_file_explains_every_key_by_its_description(facts: Facts, sales: bool) -> None:
+    """Each key follows its comment; one without a value is a comment too, to be found there.
+
+    A sales export has its own section, and no use for the columns of a wide table.
+    """
+    facts = export_facts() if sales else facts
     section, found = "", {}
     lines = write_toml(facts).splitlines()
     for comment, line in pairwise(lines):
@@ -72,16 +76,17 @@ def test_the_file_explains_every_key_by_its_description(facts: Facts) -> None:
             section = line.strip("[]")
         elif section and comment.startswith("# ") and (name := re.match(r"(?:# )?(\w+) = ", line)):
             found[section, name[1]] = comment.removeprefix("# ")
-    assert found == fields()
+    others = {("log", name) for name in WIDE_ONLY} if sales else {each for each in fields() if each[0] == "sales"}
+    assert found == {each: why for each, why in fields().items() if each not in others}
 
 
 def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     text = run("init", "--help")
-    for key in asked_keys(sales=False):
-        (line,) = (line for line in text.splitlines() if re.search(rf"{flag_of(key.name)}\s", line) and key.why in line)
+    for key in asked_keys(sales=False) + asked_keys(sales=True):
+        (line,) = (line for line in text.splitlines() if re.search(rf"{flag_of(key.flag)}\s", line) and key.why in line)
         assert not key.answer or f"({key.answer} if left out)" in line
-    others = {flag_of(key.name) for key in config_keys() if not key.asked}
+    others = {flag_of(key.flag) for key in config_keys() if not key.asked} - {"--scale", "--scale-memory"}
     assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 
@@ -138,8 +143,8 @@ def test_mistakes_are_reported_with_their_key(
         (
             "rho =",
             "xyzzy =",
-            "[privacy] xyzzy is not known; known are unit, max_per_unit, owns_at_most, protects, rho, budget, "
-            "data_set, ledger",
+            "[privacy] xyzzy is not known; known are unit, max_per_unit, owns_at_most, labels_public, "
+            "weeks_public, protects, rho, budget, data_set, ledger",
         ),
     ],
 )
@@ -218,3 +223,78 @@ def test_what_is_written_is_read_back(
     assert type(config.problem.shop) is Backlog
     assert (config.log.source, config.log.clip, config.privacy.rho) == (text, clip, rho)
     assert (config.log.query or "").strip() == (query or "").strip()
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "message"),
+    [
+        ("sales", {"date_format": "%d.%m"}, "[sales] date_format must give day, month and year"),
+        ("sales", {"date_format": "%Y-%q"}, "[sales] date_format must give day, month and year"),
+        ("sales", {"yes": ["Ja", "1"], "no": ["ja"]}, "[sales] yes and no must not share a word, as they do 'ja'"),
+        ("sales", {"decimal": ",", "thousands": ","}, "[sales] decimal and thousands must differ"),
+        ("sales", {"closed": ["Sun", "Sun"]}, "[sales] closed must not name a day twice"),
+        ("sales", {"closed": ["Sun"]}, "[problem] horizon must be 6: the days of a week but those of [sales] closed"),
+        ("sales", {"closed": ["Sonntag"]}, "[sales] closed.0: input should be 'Mon', 'Tue'"),
+        ("sales", {"scale": "forecast"}, "[sales] scale names a column, so scale_memory is needed"),
+        ("sales", {"scale_memory": 1}, "[sales] scale_memory goes with a column as scale"),
+        ("sales", {"scale": "same weekday, last 0 weeks"}, "with m in 1 .. 52"),
+        ("sales", {"sales": "opening"}, "[sales] opening names the column 'opening', which another key names too"),
+        ("sales", {"table": "t"}, "[sales] table goes with a .duckdb file"),
+        ("sales", {"labels": {"promo": "p"}}, "[sales] labels names 'promo', which [problem] labels does not declare"),
+        ("sales", {"delimiter": "/"}, "[sales] delimiter: input should be ',', ';'"),
+        ("sales", {"delimeter": "x"}, "[sales] delimeter is not known; did you mean delimiter?"),
+        ("privacy", {"unit": "store", "max_per_unit": 2}, '[privacy] unit must be "shop" with [sales]'),
+        ("privacy", {"weeks_public": True}, "[privacy] weeks_public goes with a scale of the same weekday"),
+        ("privacy", {"labels_public": True}, "[privacy] labels_public needs [problem] labels"),
+        ("log", {"query": "SELECT 1"}, "[log] query goes without [sales]"),
+        ("log", {"source": "postgresql://me@host/log", "query": "SELECT 1"}, "[sales] reads files"),
+        ("problem", {"labels": {"shop": "9..1"}}, "[problem] labels: 9..1 is no range of numbers"),
+        ("problem", {"labels": {"shop": [1, "a"]}}, "label 'shop' must have values, all numbers or all text"),
+        ("problem", {"step_labels": ["holiday"]}, "[problem] step_labels must be among the labels"),
+        ("problem", {"scale_profile": [1.0]}, "[problem] scale_profile must have one number for each of the 2 steps"),
+    ],
+)
+def test_mistakes_about_a_sales_export(tmp_path: Path, section: str, given: Facts, message: str) -> None:
+    facts = export_facts()
+    facts[section] |= given
+    text = write_toml(facts)
+    # What a sales export leaves out is written by hand here.
+    extra = [f'{name} = "{given[name]}"' for name in given if section == "log" and name in WIDE_ONLY]
+    (tmp_path / "poolrl.toml").write_text(text.replace("[log]", "\n".join(["[log]", *extra])))
+    if section == "sales" and "delimeter" in given:
+        (tmp_path / "poolrl.toml").write_text(text.replace("[sales]", '[sales]\ndelimeter = "x"'))
+    with pytest.raises(ValueError, match="mistake") as caught:
+        load_config(tmp_path / "poolrl.toml")
+    assert message in str(caught.value)
+
+
+def test_labels_and_scale_of_a_file(tmp_path: Path) -> None:
+    """Ranges stand for all numbers between; the problem, the columns and the ledger's unit hear of everything."""
+    facts = export_facts(scale="same weekday, last 3 weeks", labels={"promotion": "Aktion"})
+    facts["problem"] |= {"labels": {"shop": "2..4", "size": [1, "5..6", 9], "promotion": ["nein", "ja"]}}
+    facts["problem"] |= {"step_labels": ["promotion"], "scale_profile": [1.0, 2.0]}
+    facts["privacy"] |= {"labels_public": True, "weeks_public": True}
+    config = configured(tmp_path, facts).config
+    assert config.problem.shop.labels.values == ((2, 3, 4), (1, 5, 6, 9), ("nein", "ja"))
+    np.testing.assert_array_equal(config.problem.shop.scale_profile[0, 0, 0], [[1.0] * 2, [2.0] * 2])
+    assert config.columns().labels == {name: f"label_{name}" for name in ("shop", "size", "promotion")}
+    query = config.query() or ""
+    assert all(f'"{column}"' in query for column in ("shop", "size", "Aktion"))
+    unit = config.unit()
+    assert (unit.scale_memory, unit.labels_kept, unit.adjacency) == (3, True, "replace what happened in one")
+    assert config.moved == 4
+    assert len(query) == len(configured(tmp_path, facts | {"problem": _many_products(facts)}).config.query() or "")
+
+
+def _many_products(facts: Facts) -> Any:
+    return facts["problem"] | {"products": [f"product {i}" for i in range(300)]}
+
+
+def test_labels_and_scale_of_a_wide_table(facts: Facts, config: Path) -> None:
+    facts["problem"] |= {"labels": {"promo": ["no", "yes"]}}
+    facts["log"] |= {"scale": ["forecast"], "scale_memory": 0}
+    config.write_text(write_toml(facts))
+    columns = load_config(config).config.columns()
+    assert (columns.scale, columns.labels) == (("forecast", "forecast"), {"promo": "promo"})
+    facts["log"] |= {"scale_memory": None}
+    assert "[log] scale and scale_memory go together" in fault(config, facts)

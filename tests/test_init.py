@@ -43,12 +43,8 @@ def test_init_from_flags(tmp_path: Path) -> None:
     config = init(tmp_path / "b.toml", FLAGS | {"unit": "shop", "max_per_unit": "50", "left": "rest_{product}"})
     assert (config.privacy.unit, config.privacy.max_per_unit) == ("shop", 50)
     assert config.log.left == ["rest_bread", "rest_milk"]
-    config = init(tmp_path / "c.toml", FLAGS, sales=True)
-    assert config.log.query is not None
-    assert all(f"product = '{name}'" in config.log.query for name in ("bread", "milk"))
-    assert config.privacy.protects == "one week of one shop"
-    with pytest.raises(ValueError, match=r"horizon must lie in 1 \.\. 7 for a sales export"):
-        init(tmp_path / "d.toml", FLAGS | {"horizon": "14"}, sales=True)
+    with pytest.raises(ValueError, match="--decimal is not for a wide table; it goes with --sales"):
+        init(tmp_path / "c.toml", FLAGS | {"decimal": ","})
 
 
 def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
@@ -70,10 +66,10 @@ def test_init_destroys_nothing(tmp_path: Path) -> None:
         init(tmp_path / "a.toml", FLAGS | {"demand_max": "-5"}, force=True)
     assert (tmp_path / "a.toml").read_bytes() == good
     (tmp_path / "sensitive").mkdir()
-    (tmp_path / "sensitive" / "log.parquet").write_text("the only copy")
+    (tmp_path / "sensitive" / "sales.csv").write_text("the only copy")
     with pytest.raises(ValueError, match="might be somebody's only log"):
         init(tmp_path / "b.toml", {}, example=True)
-    assert (tmp_path / "sensitive" / "log.parquet").read_text() == "the only copy"
+    assert (tmp_path / "sensitive" / "sales.csv").read_text() == "the only copy"
     assert not (tmp_path / "b.toml").exists()
 
 
@@ -85,6 +81,66 @@ def test_init_replaces_nothing_unasked(tmp_path: Path) -> None:
     init(tmp_path / "a.toml", FLAGS, force=True)
     with pytest.raises(ValueError, match="leave out --rho"):
         init(tmp_path / "b.toml", {"rho": "1"}, example=True)
+
+
+# A header that names everything, with a promotion; and a line that nobody may read, because it is no text at all.
+GERMAN = b"Filial-Nr;DATUM;Artikel;Anfangsbestand;Wareneingang;Absatz;ausverkauft;Aktion\n" + b"\xff\x00;;\n"
+OF_SALES = {name: text for name, text in FLAGS.items() if name not in ("horizon", "source")}
+
+
+def test_init_from_the_header_of_a_sales_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing but the header is read: the line behind it could not be."""
+    export = tmp_path / "export.csv"
+    export.write_bytes(GERMAN)
+    words = {"yes": 'ja,""', "no": "nein", "decimal": ",", "date_format": "%d.%m.%Y", "closed": "Sun,Mon"}
+    labels = {"labels": "promotion=nein,ja; shop=1..40", "scale": "same weekday, last 4 weeks", "weeks_public": "yes"}
+    config = init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)} | words | labels)
+    sales = config.sales
+    assert sales is not None
+    found = sales.shop, sales.date, sales.product, sales.opening, sales.delivery, sales.sales, sales.stock_out
+    assert found == ("Filial-Nr", "DATUM", "Artikel", "Anfangsbestand", "Wareneingang", "Absatz", "ausverkauft")
+    assert (sales.delimiter, sales.decimal, sales.yes, sales.no) == (";", ",", ["ja", ""], ["nein"])
+    assert sales.labels == {"promotion": "Aktion"}
+    assert (config.problem.horizon, config.problem.steps) == (5, ["Tue", "Wed", "Thu", "Fri", "Sat"])
+    assert (config.scale_memory, config.privacy.weeks_public, config.privacy.protects) == (
+        4,
+        True,
+        "one week of one shop",
+    )
+    printed = capsys.readouterr().out
+    assert "no line behind it" in printed
+    assert "shop = Filial-Nr" in printed
+
+
+def test_init_asks_for_what_a_header_does_not_tell(tmp_path: Path) -> None:
+    """Two names for a product, none for the stock; a flag answers, and does not need to be in the header."""
+    export = tmp_path / "export.csv"
+    export.write_text("store,date,Artikel,Artikelnummer,x,delivery,sold\n")
+    with pytest.raises(ValueError, match=r"--product-column \(Artikel or Artikelnummer\), --opening-column \(no name"):
+        init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)})
+    named = {"sales": str(export), "product_column": "Artikel", "opening_column": "x"}
+    config = init(tmp_path / "a.toml", OF_SALES | named)
+    assert config.sales is not None
+    assert (config.sales.opening, config.sales.stock_out, config.sales.delimiter) == ("x", None, ",")
+    with pytest.raises(ValueError, match="--horizon is not for a sales export"):
+        init(tmp_path / "b.toml", FLAGS | named)
+    export.write_bytes("Geschäft;Datum\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="is not a readable CSV file: UTF-8"):
+        init(tmp_path / "b.toml", OF_SALES | {"sales": str(export)})
+
+
+def test_the_products_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "products.txt").write_text("bread, dark\n\nmilk\n")
+    config = init(tmp_path / "a.toml", FLAGS | {"products": f"@{tmp_path / 'products.txt'}", "holding": "1"})
+    assert config.problem.products == ["bread, dark", "milk"]
+
+
+@pytest.mark.parametrize("flags", [["--example"], ["--example", "--sales"]])
+def test_the_example_is_a_sales_export(tmp_path: Path, flags: list[str]) -> None:
+    app(["init", f"--out={tmp_path / 'poolrl.toml'}", *flags], result_action="return_value")
+    config = load_config(tmp_path / "poolrl.toml").config
+    assert (config.sales is not None, config.scale_memory, list(config.problem.labels)) == (True, 4, ["promotion"])
+    assert (tmp_path / config.log.source).exists()
 
 
 ANSWERS = [
@@ -99,6 +155,9 @@ ANSWERS = [
     "0.6",
     "150,200",
     "",  # boundary: 1
+    "shop=1..40; promo",  # a label without values
+    "shop=1..40; promo=no,yes",
+    "",  # no label changes from step to step
     "log.parquet",
     *[""] * 7,  # query and columns
     "shop",
@@ -142,5 +201,6 @@ def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
         assert "".join(key.why.split()) in plain
     config = load_config(tmp_path / "poolrl.toml").config
     assert config.problem.products == ["bread", "milk"]
+    assert config.problem.labels == {"shop": "1..40", "promo": ["no", "yes"]}
     assert (config.privacy.unit, config.privacy.max_per_unit, config.privacy.budget) == ("shop", 20, 0.1)
     assert (config.log.opening, config.plan.units) == (["bread_opening", "milk_opening"], 2000)

@@ -37,12 +37,14 @@ def test_the_guides_examples(guide: str, examples: int) -> None:
 
 
 def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
-    """The query of docs/workflow.md is the one that `init --sales` writes, and its table of attacks is computed."""
+    """The query of docs/workflow.md is the one that [sales] stands for, and its table of attacks is computed."""
     from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
-    from poolrl.shop.sales import from_sales
+    from poolrl.shop.config_log import SALES_ROLES, SalesTable
+    from poolrl.shop.sales import sales_query
 
     guide = (ROOT / "docs" / "workflow.md").read_text()
-    assert from_sales(["bread", "milk"], days=2)["query"] in guide
+    plain = SalesTable(**{role: role for role in SALES_ROLES if role != "open"})
+    assert sales_query(plain, labels={}) in guide
     budgets = (0.01, 0.1, 0.3, 1.0, 3.0)
     at_most = [math.ceil(1000 * attack_power(rho)) / 10 for rho in budgets]
     assert " | ".join(f"{share:.1f}%" for share in at_most) in guide

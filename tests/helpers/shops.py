@@ -18,7 +18,7 @@ from poolrl.shop.toml import write_toml
 PRODUCTS = ["bread", "milk"]
 PAPERS = {"certificate.json", "certificate.sig", "label.txt", "registry.yaml"}
 DRAWN = {"report.html", "levels.csv"}  # afterwards, from the policy
-RELEASE = PAPERS | DRAWN | {"policy.npz", "poolrl.toml"}
+RELEASE = PAPERS | DRAWN | {"policy.npz", "trees.npz", "poolrl.toml"}
 
 Facts = dict[str, dict[str, Any]]
 Run = Callable[..., str]  # the fixture `run`: a command in this process

@@ -72,7 +72,7 @@ def header_of(path: Path, content: bytes) -> Any:
     """The names of a header, or the message about it."""
     path.write_bytes(content)
     try:
-        return files._header(str(path))
+        return files.header_of(str(path))
     except ValueError as error:
         return str(error)
 
@@ -121,7 +121,7 @@ def test_a_header_that_is_no_text_is_refused(tmp_path: Path, facts: Facts, run: 
 def test_reading_the_header_as_text_would_be_caught(tmp_path: Path) -> None:
     """A text reader decodes 8 KB at once, rows and all."""
     (tmp_path / "log.csv").write_bytes(b"a,b\n\xff,1\n")
-    assert files._header(str(tmp_path / "log.csv")) == ("a", "b")
+    assert files.header_of(str(tmp_path / "log.csv")) == ("a", "b")
     with pytest.raises(UnicodeDecodeError), open(tmp_path / "log.csv", encoding="utf-8-sig") as text:
         text.readline()
 

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
-from poolrl.data.table import Table
-from poolrl.shop.sales import from_sales
+from poolrl.data.sources.engine import answer
+from poolrl.shop.open_log import open_log
+from tests.helpers.exports import configured, export_facts, write_export
 
-HEADER = "shop,date,product,opening,delivery,sales,stock_out"
 # Two shops, two weeks of two days, two products.
 DATES = ("2025-03-03", "2025-03-04", "2025-03-10", "2025-03-11")
 ROWS = [
@@ -48,18 +46,18 @@ NO_SHOPS = ["", "  ", "1e3", "\u200b"]
 Row = tuple[str, ...]
 
 
-def columns_of_weeks(folder: Path, rows: Sequence[Row]) -> tuple[int, dict[str, list[dict[str, Any]]]]:
-    """The number of units, and what the recipe says about each week."""
-    lines = [",".join(f'"{field}"' if "," in field else field for field in row) for row in rows]
-    (folder / "sales.csv").write_text("\n".join([HEADER, *lines, ""]))
-    recipe = from_sales(["bread", "milk"], days=2)
-    parts = {name: tuple(recipe[key]) for name, key in (("states", "opening"), ("actions", "order_up_to"))}
-    columns: dict[str, Any] = {"trajectory": "week", "step": "day", **parts, "next_states": tuple(recipe["left"])}
-    weeks: dict[str, list[dict[str, Any]]] = {}
-    with open_table("sales.csv", Columns(**columns), query=recipe["query"], folder=folder) as table:
-        for row in table.order_by(["week", "day"]).to_pyarrow().to_pylist():
-            weeks.setdefault(row["week"], []).append({name: repr(value) for name, value in row.items()})
-        return Table(table, **columns, first_step=1).units, weeks
+def columns_of_weeks(folder: Path, rows: Sequence[Row], **sales: Any) -> tuple[int, dict[str, dict[Any, Any]]]:
+    """The number of units, and what the query says about each day and listed product of each week."""
+    write_export(folder, rows)
+    weeks: dict[str, dict[Any, Any]] = {}
+    with open_log(configured(folder, export_facts(**sales))) as log:
+        for row in answer(log.rows).to_pylist():
+            week = weeks.setdefault(row["week"], {})
+            if row["product"] in ("bread", "milk"):
+                cell = row["day"], row["product"]
+                assert cell not in week
+                week[cell] = tuple(repr(row[name]) for name in ("opening", "order_up_to", "left"))
+        return log.units, weeks
 
 
 other_rows = st.tuples(
@@ -68,10 +66,11 @@ other_rows = st.tuples(
 SPELLINGS = ("{}", "0{}", " {}", "{}.0", "+{}")
 
 
+@pytest.mark.parametrize("missing", ["unobserved", "nothing happened"])
 @settings(max_examples=3, deadline=None)
-@given(st.lists(st.tuples(other_rows, st.integers(0, 3), st.sampled_from(SPELLINGS)), min_size=60, max_size=60))
+@given(others=st.lists(st.tuples(other_rows, st.integers(0, 3), st.sampled_from(SPELLINGS)), min_size=60, max_size=60))
 def test_a_row_changes_its_own_week_alone(
-    tmp_path_factory: pytest.TempPathFactory, others: list[tuple[Row, int, str]]
+    tmp_path_factory: pytest.TempPathFactory, missing: str, others: list[tuple[Row, int, str]]
 ) -> None:
     """Any row of a week in the place of another of that week: the same units, the same of every other week.
 
@@ -83,13 +82,12 @@ def test_a_row_changes_its_own_week_alone(
         mine: list[Row] = [(shops[row[0]], *row[1:]) for row in ROWS]
         mine[place] = (spelling.format(shops["7"]), *other)
         rows += mine
-    units, weeks = columns_of_weeks(tmp_path_factory.mktemp("sales"), rows)
+    units, weeks = columns_of_weeks(tmp_path_factory.mktemp("sales"), rows, missing_days=missing)
     assert units == len(weeks) == 4 * len(others)
-    plain = {name: repr(value) for name, value in (("opening", 2.0), ("order_up_to", 7.0), ("left", 3.0))}
-    expected = {f"{product}_{name}": value for product in ("bread", "milk") for name, value in plain.items()}
+    plain = {(day, product): ("2.0", "7.0", "3.0") for day in (1, 2) for product in ("bread", "milk")}
     for name, week in weeks.items():
         if not (int(name.split()[1].rstrip(",")) % 2 == 0 and name.endswith("2025-03-03")):
-            assert [{k: v for k, v in day.items() if k in expected} for day in week] == [expected] * 2, name
+            assert week == plain, name
 
 
 def test_rows_that_name_no_week_are_no_units_and_break_nothing(tmp_path: Path) -> None:
@@ -116,14 +114,27 @@ def test_every_nasty_value_leaves_its_cell_unobserved(tmp_path: Path) -> None:
     ):
         units, changed = columns_of_weeks(tmp_path, rows)
         assert units == 4
-        monday, tuesday = changed["shop 7, week of 2025-03-03"]
-        assert tuesday == plain[1]
-        bread = {name: monday[name] for name in monday if name.startswith("bread")}
-        assert set(bread.values()) == {"None"}
-        assert {**monday, **bread} == {**plain[0], **bread}
+        week = changed["shop 7, week of 2025-03-03"]
+        assert week.pop((1, "bread"), ("None",) * 3) == ("None",) * 3
+        assert week == {cell: value for cell, value in plain.items() if cell != (1, "bread")}
 
 
 def test_a_week_without_a_listed_product_is_a_unit(tmp_path: Path) -> None:
     """What a shop sold does not decide whether its week is there."""
     beer = [(*row[:2], "beer", *row[3:]) if row[0] == "8" else row for row in ROWS]
     assert columns_of_weeks(tmp_path, beer)[0] == 4
+
+
+GERMAN = {"date_format": "%d.%m.%Y", "decimal": ",", "thousands": ".", "yes": ["ja", "t"], "no": ["nein", ""]}
+
+
+def test_no_value_makes_a_declared_reading_fail(tmp_path: Path) -> None:
+    """Formats of dates and numbers are total: every nasty value in every column, one row each."""
+    nasty = sorted(
+        {*NUMBERS, *FLAGS, *PRODUCTS, *NO_DATES, *NO_SHOPS, "31.12.99999", "00.00.0000", "1.1.1", "-1.1.2025"}
+    )
+    rows = [("7", "03.03.2025", "bread", "2", "5", "4", "nein")]
+    rows += [(*rows[0][:i], value, *rows[0][i + 1 :]) for i in range(7) for value in nasty]
+    units, weeks = columns_of_weeks(tmp_path, rows, **GERMAN)
+    assert units == len(weeks) >= 1
+    assert weeks["shop 7, week of 2025-03-03"][1, "bread"] == ("None",) * 3  # it stands more than once

@@ -17,6 +17,8 @@ from poolrl.certificate.parts import (
     AttackPower,
     AuditSummary,
     CertifiedMechanism,
+    CertifiedPeriod,
+    EarlierRelease,
     Facts,
     InAll,
     LedgerEntry,
@@ -33,7 +35,10 @@ COMPOSITION = (
 # A query may be a megabyte, as a configuration may (`shop/toml.py`), and stands in it once.
 LARGEST_CERTIFICATE = 2**22
 # A certificate speaks of these only where they differ from what most releases have.
-SILENT = ("scaled", "scale_memory", "labels", "owns_at_most", "other_units", "definitions", "signed_by", "audit")
+SILENT = (
+    *("scaled", "scale_memory", "labels", "owns_at_most", "other_units", "definitions", "signed_by", "audit"),
+    *("period", "forgetting", "bins", "earlier", "trees_sha256"),
+)
 
 
 class Certificate(Facts):
@@ -59,6 +64,12 @@ class Certificate(Facts):
     definitions: list[str] = Field([])  # views and functions of the source that the query could use
     signed_by: str = ""  # SHA-256 of the public key
     audit: AuditSummary | None = None
+    # Which trajectories were read, where not all of them were, and the earlier periods that the policy rests on.
+    period: CertifiedPeriod | None = None
+    forgetting: float | None = None
+    bins: int | None = None  # of the trees: those of the first period
+    earlier: list[EarlierRelease] = Field([])
+    trees_sha256: str = ""
     mechanisms: list[CertifiedMechanism]
     composition: str
     post_processing: list[str]
@@ -105,7 +116,7 @@ def certify(
     public: AssumedPublic,
     versions: dict[Software, str],
     ledger: LedgerEntry,
-    **declared: Any,  # owns_at_most, other_units, definitions, signed_by, audit
+    **declared: Any,  # owns_at_most, other_units, definitions, signed_by, audit, and what is said of periods
 ) -> Certificate:
     """The certificate, from what was paid and what was released."""
     rho = zcdp.compose(each.rho for each in guarantee.mechanisms)

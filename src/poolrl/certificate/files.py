@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 POLICY = "policy.npz"
+TREES = "trees.npz"
 CERTIFICATE = "certificate.json"
 SIGNATURE = "certificate.sig"
 LABEL = "label.txt"

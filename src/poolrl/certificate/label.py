@@ -6,9 +6,10 @@ import math
 import textwrap
 from fractions import Fraction
 
+from poolrl.certificate.all_periods import for_other_periods, in_this_period, periods_in_words
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.parts import InAll
-from poolrl.privacy.guarantee import declared_in_words
+from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
 from poolrl.privacy.zcdp import rounded_up
 
 LABEL_WIDTH = 78
@@ -67,8 +68,10 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
             "What was spent",
             [
                 f'Account "{ledger.data_set}", entry {ledger.entry} of the ledger: this release takes rho = '
-                f"{_short(certificate.rho)}. All releases of this data set that this ledger knows of cost one {unit}: "
-                f"{spent} of a budget of {budget}, which leaves {left}.{_others(certificate)}",
+                f"{_short(certificate.rho)}{in_this_period(certificate)}. All releases of this data set that this "
+                f"ledger knows of cost one {unit}: "
+                f"{spent} of a budget of {budget}, which leaves {left}.{for_other_periods(certificate)}"
+                f"{_others(certificate)}",
             ],
         ),
         (
@@ -84,21 +87,27 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
 
 
 def _protected(certificate: Certificate) -> str:
-    declared = "".join(f" {sentence}" for sentence in declared_in_words(certificate))
-    return f"{_capital(whose(certificate))}. The promise holds for each of them.{declared}"
+    said = [*declared_in_words(certificate), *periods_in_words(certificate)]
+    declared = "".join(f" {sentence}" for sentence in said)
+    kept = ""
+    if certificate.adjacency == KEEP_IDS:
+        kept = " Protected is what happened in each of them, not that it is in the log: their ids are public."
+    return f"{_capital(whose(certificate))}. The promise holds for each of them.{kept}{declared}"
 
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    same = " with the same labels" if certificate.labels == "public" else ""
-    return f"{certificate.adjacency} {certificate.unit} by any other{same}"
+    same = ["with the same labels"] if certificate.labels == "public" else []
+    if certificate.period is not None and certificate.adjacency != KEEP_IDS:
+        same.append("of the same date" if certificate.unit == "trajectory" else "of the same periods")
+    return " ".join([neighbours_in_words(certificate), *same])
 
 
 def _also_public(certificate: Certificate) -> str:
     labels = ", and how many rows have which labels" if certificate.labels == "public" else ""
-    return (
-        f"{labels}{', and how many trajectories and units other releases have counted' * bool(certificate.other_units)}"
-    )
+    ids = f", and the ids of all: of which {certificate.unit} there are rows" * (certificate.adjacency == KEEP_IDS)
+    others = ", and how many trajectories and units other releases have counted" * bool(certificate.other_units)
+    return f"{ids}{labels}{others}"
 
 
 def _others(certificate: Certificate) -> str:

@@ -8,10 +8,13 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from poolrl.ledger.accounts import Account, Entry
+from poolrl.ledger.periods import Period, When
 from poolrl.ledger.units import ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 
+# What earlier periods count for in each update, unless a configuration says otherwise (benchmarks/updates.py).
+FORGETTING = 0.8
 DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
 DECIMALS = 4
@@ -36,6 +39,65 @@ class Publication(Facts):
     curator: str = Field(default="not stated", description="who publishes it")
     region: str = Field(default="not stated", description="which region the data describe")
     intended_use: str = Field(default="Order-up-to levels for the coming periods.", description="what it is for")
+
+
+class PeriodFacts(Facts):
+    """Which trajectories a release reads, where it reads the weeks of one period only."""
+
+    column: str = Field(
+        default="",
+        description="column: the date (2025-01-31) or number by which a trajectory belongs to a period; of several in "
+        "its rows the smallest counts. With it, 'poolrl update' adds later periods",
+    )
+    first: When = Field(default="", description="the first date or number of the period")
+    before: When = Field(default="", description="the first one after it: begin the next period there")
+    forgetting: float = Field(
+        default=FORGETTING,
+        gt=0,
+        le=1,
+        description="what earlier periods count for, in each update: 1 keeps them, 0.5 halves them",
+    )
+
+    def of(self, scale: tuple[str, ...]) -> Period | None:
+        """The period of a log with such a scale; None if none is declared. Refuses half a period."""
+        said = [name for name in ("column", "first", "before") if getattr(self, name) != ""]
+        if not said:
+            return None
+        if len(said) < 3:
+            raise ValueError("[period] needs column, first and before, or none of them")
+        try:
+            return Period(self.column, self.first, self.before, scale)
+        except ValueError as error:
+            raise ValueError(f"[period] {error}") from None
+
+
+class CertifiedPeriod(Facts):
+    """The period of a release, and which columns amounts are multiples of."""
+
+    column: str
+    first: When
+    before: When
+    scale: list[str]
+
+    @classmethod
+    def named(cls, period: Period) -> Self:
+        """For a certificate."""
+        return cls.model_validate(period.to_note())
+
+    def period(self) -> Period:
+        """For the ledger's arithmetic."""
+        return Period.from_note(self.model_dump())
+
+
+class EarlierRelease(Facts):
+    """A release of an earlier period whose trees the policy rests on."""
+
+    period: CertifiedPeriod
+    rho: str
+    units: int
+    scale_memory: int
+    entry: int
+    certificate_sha256: str
 
 
 class AssumedPublic(Facts):

@@ -11,9 +11,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from poolrl.certificate.all_periods import for_other_periods, periods_in_words
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import neighbours, whose
-from poolrl.privacy.guarantee import declared_in_words
+from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words
 from poolrl.privacy.zcdp import rounded_up
 
 
@@ -159,7 +160,8 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 ),
                 unprotected_quantities=(
                     f"The number of units, {public.units}; declared costs, bounds, product and column names"
-                    f"{'; how many rows have which labels' if certificate.labels == 'public' else ''}."
+                    f"{'; how many rows have which labels' if certificate.labels == 'public' else ''}"
+                    f"{'; which trajectories there are' if certificate.adjacency == KEEP_IDS else ''}."
                 ),
             ),
             privacy_loss=Loss(
@@ -168,6 +170,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                     [
                         f"Adjacent logs: {neighbours(certificate)}.",
                         *declared_in_words(certificate),
+                        *periods_in_words(certificate),
                     ]
                 ),
                 privacy_parameters=Parameters(
@@ -182,7 +185,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 release_type=_release_type(certificate),
                 release_type_details=(
                     f"A ledger allows rho = {ledger.budget} in all for this data set; {ledger.left} are left after "
-                    "this release. It does not refresh with time."
+                    f"this release. It does not refresh with time.{for_other_periods(certificate)}"
                 ),
             ),
             accounting=Accounting(
@@ -201,8 +204,12 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
 
 
 def _release_type(certificate: Certificate) -> Literal["One release", "Many releases"]:
-    """One release is one that was the first and leaves nothing for another."""
-    alone = certificate.ledger.spent == certificate.rho and Fraction(certificate.ledger.left) == 0
+    """One release is one that was the first and leaves nothing for another, nor other periods to release."""
+    alone = (
+        certificate.period is None
+        and certificate.ledger.spent == certificate.rho
+        and Fraction(certificate.ledger.left) == 0
+    )
     return "One release" if alone else "Many releases"
 
 

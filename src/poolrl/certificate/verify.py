@@ -9,15 +9,17 @@ from fractions import Fraction
 from pathlib import Path
 
 from poolrl import __version__
+from poolrl.certificate.all_periods import period_faults, unpaid_periods
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certified_unit
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, sha256
+from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
 from poolrl.certificate.registry import registry_record
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
-from poolrl.ledger.accounts import Entry, replay
+from poolrl.ledger.accounts import Account, Entry, replay
 from poolrl.ledger.ledger import Ledger, normal_name
+from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
 from poolrl.privacy import sensitivity
@@ -43,6 +45,8 @@ class Terms:
     rho: Fraction
     budget: Fraction
     unit: ProtectedUnit
+    period: Period | None = None
+    forgetting: float = 1.0
 
 
 # Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
@@ -71,6 +75,12 @@ def verify_release(
         VerifyCheck("rho, epsilon and the attack follow from the mechanisms", not faults, "; ".join(faults)),
         VerifyCheck("the policy file has the certified hash", sha256(policy) == claim.policy_sha256),
     ]
+    apart = period_faults(claim)
+    if claim.period is not None or apart:
+        checks.append(VerifyCheck("periods are disjoint and add up", not apart, "; ".join(apart)))
+    if claim.trees_sha256 and (folder / TREES).exists():
+        same = sha256(folder / TREES) == claim.trees_sha256
+        checks.append(VerifyCheck("the released trees have the certified hash", same))
     try:
         checks += _against_policy(claim, Policy.load(policy))
     except ValueError as error:
@@ -81,7 +91,7 @@ def verify_release(
     released = (folder / LABEL).exists() or (folder / RECORD).exists()
     own = folder / CONFIG if released and (folder / CONFIG).exists() else None
     if found := config or own:
-        checks += _against_config(claim, found, read_terms, sound=not faults)
+        checks += _against_config(claim, found, read_terms, sound=not faults and not apart)
     if all(check.good for check in checks):
         checks += _papers(claim, folder)
     checks += _signature(claim, content, folder / SIGNATURE, key)
@@ -98,7 +108,8 @@ def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, so
     terms, ledger = read_terms(path, claim.assumed_public.units), claim.ledger
     certified = (claim.assumed_public, normal_name(ledger.data_set), claim.rho, ledger.budget, certified_unit(claim))
     declared = (terms.public, normal_name(terms.data_set), str(terms.rho), str(terms.budget), terms.unit)
-    agree = declared == certified
+    period = None if claim.period is None else (claim.period.period(), claim.forgetting)
+    agree = declared == certified and period == (terms.period and (terms.period, terms.forgetting))
     return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
 
 
@@ -107,7 +118,7 @@ def unchecked_files(certificate: Path) -> list[str]:
     folder = certificate.parent
     claim = Certificate.read(certificate.read_bytes())
     issuer = claim.versions.get("poolrl")
-    papers = (CONFIG, LABEL, RECORD, *((SIGNATURE,) if claim.signed_by else ()))
+    papers = (CONFIG, LABEL, RECORD, *[SIGNATURE] * bool(claim.signed_by), *[TREES] * bool(claim.trees_sha256))
     notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
     if (folder / CONFIG).exists() and not ((folder / LABEL).exists() or (folder / RECORD).exists()):
         notes.append(f"{CONFIG} (no label or record says that it is the release's: --config {folder / CONFIG})")
@@ -147,13 +158,22 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
             and bool(policy.problem.labels) == (claim.labels != "none"),
         ),
         VerifyCheck("the policy decides the certified problem, from as many units", same),
-        VerifyCheck("counts and sensitivity are those of this problem at this rho", _tables_hold(policy, public.units)),
+        VerifyCheck("counts and sensitivity are those of this problem at this rho", _tables_hold(policy, claim)),
+        *_periods_of(policy, claim),
     ]
 
 
-def _tables_hold(policy: Policy, units: int) -> bool:
+def _periods_of(policy: Policy, claim: Certificate) -> list[VerifyCheck]:
+    said = policy.report.get("periods", [])
+    named = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
+    if not said and not named:
+        return []
+    return [VerifyCheck("the policy names the same periods", said == [each.model_dump() for each in named])]
+
+
+def _tables_hold(policy: Policy, claim: Certificate) -> bool:
     """Whether the one mechanism is that of outcome trees, computed again from public facts alone."""
-    problem, guarantee = policy.problem, policy.guarantee
+    problem, guarantee, units = policy.problem, policy.guarantee, claim.assumed_public.units
     if len(guarantee.mechanisms) != 1 or not isinstance(problem, OutcomeProblem) or units < 1:
         return False
     per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
@@ -161,17 +181,27 @@ def _tables_hold(policy: Policy, units: int) -> bool:
         per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
     )
     slots = units * per_unit
-    layout = release_layout(problem, slots=slots, moved=moved, rho=guarantee.rho, labels_public=public)
+    try:
+        trees = Outcomes(bins=claim.bins)
+    except ValueError:
+        return False
+    layout = release_layout(problem, slots=slots, moved=moved, rho=guarantee.rho, labels_public=public, trees=trees)
     (mechanism,) = guarantee.mechanisms
     carried = (mechanism.name, mechanism.cells, mechanism.sensitivity_squared)
     return carried == (layout.name, layout.cells, layout.sensitivity_squared)
 
 
 def release_layout(
-    problem: OutcomeProblem, *, slots: int, moved: int, rho: float, labels_public: bool = False
+    problem: OutcomeProblem,
+    *,
+    slots: int,
+    moved: int,
+    rho: float,
+    labels_public: bool = False,
+    trees: Outcomes | None = None,
 ) -> TableLayout:
-    """The tables that a fit with default settings releases of a table in an engine."""
-    sizes = Outcomes().level_sizes(
+    """The tables that a fit with default settings, or with such `trees`, releases of a table in an engine."""
+    sizes = (trees or Outcomes()).level_sizes(
         steps=problem.horizon,
         coordinates=problem.outcome_dim,
         slots=slots,
@@ -226,9 +256,17 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
         VerifyCheck("the ledger has the payment", bool(paid) and str(paid[0].rho) == claim.rho, since),
         VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit, _unrecorded(spend)),
         VerifyCheck("what was spent in all is what the ledger adds up for this unit", str(then) == named.spent),
+        *_paid_periods(claim, entries, account),
         VerifyCheck("the ledger has committed these very files", bool(done) and done[0].note == hashes),
         *([VerifyCheck("the ledger names the key of the signature", claim.signed_by in keys)] * bool(claim.signed_by)),
     ]
+
+
+def _paid_periods(claim: Certificate, entries: list[Entry], account: Account | None) -> list[VerifyCheck]:
+    faults = unpaid_periods(claim, entries, account)
+    if claim.period is None and not faults:
+        return []
+    return [VerifyCheck("the ledger has paid for these periods", not faults, "; ".join(faults))]
 
 
 def _spent_then(entries: list[Entry], last: int, account: str, unit: ProtectedUnit) -> Fraction | None:

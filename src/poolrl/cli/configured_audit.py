@@ -13,9 +13,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from poolrl.audit.worst_case import Configured
+from poolrl.certificate.parts import PeriodFacts
 from poolrl.data.log import Log
+from poolrl.data.sources.opening import open_source
+from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.open_log import open_log
+from poolrl.shop.open_log import as_table, open_log
 
 # Rows of the simulated log: an engine counts so many in a fraction of a second.
 MOST_ROWS = 100_000
@@ -28,7 +31,10 @@ def configured_case(file: ConfigFile) -> Configured:
     return Configured(
         config.problem.shop,
         per_unit=None if config.privacy.unit is None else config.privacy.per_unit,
-        units=max(2, min(config.plan.units, trajectories // config.privacy.per_unit)),
+        scaled=bool(config.columns().scale),
+        scale_memory=config.scale_memory,
+        labels_public=config.privacy.labels_public,
+        units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
         opened_by=AsByFit(file),
     )
@@ -43,9 +49,14 @@ class AsByFit:
     @contextmanager
     def __call__(self, case: Configured, rows: pa.Table) -> Iterator[Log]:
         """Write the rows to a folder that is gone afterwards. Nothing of the user's is read but the configuration."""
-        config = self.file.config
+        # The simulated rows are those of the period.
+        config = self.file.config.model_copy(update={"period": PeriodFacts()})
+        if config.sales is not None:
+            with _opened_like_sales(config, case, rows) as table:
+                yield table
+            return
         names = dict(zip(case.columns.names(), config.columns().names(), strict=True))
-        steps = pa.compute.add(rows["step"], config.log.first_step)
+        steps = pa.compute.add(rows["step"], config.first_step)
         rows = rows.set_column(rows.column_names.index("step"), "step", steps)
         rows = rows.rename_columns([names[name] for name in rows.column_names])
         is_csv = config.log.source.endswith(".csv")
@@ -56,3 +67,23 @@ class AsByFit:
             simulated = config.model_copy(update={"log": log})
             with open_log(ConfigFile(Path(folder) / self.file.path.name, simulated, self.file.content)) as table:
                 yield table
+
+
+@contextmanager
+def _opened_like_sales(config: Config, case: Configured, rows: pa.Table) -> Iterator[Log]:
+    """The rows as the query of a sales export gives them: one for each product. The query itself is not attacked."""
+    columns, wide = config.columns(), case.columns
+    kept = {columns.trajectory: wide.trajectory, **({} if columns.unit is None else {columns.unit: str(wide.unit)})}
+    kept |= {columns.labels[name]: column for name, column in wide.labels.items()}
+    parts = []
+    for place, product in enumerate(config.problem.products):
+        shown = {name: rows[column] for name, column in kept.items()}
+        shown[columns.step] = pa.compute.add(rows[wide.step], config.first_step)
+        shown[str(columns.coordinate)] = pa.array([product] * len(rows))
+        for part in ("states", "actions", "next_states", *(["scale"] if columns.scale else [])):
+            shown[getattr(columns, part)[0]] = rows[getattr(wide, part)[place]]
+        parts.append(pa.table(shown))
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(pa.concat_tables(parts), Path(folder) / "log.parquet")
+        with open_source("log.parquet", columns, folder=Path(folder)) as opened:
+            yield as_table(config, opened)

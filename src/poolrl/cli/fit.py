@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from json import dumps
 from pathlib import Path
@@ -54,31 +55,47 @@ def fit(
     file = load_config(config)
     folder = out or file.folder / "release"
     console = Console(quiet=json)
-    try:
-        with console.status("reading, releasing, learning"):
-            found = None if audit is None else read_audit(audit, file.sha256)
-            release = fit_release(file, folder, new_account=new_account, audit=found)
-    except KeyboardInterrupt:
-        if folder.exists():
-            raise ValueError(f"stopped. {_complete(folder)}") from None
-        raise
-    if release.earlier_fit is not None:
-        console.print(EARLIER_FIT[release.earlier_fit])
-    try:
-        forecast = draw_page(release, console)
-    except (Exception, KeyboardInterrupt) as error:  # a page shows what is released, so the message may be shown
-        why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
-        raise ValueError(f"{why}. {_complete(folder)}") from None
+
+    def make() -> Released:
+        found = None if audit is None else read_audit(audit, file.sha256)
+        return fit_release(file, folder, new_account=new_account, audit=found)
+
+    release = made_release(make, folder, console)
+    forecast = page_of(release, console)
     if json:
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
         opened = {} if release.new_account is None else {"new_account_in": str(release.new_account)}
         facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
         print(dumps(facts | finished | opened, indent=2))
     else:
-        _print_release(console, release, forecast)
+        print_release(console, release, forecast)
 
 
-def _print_release(console: Console, release: Released, forecast: Forecast) -> None:
+def made_release(make: Callable[[], Released], folder: Path, console: Console) -> Released:
+    """Make a release. Who stops it is told what is complete and paid for."""
+    try:
+        with console.status("reading, releasing, learning"):
+            release = make()
+    except KeyboardInterrupt:
+        if folder.exists():
+            raise ValueError(f"stopped. {_complete(folder)}") from None
+        raise
+    if release.earlier_fit is not None:
+        console.print(EARLIER_FIT[release.earlier_fit])
+    return release
+
+
+def page_of(release: Released, console: Console) -> Forecast:
+    """Draw the page of a release, which is complete without it."""
+    try:
+        return draw_page(release, console)
+    except (Exception, KeyboardInterrupt) as error:  # a page shows what is released, so the message may be shown
+        why = "stopped" if isinstance(error, KeyboardInterrupt) else f"no page: {error}"
+        raise ValueError(f"{why}. {_complete(release.folder)}") from None
+
+
+def print_release(console: Console, release: Released, forecast: Forecast) -> None:
+    """The label, and warnings where there is something to warn of."""
     folder, observed = release.folder, release.policy.report["observed"]
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
     if release.new_account is not None:

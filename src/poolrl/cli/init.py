@@ -15,6 +15,7 @@ from rich.prompt import Prompt
 from poolrl.cli.verbs import CONFIG_NAME, verb
 from poolrl.shop.answers import (
     Answers,
+    all_flags,
     asked_keys,
     check_answer,
     facts_from,
@@ -23,7 +24,9 @@ from poolrl.shop.answers import (
     split_names,
 )
 from poolrl.shop.config_file import parse_config
+from poolrl.shop.config_log import SALES_ROLES
 from poolrl.shop.example import write_example
+from poolrl.shop.header import LABEL_MEANINGS, Proposal, propose_columns
 from poolrl.shop.toml import write_toml
 
 init_verb = verb(
@@ -31,7 +34,11 @@ init_verb = verb(
     examples="""\
   poolrl init                      asks, one key after the other
   poolrl init --example            a simulated chain of shops to try things on
-  poolrl init --example --sales    the same as a till exports it
+  poolrl init --sales export.csv   asks; proposes columns from the names in its header
+  poolrl init --sales export.csv --decimal , --date-format %d.%m.%Y --yes ja --no nein \\
+      --products bread,milk --holding 0.3,0.1 --shortage 0.6,0.4 --demand-max 4 \\
+      --scale "same weekday, last 4 weeks" --labels "shop=1..40; promotion=nein,ja" \\
+      --units 2000 --data-set "shops 2025" --rho 0.1
   poolrl init --products bread,milk --horizon 7 --holding 0.3,0.1 \\
       --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
       --units 2000 --data-set "shops 2025" --rho 0.1""",
@@ -42,13 +49,13 @@ def _help(why: str, answer: str | None) -> str:
     return why if not answer else f"{why} ({answer} if left out)"
 
 
-# One flag for each key that `init` asks for; lists are separated by commas.
+# One flag for each key that `init` asks for; lists are separated by commas, or are the lines of a file behind @.
 Flags: Any = Parameter(name="*")(
     make_dataclass(
         "Flags",
         [
-            (key.name, Annotated[str | None, Parameter(help=_help(key.why, key.answer))], field(default=None))
-            for key in asked_keys(sales=False)
+            (key.flag, Annotated[str | None, Parameter(help=_help(key.why, key.answer))], field(default=None))
+            for key in all_flags()
         ],
         kw_only=True,
         namespace={"__module__": __name__},  # where its annotations are looked up
@@ -63,7 +70,8 @@ def init(
     out: Annotated[Path, Parameter(help="The file to write.")] = CONFIG_NAME,
     example: Annotated[bool, Parameter(help="Write a simulated table as well.", negative="")] = False,
     sales: Annotated[
-        bool, Parameter(help="The table is a sales export: shop, date, product, opening, ...", negative="")
+        Path | bool,
+        Parameter(help="A sales export (a row per shop, date and product); its header proposes columns.", negative=""),
     ] = False,
     force: Annotated[bool, Parameter(help="Replace an existing file.", negative="")] = False,
 ) -> None:
@@ -75,7 +83,7 @@ def init(
     if example:
         if given:
             raise ValueError(f"--example writes its own facts; leave out {', '.join(map(flag_of, given))}")
-        facts = write_example(out.parent, sales=sales, seed=1)
+        facts = write_example(out.parent, seed=1)
         _write_whole(out, write_toml(facts).encode())
         console.print(
             f"A simulated chain of 40 shops: [bold]{escape(str(out.parent / facts['log']['source']))}[/] is its "
@@ -83,7 +91,11 @@ def init(
             highlight=False,
         )
     else:
-        _write_answers(console, out, given, sales=sales)
+        header = None
+        if sales is not False:
+            given, header = _with_header(out, given, sales)
+            _print_proposal(console, given, header)
+        _write_answers(console, out, given, header)
         console.print(f"Wrote {out}; every key in it says why it is asked for.", highlight=False, markup=False)
     flag = "" if out.name == CONFIG_NAME.name and out.parent == Path() else escape(f" --config {out}")
     console.print(
@@ -93,9 +105,37 @@ def init(
     )
 
 
-def _write_answers(console: Console, out: Path, given: Answers, *, sales: bool) -> None:
+def _with_header(out: Path, given: Answers, sales: Path | bool) -> tuple[Answers, Proposal]:
+    """The answers, and for each column that nobody named the one that the header proposes."""
+    named = given.get("source", "") if sales is True else str(sales)
+    if not named:
+        raise ValueError("--sales needs the export: poolrl init --sales export.csv")
+    path = Path(named).expanduser()
+    mark = {"tab": "\t"}.get(given.get("delimiter", ""), given.get("delimiter"))
+    header = propose_columns(path, delimiter=mark, encoding=given.get("encoding", "utf-8"))
+    proposed = {f"{role}_column": header.only(role) for role in SALES_ROLES}
+    # Relative to the file that is written, as everything in it.
+    where = path if path.is_absolute() or out.parent == Path() else path.resolve()
+    known: Answers = {name: column for name, column in proposed.items() if column is not None}
+    return known | {"delimiter": header.delimiter} | given | {"source": str(where)}, header
+
+
+def _print_proposal(console: Console, given: Answers, header: Proposal) -> None:
+    named = [(role, given.get(f"{role}_column")) for role in SALES_ROLES]
+    columns = ", ".join(f"{role} = {column}" for role, column in named if column)
+    console.print("The header was read, and no line behind it.", highlight=False)
+    console.print(f"Columns by their names: {columns or 'none'}.", highlight=False, markup=False)
+    for meaning in LABEL_MEANINGS:
+        if header.only(meaning) and meaning not in given.get("labels", ""):
+            hint = f"{header.only(meaning)} may be a label; declare its values with --labels '{meaning}=no,yes'"
+            console.print(f"{hint}, in the words of the column.", highlight=False, markup=False)
+
+
+def _write_answers(console: Console, out: Path, given: Answers, header: Proposal | None) -> None:
+    sales = header is not None
     asking = bool(missing_keys(given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
-    content = write_toml(facts_from(_ask(console, given, sales=sales) if asking else given, sales=sales)).encode()
+    answers = _ask(console, given, sales=sales) if asking else given
+    content = write_toml(facts_from(answers, sales=sales, header=header)).encode()
     try:
         parse_config(out, content)
     except ValueError as error:
@@ -122,14 +162,14 @@ def _ask(console: Console, given: Answers, *, sales: bool) -> Answers:
     answers, section = dict(given), ""
     for key in asked_keys(sales=sales):
         with_unit = bool(answers.get("unit", "").strip())
-        if key.name in answers or (key.name == "max_per_unit" and not with_unit):
+        if key.flag in answers or (key.name == "max_per_unit" and not with_unit):
             continue
         if key.section != section:
             section = key.section
             console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
         needed = key.answer is None or (key.name == "max_per_unit" and with_unit)
         console.print(f"[dim]{escape(key.why)}[/]", highlight=False)
-        while key.name not in answers:
+        while key.flag not in answers:
             try:
                 shown = key.name if needed else f"{key.name} [dim](optional)[/]"
                 default = key.answer if not needed or key.answer else None
@@ -138,7 +178,7 @@ def _ask(console: Console, given: Answers, *, sales: bool) -> Answers:
                     raise ValueError(f"{key.name} is needed")
                 if text.strip():
                     check_answer(key, text, split_names(answers.get("products", "?")))
-                answers[key.name] = text
+                answers[key.flag] = text
             except ValueError as error:
                 console.print(f"[red]{escape(str(error))}[/]")
             except (EOFError, KeyboardInterrupt):

@@ -18,6 +18,7 @@ from poolrl.certificate.files import CERTIFICATE
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.periods import Period
 from poolrl.ledger.units import UnitsError
 from poolrl.privacy import zcdp
 from poolrl.shop.config_file import load_config, user_ledger
@@ -33,6 +34,10 @@ ledger_verb = verb(
   poolrl ledger unit release/certificate.json""",
     more="""\
 The ledger is the one given, or that of the configuration in this folder, or the user's own.""",
+)
+PERIODS_IN_WORDS = (
+    "With periods, what was spent is what a trajectory that is in most of them has lost. A unit that owns several "
+    "trajectories may be in all of them, and loses their sum."
 )
 WhichLedger = Annotated[Path | None, Parameter(help="The ledger's file.")]
 
@@ -54,6 +59,8 @@ def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
         amounts = _account_facts(account)
         numbers = (_shown(amounts[name]) for name in ("budget", "spent", "left"))
         table.add_row(escape(account.data_set), escape(", ".join(amounts["units"])), *numbers)
+    if any(spend.period for account in accounts.values() for spend in account.spends.values()):
+        table.caption_justify, table.caption = "left", PERIODS_IN_WORDS
     console.print(table)
     console.print(_entry_table(entries, {each.fingerprint: each.data_set for each in accounts.values()}))
 
@@ -155,6 +162,7 @@ def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
     for entry in entries:
         data_set = data_sets.get(entry.account)
         about = f" no. {entry.refers}" if entry.refers else f" {data_set}" if data_set else ""
+        about += f", {Period.from_note(entry.note['period'])}" if "period" in entry.note else ""
         table.add_row(
             str(entry.number),
             entry.time[:16].replace("T", " "),

@@ -115,4 +115,4 @@ def _sentences(found: BudgetPlan, who: str) -> list[str]:
         )
     if (eps := epsilon(asked.rho, 1e-6)) > MEANINGLESS_EPSILON:
         sentences.append(f"[bold red]This rho gives no meaningful protection.[/] {meaningless(eps)}")
-    return [*sentences, "Predicted by simulation; no row of the log was read and nothing was spent."]
+    return [*sentences, *found.assumed, "Predicted by simulation; no row of the log was read and nothing was spent."]

@@ -15,6 +15,7 @@ VERBS = {
     "check": "Check whether the table is as the configuration says. For the data holder's eyes; not for release.",
     "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
     "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
+    "update": "Add a later period to a release: pay rho for its weeks alone, plan again, and say what changed.",
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
     "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",

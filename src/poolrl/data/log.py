@@ -31,6 +31,10 @@ class Log(Protocol):
         """units × max_per_unit. This is public, because neighbours replace one unit."""
 
     @property
+    def ids_public(self) -> bool:
+        """Whether neighbours keep the ids of their trajectories, so that it is public which trajectories there are."""
+
+    @property
     def has_scale(self) -> bool:
         """Whether amounts are divided by a scale."""
 
@@ -78,15 +82,15 @@ class Log(Protocol):
 class Columns:
     """Which column of a long table holds what: the keywords of `Table` and of `Trajectories.from_table`.
 
-    `trajectory` and `step` say where a row belongs, `unit` who is protected. `states`, `actions`, `next_states` and
-    `scale`, if there is one, name a column for each coordinate, in the order of the problem's. `labels` says which
-    column holds which label; a list of names stands for columns of these names.
+    `trajectory` and `step` say where a row belongs, `unit` who is protected, `period` when a trajectory begins.
+    `states`, `actions`, `next_states` and `scale`, if there is one, name a column for each coordinate, in the order of
+    the problem's. `labels` says which column holds which label; a list of names stands for columns of these names.
 
     `coordinate` is for a table with one row per (trajectory, step, coordinate), such as a product. It names the column
     that says which coordinate a row shows. `states`, `actions`, `next_states` and `scale` then name one column each.
 
-    No column may be two things. There are three exceptions: a label may be the unit, the trajectory, the step or a
-    scale; coordinates may share a scale; a trajectory may be its own unit.
+    No column may be two things. There are four exceptions: a label may be the unit, the trajectory, the step or a
+    scale; coordinates may share a scale; a trajectory may be its own unit; a period may be told by an id or a label.
     """
 
     trajectory: str
@@ -98,6 +102,7 @@ class Columns:
     scale: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     coordinate: str | None = None
+    period: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "next_states", "scale", "labels"):
@@ -122,29 +127,28 @@ class Columns:
         coordinate = [] if self.coordinate is None else [("coordinate", self.coordinate)]
         parts = ("states", "actions", "next_states", "scale")
         numbers = [(f"{part}[{i}]", column) for part in parts for i, column in enumerate(getattr(self, part))]
-        return [
-            *ids,
-            *unit,
-            *coordinate,
-            *numbers,
-            *((f"label {name!r}", column) for name, column in self.labels.items()),
-        ]
+        labels = [(f"label {name!r}", column) for name, column in self.labels.items()]
+        period = [] if self.period is None else [("period", self.period)]
+        return [*ids, *unit, *coordinate, *numbers, *labels, *period]
 
     def names(self) -> list[str]:
         """Every column that is read."""
         ids = [name for name in (self.unit, self.coordinate) if name is not None]
         numbers = [*self.states, *self.actions, *self.next_states, *self.scale]
-        return [self.trajectory, self.step, *numbers, *ids, *self.labels.values()]
+        period = [] if self.period is None else [self.period]
+        return [self.trajectory, self.step, *numbers, *ids, *self.labels.values(), *period]
 
     def as_they_are(self) -> set[str]:
         """Columns of ids, coordinates and labels, which may hold text and must not be read as numbers."""
         numbers = {self.step, *self.states, *self.actions, *self.next_states, *self.scale}
-        ids = {name for name in (self.trajectory, self.unit, self.coordinate) if name is not None}
+        ids = {name for name in (self.trajectory, self.unit, self.coordinate, self.period) if name is not None}
         return ids | ({*self.labels.values()} - numbers)
 
 
 def _may_share(one: str, other: str) -> bool:
     """Whether one column may have two uses without one of them being a slip."""
+    if other == "period":
+        return one in ("trajectory", "unit") or one.startswith("label")
     if one.startswith("scale"):
         return other.startswith(("scale", "label"))
     if other.startswith("label"):

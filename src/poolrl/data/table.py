@@ -73,6 +73,7 @@ class Table(KeptRows):
         clip: bool = False,
         scale_memory: int = 0,
         labels_public: bool = False,
+        ids_public: bool = False,
         step_labels: Iterable[str] = (),
         definitions: Iterable[str] = (),
         **columns: Any,
@@ -94,6 +95,7 @@ class Table(KeptRows):
         self.clip = clip
         self._scale_memory = int(scale_memory)
         self._labels_public = bool(labels_public)
+        self._ids_public = bool(ids_public)
         self._step_labels = tuple(step_labels)
         self._definitions = tuple(definitions)
         if not set(self._step_labels) <= set(self.label_names):
@@ -127,6 +129,11 @@ class Table(KeptRows):
     def labels_public(self) -> bool:
         """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
         return self._labels_public
+
+    @property
+    def ids_public(self) -> bool:
+        """Whether neighbours keep their ids. Read-only: the guarantee says so."""
+        return self._ids_public
 
     @property
     def definitions(self) -> tuple[str, ...]:

@@ -162,6 +162,11 @@ class Trajectories(Sealed):
         return tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
 
     @property
+    def ids_public(self) -> bool:
+        """Never: an array has no ids."""
+        return False
+
+    @property
     def labels_public(self) -> bool:
         """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
         return self._labels_public

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from poolrl.ledger.periods import Period
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend, UnitsError, spent_by, totals
 
 ENTRY_KINDS = ("open", "budget", "reserve", "unit", "read", "void", "commit", "key")
@@ -46,7 +47,7 @@ class Account:
     data_set: str
     budget: Fraction
     spends: dict[int, Spend] = field(default_factory=dict)
-    sketches: list[str] = field(default_factory=list)  # sealed; see `overlap`
+    sketches: dict[int, str] = field(default_factory=dict)  # sealed, by the same numbers; see `overlap`
 
     @property
     def spent(self) -> Fraction:
@@ -66,9 +67,17 @@ class Account:
         """The names of other kinds of units that releases of the account protect."""
         return sorted({each.name for each in totals(self.spends.values()) if not each.same_kind(unit)})
 
-    def with_spend(self, rho: Fraction, unit: ProtectedUnit) -> Fraction:
+    def with_spend(self, rho: Fraction, unit: ProtectedUnit, period: Period | None = None) -> Fraction:
         """What would be spent after one more release, by the unit that loses most."""
-        return max(totals([*self.spends.values(), Spend(rho, "reserved", unit)]).values())
+        return max(totals([*self.spends.values(), Spend(rho, "reserved", unit, period)]).values())
+
+    def released_in(self, period: Period) -> list[Period | None]:
+        """The periods of finished releases that may have read trajectories of this one; None stands for everything."""
+        return [
+            spend.period
+            for spend in self.spends.values()
+            if spend.stage == "committed" and period.overlaps(spend.period)
+        ]
 
     def require(self, reservation: Entry, stage: str) -> None:
         """Refuse to continue a spend that is not at this stage."""
@@ -110,7 +119,8 @@ def apply(entry: Entry, accounts: dict[str, Account]) -> None:
         if spend.stage != before:
             raise ValueError(f"{where} continues a spend that is {spend.stage}, not {before}")
         # Entries of poolrl 0.7 and before have other marks, which are not compared any more.
-        account.sketches += [entry.note["sketch"]] if "sketch" in entry.note else []
+        if "sketch" in entry.note:
+            account.sketches[entry.refers or 0] = entry.note["sketch"]
         account.spends[entry.refers or 0] = replace(spend, stage=after)
     else:
         _spend(entry, account, accounts)
@@ -135,9 +145,10 @@ def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) 
         account.budget = entry.rho
         return
     unit = ProtectedUnit.from_note(entry.note["unit"]) if "unit" in entry.note else UNRECORDED
+    period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
     try:
-        if account.with_spend(entry.rho, unit) > account.budget:
+        if account.with_spend(entry.rho, unit, period) > account.budget:
             raise ValueError(f"{where} spends more than the account holds")
     except UnitsError as error:
         raise ValueError(f"{where} cannot be added up: {error}") from None
-    account.spends[entry.number] = Spend(entry.rho, "reserved", unit)
+    account.spends[entry.number] = Spend(entry.rho, "reserved", unit, period)

@@ -17,6 +17,7 @@ from typing import Any, Self
 from poolrl.ledger.accounts import Account, Entry, OverspendError, apply, replay
 from poolrl.ledger.chain import Chain, onto_disk
 from poolrl.ledger.overlap import Sketch, open_sketches, seal_sketch
+from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import PublicKey, SigningKey
 from poolrl.ledger.units import ProtectedUnit, UnitsError
 from poolrl.privacy import zcdp
@@ -111,8 +112,8 @@ class Ledger:
             self._append(accounts, "budget", account.fingerprint, rho=exact, note={"reason": reason})
         return account
 
-    def reserve(self, data_set: str, rho: zcdp.Budget, unit: ProtectedUnit) -> Entry:
-        """Set ρ aside before anything is read.
+    def reserve(self, data_set: str, rho: zcdp.Budget, unit: ProtectedUnit, period: Period | None = None) -> Entry:
+        """Set ρ aside before anything is read: for the trajectories of one period, or for everything.
 
         Refused if it would cost any unit of the account more than its budget, or if that cannot be known.
         """
@@ -121,7 +122,7 @@ class Ledger:
             accounts = self.accounts()
             account = self._known(accounts, data_set)
             try:
-                spent = account.with_spend(exact, unit)
+                spent = account.with_spend(exact, unit, period)
             except UnitsError as error:
                 raise UnitsError(f"the account {data_set!r} cannot pay for this release: {error}") from None
             if spent > account.budget:
@@ -129,7 +130,7 @@ class Ledger:
                 if spent != account.spent + exact:
                     left = f"one {unit.name} would then have lost {float(spent):g} of {float(account.budget):g}"
                 raise OverspendError(f"the budget of {data_set!r} does not allow rho = {float(exact):g}: {left}")
-            note = {"unit": unit.to_note()}
+            note = {"unit": unit.to_note()} | ({} if period is None else {"period": period.to_note()})
             return self._append(accounts, "reserve", account.fingerprint, rho=exact, note=note)
 
     def describe(self, entry: int, unit: ProtectedUnit, *, released: dict[str, str] | None, reason: str) -> None:
@@ -154,7 +155,8 @@ class Ledger:
     def read(self, reservation: Entry, sketch: Sketch) -> Account:
         """Record whose rows are about to be released; returns the account. The budget cannot come back now.
 
-        Rows that overlap with those of another account are refused, because they are paid for there.
+        Rows that overlap with those of another account are refused, because they are paid for there. So are rows that
+        were read before in another period: they would be paid for once and released twice.
         """
         secret = self._chain.secret("sketch")
         with self._chain.writing():
@@ -162,9 +164,19 @@ class Ledger:
             mine = accounts[reservation.account]
             mine.require(reservation, "reserved")
             for other in accounts.values():
-                if other is not mine and any(map(sketch.overlaps, open_sketches(other.sketches, secret))):
+                known = open_sketches(other.sketches.values(), secret)
+                if other is not mine and any(map(sketch.overlaps, known)):
                     raise OverspendError(
                         f"these rows already have an account, as {other.data_set!r}: a new name gives no new budget"
+                    )
+            mine_now = mine.spends[reservation.number].period
+            for number, known_rows in zip(mine.sketches, open_sketches(mine.sketches.values(), secret), strict=True):
+                before = mine.spends[number].period
+                # Where periods overlap, both are paid for already.
+                apart = mine_now is not None and not mine_now.overlaps(before)
+                if apart and sketch.overlaps(known_rows):
+                    raise OverspendError(
+                        f"these rows were released before, in the period {before}: another date gives no new budget"
                     )
             note = {"sketch": seal_sketch(sketch, secret)}
             self._append(accounts, "read", mine.fingerprint, refers=reservation.number, note=note)

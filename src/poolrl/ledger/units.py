@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Self
 
+from poolrl.ledger.periods import Period, Portion, lost_by_one
+
 REPLACE_ONE = "replace one"
 
 
@@ -74,11 +76,15 @@ UNRECORDED = ProtectedUnit(trajectory="")
 
 @dataclass(frozen=True)
 class Spend:
-    """What one reservation took: ρ for a unit, and whether it was given back (stage "void")."""
+    """What one reservation took: ρ for a unit, and whether it was given back (stage "void").
+
+    Without a `period` it read everything.
+    """
 
     rho: Fraction
     stage: str
     unit: ProtectedUnit = UNRECORDED
+    period: Period | None = None
 
 
 class UnitsError(ValueError):
@@ -116,15 +122,27 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
         if unit.column is not None and unit.owns_at_most is not None:
             place = unit.column, unit.trajectory
             owned[place] = max(unit.owns_at_most, owned.get(place, 0))
-    kinds = {spend.unit._kind(): spend.unit for spend in found}
-    sums = dict.fromkeys(kinds.values(), Fraction(0))
+    kinds: dict[tuple[object, ...], list[Spend]] = {}
+    for spend in found:
+        kinds.setdefault(spend.unit._kind(), []).append(spend)
+    sums = {alike[-1].unit: Fraction(0) for alike in kinds.values()}
     for unit in sums:
-        for spend in found:
-            times = factor(spend.unit, unit, owned)
+        for alike in kinds.values():
+            times = factor(alike[-1].unit, unit, owned)
             if times is None:
-                raise UnitsError(_unknown(spend.unit, unit))
-            sums[unit] += times * spend.rho
+                raise UnitsError(_unknown(alike[-1].unit, unit))
+            sums[unit] += times * _lost(alike)
     return sums
+
+
+def _lost(spends: list[Spend]) -> Fraction:
+    """What one unit has lost to releases for units of its own kind.
+
+    A trajectory is in one of several periods, but a unit may own trajectories in all of them.
+    """
+    if spends[0].unit.column is not None:
+        return sum((spend.rho for spend in spends), Fraction(0))
+    return lost_by_one(Portion(spend.rho, spend.period, spend.unit.scale_memory) for spend in spends)
 
 
 def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
@@ -139,6 +157,9 @@ def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
             "it has entries of an earlier version, which do not say whom they protect; "
             "'poolrl ledger unit CERTIFICATE' adds it from a release's certificate, '--entry' where there is no release"
         )
+    if paid_for.adjacency != counted_for.adjacency:
+        compared = f"{paid_for.adjacency} {paid_for.name}"
+        return f"its releases compare other neighbours ({compared}): keep to weeks_public as it was"
     known = f"what releases for one {paid_for.name} cost one {counted_for.name} is not known"
     if paid_for.trajectory == counted_for.trajectory and None in (paid_for.column, counted_for.column):
         return f"{known}: declare owns_at_most, how many trajectories one {(paid_for.column or counted_for.name)} owns"

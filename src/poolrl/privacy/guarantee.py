@@ -12,6 +12,8 @@ from poolrl.privacy import zcdp
 NOT_PRIVATE = "NOT PRIVATE"
 # Whether a log has labels, and whether a unit may change them in a neighbouring log.
 LabelMode = Literal["none", "protected", "public"]
+# Which logs are neighbours: one unit is another one, or its ids stay and all else may differ.
+REPLACE_ANY, KEEP_IDS = "replace one", "replace what happened in one"
 # Limits for guarantees in files. A release has one or two mechanisms.
 LARGEST_FRACTION, MOST_MECHANISMS = 10**100, 100
 
@@ -59,10 +61,11 @@ class Guarantee:
     steps: int  # H: all steps of a trajectory are protected
     trajectories_per_unit: int = 1
     unit: str = "trajectory"
-    adjacency: str = "replace one"
+    adjacency: str = REPLACE_ANY
     scaled: bool = False  # amounts were divided by a scale
     scale_memory: int = 0  # m: so many other trajectories' scales may change with one trajectory
     labels: LabelMode = "none"
+    periods: str = ""  # which period was read, and what earlier ones cost, in words; "" if everything was read
 
     def __post_init__(self) -> None:
         if self.labels not in get_args(LabelMode) or self.scale_memory < 0 or (self.scale_memory and not self.scaled):
@@ -94,8 +97,8 @@ class Guarantee:
         whose = f"one {self.unit}: all its {self.steps} steps"
         if self.unit != "trajectory":
             whose = f"one {self.unit}: up to {self.trajectories_per_unit} trajectories of {self.steps} steps"
-        protects = f"Protects {whose}; neighbouring logs replace one {self.unit} by any other."
-        declared = "".join(f" {sentence}" for sentence in declared_in_words(self))
+        protects = f"Protects {whose}; neighbouring logs {neighbours_in_words(self)}."
+        declared = "".join(f" {sentence}" for sentence in (*declared_in_words(self), self.periods) if sentence)
         paid = "; ".join(
             f"{m.name}: {m.cells:,} counts, sensitivity {math.sqrt(m.sensitivity_squared):.4g}, "
             f"noise sd {math.sqrt(m.variance):.4g}"
@@ -125,6 +128,7 @@ class Guarantee:
             "scaled": self.scaled,
             "scale_memory": self.scale_memory,
             "labels": self.labels,
+            **({"periods": self.periods} if self.periods else {}),
             "secure_noise": self.secure,
             "mechanisms": [m.to_dict() for m in self.mechanisms],
         }
@@ -145,6 +149,7 @@ class Guarantee:
             scaled=facts.get("scaled", False) is True,
             scale_memory=int(facts.get("scale_memory", 0)),
             labels=facts.get("labels", "none"),
+            periods=str(facts.get("periods", "")),
         )
 
     def _why_not(self) -> str:
@@ -163,6 +168,10 @@ class Declared(Protocol):
         """Who is protected."""
 
     @property
+    def adjacency(self) -> str:
+        """Which logs are neighbours."""
+
+    @property
     def scaled(self) -> bool:
         """Whether amounts were divided by a scale."""
 
@@ -173,6 +182,17 @@ class Declared(Protocol):
     @property
     def labels(self) -> LabelMode:
         """What neighbours may change."""
+
+
+def neighbours_in_words(of: Declared) -> str:
+    """Which logs the promise compares: what neighbours do."""
+    if of.adjacency == KEEP_IDS:
+        return f"{of.adjacency} {of.unit}; which {_several(of.unit)} there are, by their ids, is public and stays"
+    return f"{of.adjacency} {of.unit} by any other"
+
+
+def _several(unit: str) -> str:
+    return "trajectories" if unit == "trajectory" else f"{unit}s"
 
 
 def declared_in_words(of: Declared) -> list[str]:

@@ -21,7 +21,7 @@ from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.geometry.zones import Rings
 from poolrl.privacy import sensitivity, zcdp
-from poolrl.privacy.guarantee import Guarantee, Mechanism
+from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY, Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
 from poolrl.privacy.noise.source import NoiseSource, Sampler
 from poolrl.privacy.released import PrivateDependence, PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
@@ -216,6 +216,7 @@ def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mech
         problem.horizon,
         trajectories_per_unit=log.max_per_unit,
         unit=unit,
+        adjacency=KEEP_IDS if log.ids_public else REPLACE_ANY,
         scaled=log.has_scale,
         scale_memory=log.scale_memory,
         labels=("public" if log.labels_public else "protected") if log.label_names else "none",

@@ -27,14 +27,16 @@ class PrivateOutcomes:
     `unobserved` (H, k) is None where public facts rule it out. Each (step, coordinate) has `total` slots. Where labels
     are public, `totals` (*labels, H) says how many of these slots each label cell has, and `unobserved` is
     (*labels, H, k). Otherwise `totals` is None: how many there are is hidden by the noise.
+
+    Counts are whole numbers, unless they are sums of faded periods (`learning/faded_trees.py`).
     """
 
-    levels: tuple[IntArray, ...]
-    unobserved: IntArray | None
-    total: int
+    levels: tuple[IntArray | FloatArray, ...]
+    unobserved: IntArray | FloatArray | None
+    total: float
     variance: float  # of every noisy count
     guarantee: Guarantee
-    totals: IntArray | None = None
+    totals: IntArray | FloatArray | None = None
     step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
     dependence: PrivateDependence | None = None  # if it was asked and paid for
 

@@ -3,51 +3,92 @@
 from __future__ import annotations
 
 import re
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.problems.inventory import LostSales
-from poolrl.shop.config import AMOUNTS
 from poolrl.shop.config_keys import Key, config_keys
-from poolrl.shop.sales import from_sales
+from poolrl.shop.config_log import WEEKDAYS, WIDE_ONLY
+from poolrl.shop.config_problem import AMOUNTS
+from poolrl.shop.header import LABEL_MEANINGS, Proposal
 
 Answers = dict[str, str]
+# A sales export says itself how many days a week has, and where it lies.
+BY_SALES = ("horizon", "steps", "source")
+# Signs that a shell or a list swallows.
+SIGNS = {"tab": "\t", "space": " ", "comma": ",", "none": "", '""': "", "''": ""}
 
 
 def asked_keys(*, sales: bool) -> list[Key]:
-    """The keys that `init` asks for; a sales export brings its own columns and query."""
-    given = from_sales(["product"]) if sales else {}
-    return [key for key in config_keys() if key.asked and key.name not in given]
+    """The keys that `init` asks for: those of a sales export, or those of a wide table."""
+    asked = [key for key in config_keys() if key.asked]
+    if sales:
+        return [
+            key
+            for key in asked
+            if not (key.section == "log" and key.name in WIDE_ONLY) and key.name not in (*BY_SALES, "kind")
+        ]
+    return [key for key in asked if key.section != "sales" and key.name != "weeks_public"]
+
+
+def all_flags() -> list[Key]:
+    """Every key that has a flag, each flag once."""
+    return [key for key in config_keys() if key.asked]
 
 
 def missing_keys(answers: Answers, *, sales: bool) -> list[Key]:
     """Those that still need an answer."""
-    return [key for key in asked_keys(sales=sales) if key.answer is None and not answers.get(key.name, "").strip()]
+    return [key for key in asked_keys(sales=sales) if key.answer is None and not answers.get(key.flag, "").strip()]
 
 
-def facts_from(answers: Answers, *, sales: bool) -> dict[str, dict[str, Any]]:
+def facts_from(answers: Answers, *, sales: bool, header: Proposal | None = None) -> dict[str, dict[str, Any]]:
     """The facts of a configuration; says all that is missing at once."""
     missing = missing_keys(answers, sales=sales)
     if missing:
         raise ValueError(
-            f"init needs {', '.join(flag_of(key.name) for key in missing)} as well; on a terminal it asks, and "
+            f"init needs {', '.join(_wanted(key, header) for key in missing)} as well; on a terminal it asks, and "
             "'poolrl init --example' writes a shop to try"
         )
+    used = {key.flag for key in asked_keys(sales=sales)} | ({"source"} if sales else set())
+    if extra := sorted(set(answers) - used):
+        kind = "a sales export" if sales else "a wide table; it goes with --sales"
+        raise ValueError(f"{flag_of(extra[0])} is not for {kind}")
     products = split_names(answers["products"])
     facts: dict[str, dict[str, Any]] = {}
     for key in config_keys():
-        text = answers.get(key.name, "").strip() or key.answer or ""
+        if key.section == "sales" and not sales:
+            continue
+        text = answers.get(key.flag, "").strip() or key.answer or ""
         section = facts.setdefault(key.section, {})
-        if key.asked:
+        if key.flag in used or (key.asked and sales and key.name == "kind"):
             section[key.name] = value_of(key, text, products) if text else None
-        elif key.field.default is not None:
+        elif not key.asked and key.field.default is not None and key.field.default != []:
             section[key.name] = key.field.default
     facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
     if sales:
-        facts["log"] |= from_sales(products, days=facts["problem"]["horizon"])
+        closed = facts["sales"]["closed"] or []
+        days = [day for day in WEEKDAYS if day not in closed]
+        facts["problem"] |= {"horizon": len(days), "steps": days}
         facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
+        facts["sales"]["labels"] = _label_columns(facts, header)
     return facts
+
+
+def _wanted(key: Key, header: Proposal | None) -> str:
+    """A flag that is missing, and why the header did not answer."""
+    if header is None or key.section != "sales":
+        return flag_of(key.flag)
+    several = header.columns.get(key.name, [])
+    return f"{flag_of(key.flag)} ({' or '.join(several) if several else 'no name in the header tells'})"
+
+
+def _label_columns(facts: dict[str, dict[str, Any]], header: Proposal | None) -> dict[str, str]:
+    """Which column holds which label, as far as it was said or the header proposes it."""
+    declared = facts["problem"].get("labels") or {}
+    found = {name: header.only(name) for name in LABEL_MEANINGS if header is not None and name in declared}
+    return {name: column for name, column in found.items() if column is not None} | (facts["sales"]["labels"] or {})
 
 
 def check_answer(key: Key, text: str, products: list[str]) -> None:
@@ -68,32 +109,64 @@ def check_answer(key: Key, text: str, products: list[str]) -> None:
 
 def value_of(key: Key, text: str, products: list[str]) -> Any:
     """An answer as a value of the key's type."""
-    kinds = {key.field.annotation, *get_args(key.field.annotation)}
+    kinds = [key.field.annotation, *get_args(key.field.annotation)]
     if list[float] in kinds:
         numbers = [
             _number_of(key, part, "a number, or one per product with commas between") for part in split_names(text)
         ]
         return numbers[0] if len(numbers) == 1 else numbers
-    if list[str] in kinds:
-        parts = split_names(text)
+    if dict in [get_origin(kind) for kind in kinds]:
+        return _labels_of(key, text)
+    if list in [get_origin(kind) for kind in kinds]:
+        parts = [SIGNS.get(part, part) if key.name in ("yes", "no") else part for part in split_names(text)]
         pattern = len(parts) == 1 and "{product}" in parts[0]
         return [parts[0].replace("{product}", product) for product in products] if pattern else parts
+    if bool in kinds:
+        words = {"true": True, "yes": True, "false": False, "no": False}
+        if text.strip().lower() not in words:
+            raise ValueError(f"{key.name} must be true or false, got {text!r}")
+        return words[text.strip().lower()]
     if int in kinds:
         try:
             return int(text)
         except ValueError:
             raise ValueError(f"{key.name} must be a whole number, got {text!r}") from None
+    if key.name in ("delimiter", "thousands", "decimal"):
+        return SIGNS.get(text.strip().lower(), text.strip())
     return _number_of(key, text, "a number") if float in kinds else text.strip()
 
 
 def split_names(text: str) -> list[str]:
-    """Names with commas between."""
+    """Names with commas between, or the lines of a file that is named behind @."""
+    if text.strip().startswith("@"):
+        return [line.strip() for line in Path(text.strip()[1:]).read_text("utf-8-sig").splitlines() if line.strip()]
     return [part for part in re.split(r"\s*,\s*", text.strip()) if part]
 
 
 def flag_of(name: str) -> str:
     """A key as a flag of the command line."""
     return f"--{name.replace('_', '-')}"
+
+
+def _labels_of(key: Key, text: str) -> dict[str, Any]:
+    """`shop=1..40; promotion=no,yes`, or for columns `promotion=Aktion; holiday=Feiertag`."""
+    found: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, sign, values = (each.strip() for each in part.partition("="))
+        if not (name and sign and values):
+            raise ValueError(f"{key.name} must be written like 'shop=1..40; promotion=no,yes', got {part!r}")
+        found[name] = values if key.section == "sales" else _label_values(split_names(values))
+    return found
+
+
+def _label_values(parts: list[str]) -> list[int | float | str] | str:
+    """Numbers if all of them are, otherwise text. A range alone stays one text."""
+    if len(parts) == 1 and ".." in parts[0]:
+        return parts[0]
+    try:
+        return [float(part) if "." in part and ".." not in part else int(part) for part in parts]
+    except ValueError:
+        return list(parts)
 
 
 def _number_of(key: Key, text: str, what: str) -> float:

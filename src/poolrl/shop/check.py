@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import ibis.expr.types as ir
 
@@ -17,21 +16,13 @@ from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
+from poolrl.shop.check_sales import empty_shelves, fields_of_rows, weeks_of_shops
 from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.shop.open_log import open_log
 from poolrl.shop.order_habits import orders_against_demand
 
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
-Standing = Literal["good", "note", "bad"]
-
-
-@dataclass(frozen=True)
-class LogFinding:
-    """One line: what was looked at, how it stands, and what was seen, in counts and never in values."""
-
-    what: str
-    stands: Standing
-    seen: str
 
 
 def look_at(file: ConfigFile) -> list[LogFinding]:
@@ -42,7 +33,13 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
         _budget(file),
     ]
     try:
-        with open_log(file) as log:
+        if config.sales is not None:
+            findings += fields_of_rows(file, config.sales)
+        with open_log(file, explained=True) as log:
+            log.check(config.problem.shop)
+            if config.sales is not None:
+                weeks = weeks_of_shops(file, log)
+                return [*findings, *weeks, empty_shelves(config, log), *_order_habits(file, log)]
             return [*findings, *_trajectories(file, log), *_rows(file, log), *_order_habits(file, log)]
     except (ValueError, OSError) as error:
         return [*findings, LogFinding("table", "bad", str(error))]
@@ -59,7 +56,8 @@ def _budget(file: ConfigFile) -> LogFinding:
             account = ledger.account(privacy.data_set)
         if account is None:
             return LogFinding("budget", "good", first)
-        after = account.with_spend(zcdp.finite_budget(rho=privacy.rho), file.config.unit())
+        period = file.config.declared_period()
+        after = account.with_spend(zcdp.finite_budget(rho=privacy.rho), file.config.unit(), period)
         seen = f"{float(account.left):g} left of {float(account.budget):g}, a fit takes {privacy.rho:g}"
     except (ValueError, OSError) as error:
         return LogFinding("budget", "bad", str(error))
@@ -83,21 +81,21 @@ def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
             surplus=lives.surplus.sum(),
         )
     )
-    query = "; rows that the query leaves out are not among them" if config.log.query else ""
-    yield LogFinding("table", "good", f"{_many(seen['trajectories'], 'trajectory')} of {horizon} steps{query}")
+    query = "; rows that the query leaves out are not among them" if config.query() else ""
+    yield LogFinding("table", "good", f"{many(seen['trajectories'], 'trajectory')} of {horizon} steps{query}")
     yield LogFinding("units", "good", f"{log.units:,}, each a {config.privacy.unit or 'trajectory'}")
-    last = config.log.first_step + horizon - 1
-    outside = f"have no id, or a step outside {config.log.first_step} .. {last}, and are not used"
-    of_all = f"of {_many(seen['trajectories'], 'trajectory')}"
+    last = config.first_step + horizon - 1
+    outside = f"have no id, or a step outside {config.first_step} .. {last}, and are not used"
+    of_all = f"of {many(seen['trajectories'], 'trajectory')}"
     problems: list[tuple[str, Standing, int, str]] = [
-        ("rows", "bad", seen["rows"] - seen["used"], f"of {_many(seen['rows'], 'row')} {outside}"),
-        ("steps", "bad", seen["short"], f"{of_all} do not have {_many(horizon, 'row')}"),
+        ("rows", "bad", seen["rows"] - seen["used"], f"of {many(seen['rows'], 'row')} {outside}"),
+        ("steps", "bad", seen["short"], f"{of_all} do not have {many(horizon, 'row')}"),
         ("steps", "bad", seen["repeated"], f"{of_all} name a step twice and are unobserved"),
         ("max_per_unit", "note", seen["surplus"], f"{of_all} lie beyond max_per_unit and are not used"),
     ]
-    for what, stands, many, says in problems:
-        if many:
-            yield LogFinding(what, stands, f"{many:,} {says}")
+    for what, stands, number, says in problems:
+        if number:
+            yield LogFinding(what, stands, f"{number:,} {says}")
     planned = config.plan.units
     if not 0.5 <= planned / log.units <= 2:
         yield LogFinding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}")
@@ -111,11 +109,20 @@ def _rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     clipped = "will be clipped" if file.config.log.clip else "are unobserved"
     stands: Standing = "note" if file.config.log.clip else "bad"
     found = [
-        LogFinding(f"column {column}", stands, f"{_many(int(seen[f'rule_{i}']), 'row')} {text} ({clipped})")
+        LogFinding(f"column {column}", stands, f"{many(int(seen[f'rule_{i}']), 'row')} {text} ({clipped})")
         for i, ((column, text), _) in enumerate(broken)
         if seen[f"rule_{i}"]
     ]
-    return (found or [LogFinding("rows", "good", "every row is possible")]) + _feedback(file, seen)
+    return [*(found or [LogFinding("rows", "good", "every row is possible")]), _used(file, log), *_feedback(file, seen)]
+
+
+def _used(file: ConfigFile, log: Table) -> LogFinding:
+    """How much of the log a fit would use."""
+    problem = file.config.problem.shop
+    used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.products
+    stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
+    what = "steps and products of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
+    return LogFinding("used by a fit", stands, f"{share_of(used, most)} of all {what}")
 
 
 def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], ir.BooleanValue]]:
@@ -174,14 +181,9 @@ def _order_habits(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     problem = file.config.problem.shop
     # Backlogged demand is always seen, so nothing is assumed of orders.
     if problem.censored:
-        found = orders_against_demand(log, problem)
+        found = orders_against_demand(log, problem, file)
         yield LogFinding("orders and demand", "note" if found.flagged else "good", found.in_words)
 
 
 def _integers_of(question: ir.Table) -> dict[str, int]:
     return {name: int(value or 0) for name, value in answer(question).to_pylist()[0].items()}
-
-
-def _many(number: int, word: str) -> str:
-    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
-    return f"{number:,} {word if number == 1 else plural}"

@@ -6,139 +6,38 @@ asks, and the help of its flag; its type and bounds are the rule by which both t
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Self
 
-import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
-from poolrl.certificate.parts import AssumedPublic, Publication
+from poolrl.certificate.parts import AssumedPublic, PeriodFacts, Publication
 from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
 from poolrl.learning.policy import Names
 from poolrl.ledger.ledger import normal_name
-from poolrl.ledger.units import ProtectedUnit
+from poolrl.ledger.periods import Period
+from poolrl.ledger.units import REPLACE_ONE, ProtectedUnit
 from poolrl.privacy import zcdp
-from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.privacy.guarantee import KEEP_IDS
+from poolrl.privacy.sensitivity import moved_trajectories
+from poolrl.shop.config_log import (
+    DATABASE_FILE,
+    LABEL_COLUMN,
+    SALES_ROLES,
+    SERVER,
+    WEEKDAYS,
+    WIDE_ONLY,
+    LogTable,
+    SalesTable,
+)
+from poolrl.shop.config_problem import ProblemFacts
+from poolrl.shop.section import ConfigSection, key, name_key
 
-SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
-AMOUNTS = ("holding", "shortage", "boundary", "demand_max")
-
-# One number, one per product, or (but for demand_max) one per step and product; `Inventory` knows their bounds.
-Amounts = float | list[float] | list[list[float]]
-
-
-def key(default: Any = ..., *, why: str, answer: str | None = None, asked: bool = True, **rules: Any) -> Any:
-    """A key of the file: why it is there, and the text that `init` takes where nobody answers ("" leaves it out)."""
-    return Field(default, description=why, json_schema_extra={"answer": answer, "asked": asked}, **rules)
-
-
-def name_key(*, why: str, answer: str | None = None) -> Any:
-    """A key that holds one name."""
-    return key(why=why, answer=answer, min_length=1, max_length=10_000)
-
-
-def _is_name(text: str) -> bool:
-    return bool(text.strip()) and text.isprintable()
+# The column of a sales export's rows that says when a week begins.
+MONDAY = "monday"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
-
-
-class ProblemFacts(_Section):
-    """What is decided, how often, at which cost, within which bounds."""
-
-    kind: Literal["lost sales", "backlog"] = key(
-        why='"lost sales": unmet demand is gone and unseen; "backlog": it waits, and is seen', answer="lost sales"
-    )
-    products: list[str] = key(
-        why="a name for each product, in the order of all lists below", min_length=1, max_length=10_000
-    )
-    horizon: int = key(why="steps of one trajectory: 7 days of a week", ge=1, le=10_000)
-    steps: list[str] = key([], why="names for the steps, for reports", answer="")
-    holding: Amounts = key(
-        why="cost of a unit left after a step: a number, one per product, or a list per step of such lists"
-    )
-    shortage: Amounts = key(why="cost of one unit of demand that was not met: the same forms")
-    demand_max: float | list[float] = key(
-        why="demand never exceeds this, by shelf size or common sense; too large costs accuracy, not privacy"
-    )
-    boundary: Amounts = key(
-        1.0, why="lambda: feedback exists up to this share of demand_max, and orders stay below it", answer="1"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        faults = []
-        for name, names in (("products", self.products), ("steps", self.steps)):
-            if len({each.lower() for each in names}) < len(names) or not all(map(_is_name, names)):
-                faults.append(f"{name} must be printable names that differ, ignoring case")
-        if "step" in self.products:
-            faults.append("products must not be called step: decide has a column of that name")
-        if self.steps and len(self.steps) != self.horizon:
-            faults.append(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
-        products = len(self.products)
-        for name in AMOUNTS:
-            shape = np.shape(np.asarray(getattr(self, name), dtype=object))
-            by_step = [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
-            if shape not in [(), (products,), *by_step]:
-                lists = f", or {self.horizon} lists of {products}, one per step" if by_step else ""
-                faults.append(f"{name} must be one number, or {products}, one per product{lists}")
-        if faults:
-            raise ValueError("; ".join(faults))
-        _ = self.shop  # says what else is wrong with costs and bounds
-        return self
-
-    @cached_property
-    def shop(self) -> LostSales | Backlog:
-        """The problem that the learner sees."""
-        facts = {name: getattr(self, name) for name in AMOUNTS}
-        return SHOPS[self.kind](horizon=self.horizon, products=len(self.products), **facts)
-
-
-class LogTable(_Section):
-    """Where the log lies and what its columns mean; column names are public, their contents are not."""
-
-    source: str = name_key(
-        why=".csv or .parquet file, folder or glob; a .duckdb file; or postgresql://user@host/database"
-    )
-    query: str | None = key(None, why="SQL that gives the log's rows; files are the table log in it", answer="")
-    trajectory: str = name_key(why="column: which trajectory (week, say) a row belongs to", answer="week")
-    step: str = name_key(why="column: which step of it", answer="day")
-    first_step: int = key(0, why="the number of the first step in that column", answer="1", ge=-(2**31), le=2**53)
-    opening: list[str] = key(
-        why="columns: stock at the beginning of the step, before the delivery",
-        answer="{product}_opening",
-        min_length=1,
-    )
-    order_up_to: list[str] = key(
-        why="columns: stock after the delivery, opening + delivery", answer="{product}_order_up_to", min_length=1
-    )
-    left: list[str] = key(
-        why="columns: stock at the end of the step; 0 means that the shelf ran empty",
-        answer="{product}_left",
-        min_length=1,
-    )
-    clip: bool = key(
-        False,
-        why="move values outside the bounds to the bounds, row by row; otherwise such rows are unobserved",
-        asked=False,
-    )
-
-    @model_validator(mode="after")
-    def _server_is_complete(self) -> Self:
-        if not self.source.startswith(("postgresql://", "postgres://")):
-            return self
-        if not self.query:
-            raise ValueError("source is a PostgreSQL server: add a query that gives the log's rows")
-        if "password=" in self.source or urlsplit(self.source).password is not None:
-            raise ValueError("source must not hold a password, for this file is public: use PGPASSWORD or ~/.pgpass")
-        return self
-
-
-class Privacy(_Section):
+class Privacy(ConfigSection):
     """Who is protected, how strongly, and what may be spent in all."""
 
     unit: str | None = key(
@@ -161,6 +60,17 @@ class Privacy(_Section):
         asked=False,
         ge=1,
         le=10**6,
+    )
+    labels_public: bool = key(
+        False,
+        why="goes with labels: neighbours keep them, and how many rows have which labels is released exactly",
+        asked=False,
+    )
+    weeks_public: bool = key(
+        False,
+        why="goes with a scale of the same weekday: it is public which shop has rows in which week, so neighbours "
+        "replace what happened in a week; halves the memory",
+        answer="",
     )
     protects: str = key("", why="what one of those is, in words, for the label: one week of one shop", answer="")
     rho: float = key(
@@ -199,7 +109,7 @@ class Privacy(_Section):
         return self.max_per_unit or 1
 
 
-class PlanFacts(_Section):
+class PlanFacts(ConfigSection):
     """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
 
     units: int = key(
@@ -222,52 +132,146 @@ class PlanFacts(_Section):
     )
 
 
-class Config(_Section):
+class Config(ConfigSection):
     """The whole file."""
 
     problem: ProblemFacts
     log: LogTable
+    sales: SalesTable | None = None
     privacy: Privacy
     plan: PlanFacts = PlanFacts()
     publication: Publication = Publication()
+    period: PeriodFacts = PeriodFacts()
 
     @model_validator(mode="after")
-    def _columns_fit_products(self) -> Self:
-        for name in ("opening", "order_up_to", "left"):
-            given, wanted = len(getattr(self.log, name)), len(self.problem.products)
-            if given != wanted:
-                raise ValueError(f"[log] {name} must name one column for each of the {wanted} products, got {given}")
-        return self
-
-    @model_validator(mode="after")
-    def _columns_differ(self) -> Self:
+    def _table_is_complete(self) -> Self:
+        faults = self._faults_of_columns() if self.sales is None else self._faults_of_sales(self.sales)
+        if self.privacy.labels_public and not self.problem.labels:
+            faults.append("[privacy] labels_public needs [problem] labels")
+        if faults:
+            raise ValueError("; ".join(faults))
         self.columns()  # refuses a column that is named twice
+        self.declared_period()  # and a period that has no beginning or end
         return self
+
+    def _faults_of_columns(self) -> list[str]:
+        faults, wanted = [], len(self.problem.products)
+        for name in ("opening", "order_up_to", "left"):
+            given = len(getattr(self.log, name))
+            if given != wanted:
+                faults.append(f"[log] {name} must name one column for each of the {wanted} products, got {given}")
+        if self.log.scale and len(self.log.scale) not in (1, wanted):
+            faults.append(f"[log] scale must name one column, or one for each of the {wanted} products")
+        if self.privacy.weeks_public:
+            faults.append("[privacy] weeks_public goes with [sales]")
+        return faults
+
+    def _faults_of_sales(self, sales: SalesTable) -> list[str]:
+        faults = [
+            f"[log] {name} goes without [sales], which says what the columns mean"
+            for name in WIDE_ONLY
+            if name in self.log.model_fields_set and getattr(self.log, name) not in (None, [])
+        ]
+        if self.log.source.startswith(SERVER):
+            faults.append("[sales] reads files; for a PostgreSQL server give [log] a query instead")
+        if self.log.source.endswith(DATABASE_FILE) != (sales.table is not None):
+            faults.append("[sales] table goes with a .duckdb file, and such a file needs it")
+        if self.problem.horizon != len(sales.open_days):
+            faults.append(
+                f"[problem] horizon must be {len(sales.open_days)}: the days of a week but those of [sales] closed"
+            )
+        if self.period.column not in ("", MONDAY):
+            faults.append(f'[period] column must be "{MONDAY}" with [sales]: the date on which a week begins')
+        if self.privacy.unit not in (None, "shop"):
+            faults.append('[privacy] unit must be "shop" with [sales], or be left out: each week of a shop by itself')
+        if extra := sorted(set(sales.labels) - set(self.problem.labels)):
+            faults.append(f"[sales] labels names {extra[0]!r}, which [problem] labels does not declare")
+        if self.privacy.weeks_public and (sales.weeks is None or self.privacy.unit is not None):
+            faults.append('[privacy] weeks_public goes with a scale of the same weekday, and without unit = "shop"')
+        roles = [name for name in SalesTable.model_fields if name in SALES_ROLES and getattr(sales, name) is not None]
+        columns = [getattr(sales, name) for name in roles]
+        for name, column in zip(roles, columns, strict=True):
+            if columns.count(column) > 1:
+                faults.append(f"[sales] {name} names the column {column!r}, which another key names too")
+        return faults
 
     @model_validator(mode="after")
     def _numbers_are_no_names(self) -> Self:
-        first = self.log.first_step
+        first = self.first_step
         for number, name in enumerate(self.problem.steps):
             if name.isdecimal() and int(name) != first + number and first <= int(name) < first + self.problem.horizon:
                 raise ValueError(f"[problem] steps must not call a step by the number of another one, as {name!r} does")
         return self
 
+    @property
+    def first_step(self) -> int:
+        """The number of the first step in the log; Monday is day 1 of a sales export."""
+        return self.log.first_step if self.sales is None else 1
+
+    @property
+    def scale_memory(self) -> int:
+        """How many other trajectories' scales may change with one."""
+        if self.sales is None:
+            return self.log.scale_memory or 0
+        return self.sales.memory(weeks_public=self.privacy.weeks_public)
+
+    @property
+    def moved(self) -> int:
+        """c, the trajectories that one unit moves."""
+        privacy = self.privacy
+        return moved_trajectories(
+            per_unit=privacy.per_unit, scale_memory=self.scale_memory, has_units=privacy.unit is not None
+        )
+
+    def query(self, *, explained: bool = False) -> str | None:
+        """The SQL that gives the log's rows; `explained` adds why a row of a sales export is unobserved."""
+        if self.sales is None:
+            return self.log.query
+        # Here, because engines take long to import.
+        from poolrl.shop.sales import sales_query
+
+        labels = self.sales.label_columns(list(self.problem.labels))
+        return sales_query(self.sales, labels=labels, step_labels=self.problem.step_labels, explained=explained)
+
     def columns(self) -> Columns:
         """Which column holds what."""
-        log = self.log
+        log, names, period = self.log, list(self.problem.labels), self.period.column or None
+        if self.sales is not None:
+            labels = {name: LABEL_COLUMN.format(name) for name in names}
+            by = ("scale",) if self.sales.scale else ()
+            amounts = ("opening",), ("order_up_to",), ("left",)
+            return Columns("week", "day", *amounts, self.privacy.unit, by, labels, "product", period)
         opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
-        return Columns(log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit)
+        scale = tuple(log.scale * len(opening) if len(log.scale) == 1 else log.scale)
+        labels = {name: name for name in names}
+        return Columns(
+            *(log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit, scale, labels), period=period
+        )
+
+    def declared_period(self) -> Period | None:
+        """Which trajectories a release reads; None stands for all of them."""
+        rule = () if self.sales is None or self.sales.scale is None else (self.sales.scale,)
+        return self.period.of(rule or self.columns().scale)
 
     def unit(self) -> ProtectedUnit:
         """Whom a release protects, for the ledger."""
         privacy = self.privacy
-        return ProtectedUnit(self.log.trajectory, privacy.unit, privacy.per_unit, privacy.owns_at_most)
+        return ProtectedUnit(
+            self.columns().trajectory,
+            privacy.unit,
+            privacy.per_unit,
+            privacy.owns_at_most,
+            scale_memory=self.scale_memory,
+            labels_kept=privacy.labels_public,
+            adjacency=KEEP_IDS if privacy.weeks_public else REPLACE_ONE,
+        )
 
     def names(self) -> Names:
         """What the user calls products and steps; a step without a name has the number that it has in the log."""
-        first, problem = self.log.first_step, self.problem
+        first, problem, sales = self.first_step, self.problem, self.sales
         numbers = [str(first + step) for step in range(problem.horizon)]
-        return Names(problem.products, problem.steps or numbers, first)
+        days = [] if sales is None else [WEEKDAYS[number - 1] for number in sales.open_days]
+        return Names(problem.products, problem.steps or days or numbers, first)
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
@@ -278,10 +282,11 @@ class Config(_Section):
             columns=self.columns().names(),
             unit_column=self.privacy.unit,
             clip=self.log.clip,
-            query=self.log.query,
+            query=self.query(),
             protects=self.privacy.protects,
             publication=self.publication,
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
-        return Terms(public, self.privacy.data_set, rho, budget, self.unit())
+        period, forgetting = self.declared_period(), self.period.forgetting
+        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), period, forgetting)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from poolrl.certificate.verify import Terms
-from poolrl.shop.config import AMOUNTS, Config
+from poolrl.shop.config import Config
+from poolrl.shop.config_keys import section_models
+from poolrl.shop.config_problem import AMOUNTS
 from poolrl.shop.toml import read_toml
 
 
@@ -80,8 +82,8 @@ def _fault(error: Any) -> str:
     section = f"[{where[0]}]"
     key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
     if kind == "extra_forbidden":
-        owner = Config.model_fields[str(where[0])].annotation if len(where) > 1 else Config
-        known = list(owner.model_fields) if isinstance(owner, type) and issubclass(owner, BaseModel) else []
+        owner = section_models().get(str(where[0])) if len(where) > 1 else Config
+        known = [] if owner is None else list(owner.model_fields)
         near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
         return f"{key} is not known; {hint}"

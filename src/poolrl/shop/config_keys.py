@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -35,16 +35,29 @@ class Key:
         return self._extra.get("answer")
 
     @property
+    def flag(self) -> str:
+        """The name of its flag; columns of a sales export have another one than those of a wide table."""
+        return self._extra.get("flag") or self.name
+
+    @property
     def _extra(self) -> dict[str, Any]:
         return self.field.json_schema_extra if isinstance(self.field.json_schema_extra, dict) else {}
 
 
 def config_keys() -> list[Key]:
     """Every key, in the order of the file."""
-    sections = {name: field.annotation for name, field in Config.model_fields.items()}
     return [
         Key(section, name, field)
-        for section, model in sections.items()
-        if isinstance(model, type) and issubclass(model, BaseModel)
+        for section, model in section_models().items()
         for name, field in model.model_fields.items()
     ]
+
+
+def section_models() -> dict[str, type[BaseModel]]:
+    """The model of each section; one that may be left out is a union with None."""
+    found: dict[str, type[BaseModel]] = {}
+    for name, field in Config.model_fields.items():
+        for each in (field.annotation, *get_args(field.annotation)):
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                found[name] = each
+    return found

@@ -1,4 +1,4 @@
-"""A simulated grocer: its public facts, its demand that only nature knows, and the table it would have kept."""
+"""A simulated grocer: its public facts, its demand that only nature knows, and the sales export of its chain."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
-from poolrl.checks import FloatArray, IntArray
+from poolrl.checks import FloatArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.problems.inventory import LostSales
-from poolrl.shop.sales import from_sales, long_columns
 from poolrl.simulation.logs import simulate_log
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 PRODUCTS = ("bread", "milk", "salad")
 SHOP_COUNT, WEEK_COUNT = 40, 50
 FIRST_MONDAY = datetime.date(2025, 1, 6)
+PROMOTED = 1.5  # demand with a promotion, as a multiple
 
 
 def simulated_shop(seed: int) -> tuple[LostSales, FloatArray, FloatArray]:
@@ -55,19 +54,14 @@ def simulated_log(problem: LostSales, means: FloatArray, demand: FloatArray, *, 
     return simulate_log(problem, demand, rng=np.random.default_rng(seed), behaviour=habit)
 
 
-def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str, Any]]:
-    """Write a chain's table under `folder` and return the facts of a configuration that fits it."""
-    problem, means, spreads = simulated_shop(seed)
-    demand = np.rint(draw_demand(means, spreads, SHOP_COUNT * WEEK_COUNT, problem.demand_max, seed=seed + 1))
-    log = simulated_log(problem, means, demand, seed=seed + 2)
-    where = Path("sensitive") / ("sales.csv" if sales else "log.parquet")
+def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
+    """Write a chain's sales export under `folder` and return the facts of a configuration that fits it."""
+    where = Path("sensitive") / "sales.csv"
     if (folder / where).exists():
         raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
     (folder / where.parent).mkdir(parents=True, exist_ok=True)
-    if sales:
-        pyarrow.csv.write_csv(_sales_export(log), folder / where)
-    else:
-        pq.write_table(_long_table(log), folder / where)
+    pyarrow.csv.write_csv(simulated_export(seed), folder / where)
+    problem, _, _ = simulated_shop(seed)
     return {
         "problem": {
             "kind": "lost sales",
@@ -76,16 +70,28 @@ def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str
             "steps": list(DAYS),
             "holding": problem.holding[0].tolist(),
             "shortage": problem.shortage[0].tolist(),
-            "demand_max": problem.demand_max.tolist(),
+            "demand_max": 4.0,  # in multiples of the scale: nobody expects four times the usual
             "boundary": 1.0,
+            "labels": {"promotion": ["no", "yes"]},
         },
-        "log": {"source": where.as_posix(), "clip": False}
-        | (from_sales(PRODUCTS) if sales else long_columns(PRODUCTS)),
+        "log": {"source": where.as_posix(), "clip": False},
+        "sales": {name: name for name in ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")}
+        | {
+            "delimiter": ",",
+            "decimal": ".",
+            "date_format": "%Y-%m-%d",
+            "yes": ["true"],
+            "no": ["false"],
+            "missing_days": "unobserved",
+            "scale": "same weekday, last 4 weeks",
+            "scale_floor": 1.0,
+        },
         "privacy": {
             "rho": 0.1,
             "budget": 0.3,
             "data_set": "the example's shops",
             "protects": "one week of one shop",
+            "weeks_public": True,
             "ledger": "ledger.sqlite",
         },
         "plan": {"units": SHOP_COUNT * WEEK_COUNT, "demand": "any"},
@@ -98,40 +104,49 @@ def write_example(folder: Path, *, sales: bool, seed: int) -> dict[str, dict[str
     }
 
 
-def _long_table(log: Trajectories) -> pa.Table:
-    """One row per shop, week and day; a column per product for opening stock, order-up-to level and what was left."""
-    shop, week, day = _index(len(log), log.horizon)
-    columns: dict[str, Any] = {"week": _week_names(shop, week), "shop": shop, "day": day}
-    for i, product in enumerate(PRODUCTS):
-        columns[f"{product}_opening"] = log.states[:, :, i].ravel().astype(int)
-        columns[f"{product}_order_up_to"] = log.actions[:, :, i].ravel().astype(int)
-        columns[f"{product}_left"] = log.next_states[:, :, i].ravel().astype(int)
-    return pa.table(columns)
+def simulated_export(seed: int) -> pa.Table:
+    """What a till writes: a row per shop, date and product; opening stock, delivery, sales, and whether it ran out.
 
+    Shops differ in size, and a promotion sells half as much again. Managers order by the sales of the last weeks, and
+    more for a promotion. So orders follow demand, until amounts are compared with what was usual.
+    """
+    problem, means, _ = simulated_shop(seed)
+    rng = np.random.default_rng(seed + 1)
+    size, promotion = rng.uniform(0.3, 2.5, SHOP_COUNT), rng.random((WEEK_COUNT, SHOP_COUNT)) < 0.25
+    usual = means * size[:, None, None]
+    more = np.where(promotion, PROMOTED, 1.0)[:, :, None, None]
+    demand = np.rint(rng.gamma(9.0, usual * more / 9.0))
+    facts: dict[str, Any] = {"holding": problem.holding, "shortage": problem.shortage, "demand_max": 1e4}
+    chain = LostSales(horizon=problem.horizon, products=problem.products, **facts)
+    logs: list[Trajectories] = []
+    sold = [usual]
+    for week in range(WEEK_COUNT):
+        expected = np.mean(sold[-4:], axis=0) * more[week]
 
-def _sales_export(log: Trajectories) -> pa.Table:
-    """What a till writes: a row per shop, date and product; opening stock, delivery, sales, and whether it ran out."""
-    shop, week, day = (np.repeat(part, len(PRODUCTS)) for part in _index(len(log), log.horizon))
-    opening, order, left = (part.ravel().astype(int) for part in (log.states, log.actions, log.next_states))
-    dates = np.datetime64(FIRST_MONDAY) + (7 * week + day - 1).astype("timedelta64[D]")
+        def habit(
+            step: int, stock: FloatArray, rng: np.random.Generator, expected: FloatArray = expected
+        ) -> FloatArray:
+            return np.maximum(stock, np.rint(expected[:, step] * rng.uniform(0.8, 2.2, stock.shape)))
+
+        logs.append(simulate_log(chain, demand[week], rng=rng, behaviour=habit))
+        sold.append(logs[-1].actions - logs[-1].next_states)
+    # Shops one after the other, each with all its weeks.
+    opening, order, left = (
+        np.stack([getattr(log, part) for log in logs], axis=1).ravel().astype(int)
+        for part in ("states", "actions", "next_states")
+    )
+    weeks = SHOP_COUNT * WEEK_COUNT
+    number = np.repeat(np.arange(weeks), problem.horizon * problem.products)
+    day = np.tile(np.repeat(np.arange(problem.horizon), problem.products), weeks)
     return pa.table(
         {
-            "shop": shop,
-            "date": dates,
-            "product": list(PRODUCTS) * (len(log) * log.horizon),
+            "shop": number // WEEK_COUNT + 1,
+            "date": np.datetime64(FIRST_MONDAY) + (7 * (number % WEEK_COUNT) + day).astype("timedelta64[D]"),
+            "product": list(PRODUCTS) * (weeks * problem.horizon),
             "opening": opening,
             "delivery": order - opening,
             "sales": order - left,
             "stock_out": left == 0,
+            "promotion": np.where(promotion.T.ravel()[number], "yes", "no"),
         }
     )
-
-
-def _index(trajectories: int, horizon: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Shop (1, 2, ...), week (0, 1, ...) and day (1 ... H) of every row."""
-    number = np.repeat(np.arange(trajectories), horizon)
-    return number // WEEK_COUNT + 1, number % WEEK_COUNT, np.tile(np.arange(1, horizon + 1), trajectories)
-
-
-def _week_names(shop: IntArray, week: IntArray) -> list[str]:
-    return [f"shop {s}, week {w + 1}" for s, w in zip(shop, week, strict=True)]

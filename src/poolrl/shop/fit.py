@@ -15,7 +15,7 @@ from typing import Any
 
 from poolrl import __version__
 from poolrl.certificate.certificate import Certificate, certify
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, sha256
+from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AuditSummary, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
@@ -35,10 +35,9 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
 from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
 from poolrl.shop.open_log import open_log
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
-
-NOTHING_SPENT = "Nothing was spent"
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,17 @@ class Released:
 
 
 def fit_release(
-    file: ConfigFile, folder: Path, *, new_account: bool = False, audit: AuditSummary | None = None
+    file: ConfigFile,
+    folder: Path,
+    *,
+    new_account: bool = False,
+    audit: AuditSummary | None = None,
+    earlier: Earlier | None = None,
 ) -> Released:
     """Spend ρ once and leave a release in a new folder. A folder that cannot be written to is found out first.
 
     A data set without an account is refused, unless `new_account` confirms that nothing was ever spent on it. `audit`
-    is repeated by the certificate.
+    is repeated by the certificate. The trees of an `earlier` release are added to this one's.
     """
     if folder.name in ("", ".."):
         raise ValueError(f"--out must name a new folder, got {folder}")
@@ -81,7 +85,7 @@ def fit_release(
         draft.mkdir(mode=DRAFT_MODE)
         try:
             with Ledger(file.ledger) as ledger:
-                released = _release(file, ledger, draft, folder, audit)
+                released = _release(file, ledger, draft, folder, audit, earlier)
                 return replace(released, earlier_fit=earlier_fit, new_account=ledger.path if opened else None)
         except BaseException:
             with suppress(ValueError, OSError):  # the first error is the one to report; the next fit settles the draft
@@ -137,7 +141,12 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
 
 
 def _release(
-    file: ConfigFile, ledger: Ledger, draft: Path, folder: Path, audit: AuditSummary | None = None
+    file: ConfigFile,
+    ledger: Ledger,
+    draft: Path,
+    folder: Path,
+    audit: AuditSummary | None = None,
+    earlier: Earlier | None = None,
 ) -> Released:
     """The steps of a release, in the order in which a crash may cut them off.
 
@@ -145,38 +154,52 @@ def _release(
     caused it. From there on ρ is spent. What is written to the draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.shop
-    prepared = Pool(config.privacy.rho).prepare(problem)
+    # Trees can be added if they have the same bins.
+    settings = None if earlier is None else Outcomes(bins=earlier.trees.bins)
+    prepared = Pool(config.privacy.rho, settings).prepare(problem)
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
     for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
-        per_unit, steps, coordinates = config.privacy.per_unit, problem.horizon, problem.outcome_dim
+        moved, steps, coordinates = config.moved, problem.horizon, problem.outcome_dim
         sizes = Outcomes(bins=bins).level_sizes(
-            steps=steps, coordinates=coordinates, slots=1, per_unit=per_unit, rho=config.privacy.rho
+            steps=steps,
+            coordinates=coordinates,
+            slots=1,
+            per_unit=moved,
+            rho=config.privacy.rho,
+            label_cells=problem.labels.count,
         )
-        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=per_unit, complete=False)
+        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
         require_sampler(trees.mechanism(terms.rho).variance)
     require_sound_sampler()
     signing = ledger.signing_key()
-    ledger.open_account(terms.data_set, terms.budget)
-    reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit)
+    account = ledger.open_account(terms.data_set, terms.budget)
+    if earlier is not None and terms.period is not None:
+        refuse_read_periods(account, terms.period)
+    reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit, terms.period)
     with ExitStack() as opened:
         rows_in_reach = threading.Event()
         try:
             log = opened.enter_context(open_log(file, rows_in_reach.set))
             log.check(problem)
             rows_in_reach.set()
-            units = log.units
+            units = units_in(log, terms.period)
             account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
-            paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.log.query is not None)
+            paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.query() is not None)
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:
-            policy = prepared.learn(prepared.release(log, SecureNoise()))
+            released, sums = with_earlier(prepared.release(log, SecureNoise()), terms, earlier)
+            policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
             policy.report |= {"labels": asdict(config.names()), "units": units}
-            declared = {"definitions": list(log.definitions), "audit": audit}
+            said = said_of_periods(terms, earlier)
+            if said:
+                policy.report["periods"] = [each["period"] for each in [*said["earlier"], said]]
+            declared = {"definitions": list(log.definitions), "audit": audit} | said
+            sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
             # Errors of writing may be shown. What fails while the log is open might quote it.
@@ -211,6 +234,7 @@ def _write_draft(
         policy.guarantee,
         issued=reservation.time,
         policy_sha256=sha256(draft / POLICY),
+        trees_sha256=sha256(draft / TREES),
         config_sha256=file.sha256,
         public=terms.public,
         versions=_versions(),

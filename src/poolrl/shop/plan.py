@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from poolrl.checks import fraction, one_of, positive, whole
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Inventory
 from poolrl.shop.config import Config
+from poolrl.shop.config_problem import ProblemFacts
 from poolrl.shop.prediction import (
     SIZES,
     AssumedLog,
@@ -75,7 +76,7 @@ class PlanQuestion:
         fraction(within=self.within)
         whole(units=self.units)
         owned = config.plan.trajectories_per_unit or config.privacy.per_unit
-        most = most_units(config.problem.shop, owned)
+        most = most_units(assumed_problem(config), owned)
         if self.units > most:
             raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
 
@@ -88,6 +89,7 @@ class BudgetPlan:
     by_rho: list[PlanLine]
     by_size: list[PlanLine]
     gap_without_data: float
+    assumed: list[str] = field(default_factory=list)  # of a scale and of labels, in sentences
 
     @property
     def units_needed(self) -> int | None:
@@ -120,17 +122,18 @@ class BudgetPlan:
             "gap_without_data": free if math.isfinite(free) else None,
             "within": self.question.within,
             "units_needed": self.units_needed,
+            "assumed": self.assumed,
         }
 
 
 def plan_budgets(config: Config, question: PlanQuestion, progress: Progress) -> BudgetPlan:
     """Simulate shops with the public facts of a configuration, and fit each at several budgets and sizes."""
     question.check(config)
-    problem, rho = config.problem.shop, question.rho
+    problem, rho = assumed_problem(config), question.rho
     log = AssumedLog(question.units, config.privacy.per_unit, config.plan.trajectories_per_unit)
     budgets = sorted({*COMPARED_BUDGETS, rho})
     worlds = _worlds(problem, question.demand, log, fits=len(budgets))
-    simulator = Simulator(problem)
+    simulator = _WithMemory(problem, config.moved if config.privacy.unit is None else 1)
     task = progress.add_task("budgets", total=len(worlds) * len(budgets))
     found: list[Prediction] = []
     for number, world in enumerate(worlds):
@@ -139,7 +142,42 @@ def plan_budgets(config: Config, question: PlanQuestion, progress: Progress) -> 
             progress.advance(task)
     by_rho = [PlanLine.of([each for each in found if each.rho == value]) for value in budgets]
     by_size = _grow(simulator, worlds, log, question, progress)
-    return BudgetPlan(question, by_rho, by_size, float(np.mean([each.free_gap for each in found])))
+    free = float(np.mean([each.free_gap for each in found]))
+    return BudgetPlan(question, by_rho, by_size, free, assumptions(config))
+
+
+def assumed_problem(config: Config) -> Inventory:
+    """The shop that is simulated: without labels, as if all label cells had one demand and were learned together."""
+    facts = config.problem.model_copy(update={"labels": {}, "step_labels": []})
+    return ProblemFacts.model_validate(facts.model_dump()).shop
+
+
+def assumptions(config: Config) -> list[str]:
+    """What is assumed of a scale and of labels, in sentences."""
+    said = []
+    if config.columns().scale:
+        paid = f", and pays for {config.moved} trajectories at once" if config.privacy.unit is None else ""
+        said.append(f"Amounts are multiples of the scale, which the simulation knows exactly{paid}.")
+    if cells := config.problem.shop.labels:
+        said.append(
+            f"Labels are not simulated: their {cells.count:,} combinations are planned as one. Where they differ, "
+            "expect larger gaps."
+        )
+    return said
+
+
+class _WithMemory(Simulator):
+    """Simulated fits that pay for c trajectories at once: noise of variance c² / ρ is that of the budget ρ / c²."""
+
+    def __init__(self, problem: Inventory, moved: int) -> None:
+        super().__init__(problem)
+        self._moved = moved
+
+    def predict(self, world: World, log: AssumedLog, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
+        """At each budget, as it is left when c trajectories are paid for."""
+        paid = [rho / self._moved**2 for rho in budgets]
+        for rho, found in zip(budgets, super().predict(world, log, paid, seed=seed), strict=True):
+            yield replace(found, rho=rho)
 
 
 def _worlds(problem: Inventory, demand: str, log: AssumedLog, *, fits: int) -> list[World]:

@@ -22,11 +22,11 @@ from typing import Literal
 from filelock import FileLock, Timeout
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, sha256
+from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.ledger.chain import onto_disk
 from poolrl.ledger.ledger import Ledger
 
-WRITTEN = {POLICY, CERTIFICATE, SIGNATURE, LABEL, CONFIG, RECORD}
+WRITTEN = {POLICY, TREES, CERTIFICATE, SIGNATURE, LABEL, CONFIG, RECORD}
 # A draft is for its owner's eyes until it is paid for.
 DRAFT_MODE, PUBLISHED_MODE = 0o700, 0o755
 Settled = Literal["finished", "removed"]

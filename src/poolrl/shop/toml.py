@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from poolrl.shop.config_keys import config_keys
+from poolrl.shop.config_log import WIDE_ONLY
 
 HEADER = """\
 # What is public about this log. Everything here is declared by a person who knows the shop; nothing may be read off the
@@ -19,6 +20,7 @@ HEADER = """\
 #   poolrl fit      spend rho, write the policy, the certificate and the page
 """
 
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # A key of many parts takes a parser memory and time that grow with their square.
 LARGEST_CONFIG, DEEP_KEY = 2**20, re.compile(r"""(?:["']?[\w-]+["']?[ \t]*\.[ \t]*){100}""")
 
@@ -41,14 +43,22 @@ def read_toml(content: bytes) -> dict[str, Any]:
 
 
 def write_toml(facts: dict[str, dict[str, Any]]) -> str:
-    """The text of a configuration: every key with its reason; one that has no value is a comment, to be found there."""
+    """The text of a configuration: every key with its reason; one that has no value is a comment, to be found there.
+
+    A sales export has its own section, and a wide table has its own keys. The other kind's are left out.
+    """
     parts = [HEADER]
     for section, keys in groupby(config_keys(), key=lambda key: key.section):
+        if section == "sales" and "sales" not in facts:
+            continue
         parts.append(f"\n[{section}]")
         for key in keys:
+            if section == "log" and "sales" in facts and key.name in WIDE_ONLY:
+                continue
             value = facts.get(section, {}).get(key.name)
             text = _sql(value) if key.name == "query" and isinstance(value, str) else _literal(value)
-            parts += [f"# {key.why}", f"# {key.name} = ..." if value is None else f"{key.name} = {text}"]
+            unset = value is None or value == {}
+            parts += [f"# {key.why}", f"# {key.name} = ..." if unset else f"{key.name} = {text}"]
     return "\n".join(parts) + "\n"
 
 
@@ -62,5 +72,8 @@ def _sql(query: str) -> str:
 
 def _literal(value: Any) -> str:
     """A value in TOML, whose strings, numbers, booleans and lists of them are written as JSON's."""
+    if isinstance(value, dict):
+        pairs = (f"{name if BARE_KEY.fullmatch(name) else _literal(name)} = {_literal(v)}" for name, v in value.items())
+        return "{ " + ", ".join(pairs) + " }"
     # JSON may escape a character as two surrogates, which TOML does not know.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

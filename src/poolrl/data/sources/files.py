@@ -7,6 +7,7 @@ import glob
 import itertools
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,11 +52,39 @@ _LINE_LIMIT = 2 * LONGEST_LINE
 # DuckDB would choose its buffer by a line's size, and read slowly. A power of two: with a size that is no multiple of
 # 64, DuckDB loses lines that lie across the end of a buffer.
 LINES_AT_ONCE = 2**25
-# A field after its comma: in quotes, with "" for a quote, or up to the next comma.
-_FIELD = r',("(?:[^"]|"")*"|[^,]*)'
 
 
-def csv_reader(files: Sequence[str]) -> str:
+@dataclass(frozen=True)
+class CsvFormat:
+    """How CSV files are written, by declaration: one character between fields, and the encoding of letters."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"  # or latin-1, in which every byte is a letter
+
+    @property
+    def field(self) -> str:
+        """A field after its delimiter: in quotes, with "" for a quote, or up to the next delimiter."""
+        mark = {"|": r"\|", "\t": r"\t"}.get(self.delimiter, self.delimiter)
+        return mark + r'("(?:[^"]|"")*"|[^' + mark + "]*)"
+
+    def lines(self, files: Sequence[str]) -> str:
+        """The lines of files behind their headers, each as one text. Lines that are no such text are left out."""
+        return (
+            f"read_csv({sql_list(files)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
+            "new_line='\\n', delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true, "
+            f"max_line_size={_LINE_LIMIT}, buffer_size={LINES_AT_ONCE}, encoding='{self.encoding}')"
+        )
+
+
+COMMAS = CsvFormat()
+
+
+def line_count(files: Sequence[str]) -> str:
+    """SQL: how many lines there are behind the headers but blank ones, whatever their bytes."""
+    return f"SELECT count(*) FROM {CsvFormat(encoding='latin-1').lines(files)} WHERE trim(line) <> ''"
+
+
+def csv_reader(files: Sequence[str], form: CsvFormat = COMMAS) -> str:
     """Rows of CSV files, every column as text, every line read by itself.
 
     A usual reader lets one line decide how others are read: an open quote swallows all later lines, and a guessed type
@@ -66,17 +95,12 @@ def csv_reader(files: Sequence[str]) -> str:
     """
     by_header: dict[tuple[str, ...], list[str]] = {}
     for file in files:
-        by_header.setdefault(_header(file), []).append(file)
+        by_header.setdefault(header_of(file, form), []).append(file)
     parts = []
     for names, same in by_header.items():
-        lines = (
-            f"read_csv({sql_list(same)}, auto_detect=false, columns={{'line': 'VARCHAR'}}, header=false, skip=1, "
-            "new_line='\\n', delim='\x01', quote='', escape='', comment='', strict_mode=false, ignore_errors=true, "
-            f"max_line_size={_LINE_LIMIT}, buffer_size={LINES_AT_ONCE})"
-        )
-        cut = f"regexp_extract_all(',' || line, {quoted_text(_FIELD)}, 1)"
-        plain = "string_split(line, ',')"
-        short = f"FROM {lines} WHERE strlen(line) <= {LONGEST_LINE}"  # in bytes
+        mark = quoted_text(form.delimiter)
+        cut, plain = f"regexp_extract_all({mark} || line, {quoted_text(form.field)}, 1)", f"string_split(line, {mark})"
+        short = f"FROM {form.lines(same)} WHERE strlen(line) <= {LONGEST_LINE}"  # in bytes
         fields = f"SELECT CASE WHEN contains(line, '\"') THEN {cut} ELSE {plain} END AS field {short}"
         chosen = ", ".join(_unquoted(f"field[{i}]") + f" AS {quoted_name(name)}" for i, name in enumerate(names, 1))
         parts.append(f"SELECT {chosen} FROM ({fields}) WHERE len(field) = {len(names)}")
@@ -88,15 +112,18 @@ def _unquoted(field: str) -> str:
     return f"CASE WHEN {field} LIKE '\"%\"' THEN {inside} ELSE nullif({field}, '') END"
 
 
-def _header(file: str) -> tuple[str, ...]:
+def header_of(file: str, form: CsvFormat = COMMAS) -> tuple[str, ...]:
+    """The names in the first line of a file. Nothing behind that line is read."""
+    coding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
     try:
         with open(file, "rb") as bytes_of:
             line = _first_line(_unpacked(bytes_of) if file.endswith(".gz") else iter(lambda: bytes_of.read(1), b""))
-        names = tuple(next(csv.reader([line.decode("utf-8-sig")]), []))
+        names = tuple(next(csv.reader([line.decode(coding)], delimiter=form.delimiter), []))
     except (UnicodeDecodeError, zlib.error, csv.Error):
         names = ()
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"{file} is not a readable CSV file: UTF-8, with a header line of different names")
+        written = form.encoding.upper()
+        raise ValueError(f"{file} is not a readable CSV file: {written}, with a header line of different names")
     return names
 
 

@@ -36,7 +36,7 @@ from poolrl.data.sources.duckdb import (
     try_query,
 )
 from poolrl.data.sources.engine import quoted_name, refused
-from poolrl.data.sources.files import csv_reader, files_of, parquet_reader, sql_list
+from poolrl.data.sources.files import COMMAS, CsvFormat, csv_reader, files_of, line_count, parquet_reader, sql_list
 from poolrl.data.sources.postgres import open_postgres
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -73,6 +73,7 @@ def open_source(
     *,
     query: str | None = None,
     folder: Path = Path(),
+    csv: CsvFormat = COMMAS,
     before_rows: Callable[[], object] = lambda: None,
 ) -> Iterator[Source]:
     """Open a log with the named columns; paths are relative to `folder`.
@@ -106,7 +107,7 @@ def open_source(
         else:
             files, is_csv = files_of(where)
             with connected(":memory:", settings) as database:
-                reader = csv_reader(files) if is_csv else parquet_reader(where, files)
+                reader = csv_reader(files, csv) if is_csv else parquet_reader(where, files)
                 _make_log(database, where, files, reader)
                 if query is not None:
                     with connected(":memory:", settings) as empty:
@@ -119,6 +120,22 @@ def open_source(
                 # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
                 name, as_text = "log" if query is None else ANSWER, is_csv or where.is_dir()
                 yield Source(_table(backend, database, columns, name=name, numbers_are_text=as_text))
+
+
+def count_lines(source: str, folder: Path) -> int | None:
+    """How many lines the CSV files of a source have behind their headers; None if it is none."""
+    where = folder / Path(source).expanduser()
+    if source.startswith(POSTGRES) or where.suffix in DUCKDB_ENDINGS:
+        return None
+    files, is_csv = files_of(where)
+    if not is_csv:
+        return None
+    with connected(":memory:", dict(DUCKDB_SETTINGS)) as database:
+        try:
+            (found,) = database.execute(line_count(files)).fetchone() or (0,)
+        except duckdb.Error as error:
+            raise ValueError(refused("DuckDB", error)) from None
+    return int(found)
 
 
 def _needed(query: str | None, what: str) -> str:

@@ -1,0 +1,79 @@
+"""`poolrl update`."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from poolrl.certificate.files import TREES
+from poolrl.cli.fit import made_release, page_of, print_release
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
+from poolrl.learning.faded_trees import FadedTrees
+from poolrl.shop.changes import by_product, in_one_sentence, levels_that_moved
+from poolrl.shop.config_file import load_config
+from poolrl.shop.earlier import load_earlier
+from poolrl.shop.fit import read_audit
+from poolrl.shop.update import cost_in_words, update_release
+
+update_verb = verb(
+    "update",
+    examples="""\
+  poolrl update --release release --out release-2025-02
+  poolrl update --release release-2025-02 --out release-2025-03
+  poolrl update --release release --dry-run      only say what it would cost""",
+    more="""\
+Before it, write the new period into poolrl.toml, and leave the rest as it is. For example:
+
+  [period]
+  column = "monday"          the date on which a week begins
+  first = "2025-02-03"       where the last period ended
+  before = "2025-03-03"
+
+Weeks of this period alone are read and pay rho. With a unit in [privacy] all periods add up, and the command says how
+many more the budget allows. Periods that overlap are refused. So are rows that were released under another date.""",
+)
+# How many of the levels that moved are explained.
+MOST_CHANGES = 5
+
+
+@update_verb.default
+def update(
+    *,
+    release: Annotated[Path, Parameter(help="The release of the period before, which is continued.")],
+    out: Annotated[Path | None, Parameter(help="Folder to make; 'release-FIRST' beside the file if left out.")] = None,
+    config: ConfigPath = CONFIG_NAME,
+    dry_run: Annotated[bool, Parameter(help="Say what it would cost; read and spend nothing.", negative="")] = False,
+    audit: Annotated[Path | None, Parameter(help="audit.json of 'poolrl audit --config'.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Say what the update costs, make it, draw its page, and print what changed and the label."""
+    file = load_config(config)
+    period = file.config.period
+    folder = out or file.folder / f"release-{period.first}"
+    console = Console(quiet=json)
+    earlier = load_earlier(file, release)
+    cost = cost_in_words(file)
+    console.print("\n".join(cost), highlight=False, markup=False)
+    if dry_run:
+        if json:
+            print(dumps({"cost": cost}, indent=2))
+        return
+    found = None if audit is None else read_audit(audit, file.sha256)
+    made = made_release(lambda: update_release(file, earlier, folder, audit=found), folder, console)
+    moved = levels_that_moved(earlier, made.policy, FadedTrees.load(folder / TREES), period.forgetting)
+    changes = [*by_product(moved)[:MOST_CHANGES], *(str(each) for each in moved[:MOST_CHANGES])]
+    if moved:
+        console.print(f"What changed: {in_one_sentence(moved)}", highlight=False, markup=False)
+        for change in changes:
+            console.print(f"  {change}", highlight=False, markup=False)
+        console.print()
+    forecast = page_of(made, console)
+    if json:
+        facts = {"folder": str(folder), "cost": cost, "changes": changes, "certificate": made.certificate.model_dump()}
+        print(dumps(facts, indent=2))
+    else:
+        print_release(console, made, forecast)

@@ -1,0 +1,117 @@
+"""Released trees of several periods, added up. What came before counts γ times as much with every period that passes.
+
+    S_t = Y_t + γ S_{t−1}     nodes, unobserved slots and public totals;  n_t alike
+    V_t = v_t + γ² V_{t−1}    the variance of their noise;                q_t = n_t + γ² q_{t−1} alike
+
+Y are the nodes of one period, v their noise and n its slots. Counts of n slots are expected to vary by their own size,
+but faded ones vary less: by q / n of it. So learning gets S n/q, which are the counts of n²/q slots with noise V (n/q)²
+(Kish's effective sample size). With γ = 1 that is the plain sum. Everything here is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Self
+
+import numpy as np
+
+from poolrl.checks import FloatArray
+from poolrl.npz import Arrays, read_arrays, write_arrays
+from poolrl.privacy.released import PrivateOutcomes
+
+# Bytes of all arrays of a file: more than the trees of the largest chains.
+LARGEST_TREES = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class FadedTrees:
+    """Sums over periods: levels, unobserved slots and totals as in `PrivateOutcomes`, in floating point."""
+
+    levels: tuple[FloatArray, ...]
+    unobserved: FloatArray | None
+    totals: FloatArray | None
+    slots: float  # n
+    squares: float  # q
+    variance: float  # V
+
+    @classmethod
+    def of(cls, released: PrivateOutcomes) -> Self:
+        """The trees of one period."""
+        levels = tuple(np.asarray(level, dtype=np.float64) for level in released.levels)
+        unobserved, totals = (
+            None if each is None else np.asarray(each, dtype=np.float64)
+            for each in (released.unobserved, released.totals)
+        )
+        return cls(levels, unobserved, totals, float(released.total), float(released.total), released.variance)
+
+    @property
+    def bins(self) -> int:
+        """Leaves of each tree."""
+        return int(self.levels[-1].shape[-1])
+
+    def after(self, earlier: FadedTrees, forgetting: float) -> FadedTrees:
+        """The sum of these trees and of earlier, faded ones."""
+        if _shapes(self) != _shapes(earlier):
+            raise ValueError("the earlier release has trees of another shape: other steps, products, labels or bins")
+        return self._plus(earlier, forgetting)
+
+    def alone(self, earlier: FadedTrees, forgetting: float) -> FadedTrees:
+        """The inverse of `after`: the trees of the last period by itself."""
+        return self._plus(earlier, -forgetting, squared=-(forgetting**2))
+
+    def _plus(self, other: FadedTrees, weight: float, squared: float | None = None) -> FadedTrees:
+        square = weight**2 if squared is None else squared
+
+        def added(mine: FloatArray | None, theirs: FloatArray | None) -> FloatArray | None:
+            return None if mine is None or theirs is None else mine + weight * theirs
+
+        return FadedTrees(
+            tuple(mine + weight * theirs for mine, theirs in zip(self.levels, other.levels, strict=True)),
+            added(self.unobserved, other.unobserved),
+            added(self.totals, other.totals),
+            self.slots + weight * other.slots,
+            self.squares + square * other.squares,
+            self.variance + square * other.variance,
+        )
+
+    def to_learn_from(self, like: PrivateOutcomes) -> PrivateOutcomes:
+        """As counts of the effective number of slots, with the guarantee and labels of the last release."""
+        factor = self.slots / self.squares
+        return replace(
+            like,
+            levels=tuple(level * factor for level in self.levels),
+            unobserved=None if self.unobserved is None else self.unobserved * factor,
+            totals=None if self.totals is None else self.totals * factor,
+            total=self.slots * factor,
+            variance=self.variance * factor**2,
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one npz file."""
+        arrays: Arrays = {f"level_{level.shape[-1]}": level for level in self.levels}
+        given = {"unobserved": self.unobserved, "totals": self.totals}
+        arrays |= {name: array for name, array in given.items() if array is not None}
+        write_arrays(path, arrays | {"sums": np.array([self.slots, self.squares, self.variance])})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The inverse of `save`."""
+        try:
+            arrays = read_arrays(path, most_bytes=LARGEST_TREES)
+            slots, squares, variance = arrays.pop("sums").tolist()
+            rest = arrays.pop("unobserved", None), arrays.pop("totals", None)
+            sizes = sorted(int(name.removeprefix("level_")) for name in arrays)
+            levels = tuple(arrays[f"level_{size}"] for size in sizes)
+        except (LookupError, ValueError, TypeError) as error:
+            raise ValueError(f"{path} does not hold released trees, or is truncated") from error
+        parts = [*levels, *(part for part in rest if part is not None)]
+        sound = levels and all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
+        if not sound or not (slots > 0 and squares > 0 and variance >= 0):
+            raise ValueError(f"{path} does not hold released trees")
+        return cls(levels, *rest, slots, squares, variance)
+
+
+def _shapes(trees: FadedTrees) -> list[tuple[int, ...] | None]:
+    arrays = [*trees.levels, trees.unobserved, trees.totals]
+    return [None if array is None else array.shape for array in arrays]

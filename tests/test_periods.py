@@ -1,0 +1,339 @@
+"""Periods: which trajectories are in one, what one trajectory loses to all of them, and the planted bugs (lemma 20)."""
+
+from __future__ import annotations
+
+import datetime
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrl import LostSales, Table, Trajectories
+from poolrl.data.ids import canonical_text
+from poolrl.data.log import Columns
+from poolrl.data.periods import rows_of_period
+from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.periods import Period, Portion, lost_by_one
+from poolrl.ledger.units import ProtectedUnit, Spend, UnitsError, spent_by
+from poolrl.privacy.release import release_outcomes
+from poolrl.privacy.zcdp import budget
+from tests.helpers.ledgers import WEEK, rows
+from tests.helpers.neighbours import Recorder, squared_change
+
+RHO = Fraction(1, 10)
+WEEKS = 7
+Intervals = list[tuple[int, int]]
+
+
+def portion(first: int, before: int, rho: Fraction = RHO, memory: int = 0, scale: str = "sales") -> Portion:
+    return Portion(rho, Period("week", first, before, (scale,) if memory else ()), memory)
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> Intervals:
+    """One to four periods of weeks 0 to 6, which may overlap."""
+    ends = st.tuples(st.integers(0, WEEKS - 1), st.integers(1, WEEKS)).filter(lambda ends: ends[0] < ends[1])
+    return draw(st.lists(ends, min_size=1, max_size=4))
+
+
+@settings(max_examples=150, deadline=None)
+@given(intervals(), st.integers(0, 3), st.lists(st.integers(1, 5), min_size=4, max_size=4))
+def test_the_loss_is_the_worst_of_all_places(periods: Intervals, memory: int, costs: list[int]) -> None:
+    """Against every place of a trajectory and every way to spread the others that change with it."""
+    portions = [portion(*ends, Fraction(cost), memory) for ends, cost in zip(periods, costs, strict=False)]
+    places = range(-1, WEEKS + 1)
+
+    def lost(own: int, others: tuple[int, ...]) -> Fraction:
+        moved = [sum(each.period.holds(place) for place in (own, *others)) for each in portions if each.period]
+        shares = [Fraction(many, 1 + memory) for many in moved]
+        return sum((each.rho * share**2 for each, share in zip(portions, shares, strict=True)), Fraction(0))
+
+    worst = max(lost(v, others) for v in places for others in combinations_with_replacement(places, memory))
+    assert lost_by_one(portions) == worst
+
+
+def test_what_one_trajectory_loses_worked_by_hand() -> None:
+    months = [portion(4 * month, 4 * month + 4) for month in range(12)]
+    assert lost_by_one(months) == RHO
+    assert lost_by_one([*months, portion(0, 1)]) == 2 * RHO
+    assert lost_by_one([*months, Portion(RHO, None)]) == 2 * RHO  # a release of everything reads every week
+    other_column = Portion(RHO, Period("day", 100, 200))
+    assert lost_by_one([*months, other_column]) == 2 * RHO
+    dates = Portion(RHO, Period("week", "2025-01-06", "2025-02-03"))
+    assert lost_by_one([*months, dates]) == 2 * RHO
+    # Four later weeks change with one: all in its own month, or one month has it and the next has the four.
+    remembering = [portion(4 * month, 4 * month + 4, memory=4) for month in range(12)]
+    assert lost_by_one(remembering) == RHO
+    dearer = [portion(0, 4, RHO, memory=4), portion(4, 8, 10 * RHO, memory=4)]
+    assert lost_by_one(dearer[:1]) == RHO
+    assert lost_by_one(dearer) == 10 * RHO
+    # Another rule for the scale may change other weeks. So what it reaches into comes on top.
+    mixed = [portion(0, 4, memory=4, scale="sales"), portion(4, 8, memory=4, scale="till")]
+    assert lost_by_one(mixed) == RHO + RHO * Fraction(4, 5) ** 2
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[LostSales, list[Any], Intervals, int]:
+    """Weeks of three shops whose scale is the mean sale of their shop's last m weeks; one of them is replaced."""
+    memory = draw(st.integers(0, 3))
+    products = draw(st.integers(1, 2))
+    problem = LostSales(horizon=2, products=products, holding=1, shortage=1, demand_max=3.0)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    week, shop = (part.ravel() for part in np.meshgrid(np.arange(WEEKS), np.arange(3), indexing="ij"))
+    many, replaced = len(week), int(rng.integers(0, 3 * WEEKS))
+    shape = (many + 1, 2, products)
+    demand = rng.integers(0, 7, shape).astype(float) * rng.integers(0, 2, (many + 1, 1, 1))
+    order = rng.integers(0, 9, shape).astype(float)
+    stock, left = np.floor(order / 2), np.maximum(order - demand, 0.0)
+
+    def log(other: int) -> dict[str, Any]:
+        chosen = np.arange(many)
+        chosen[replaced] = other
+        x, y, after = stock[chosen], order[chosen], left[chosen]
+        scale = np.ones(x.shape)
+        for place in range(many):
+            earlier = [
+                i for i in range(many) if shop[i] == shop[place] and week[place] - memory <= week[i] < week[place]
+            ]
+            if earlier:
+                scale[place] = (y - after)[earlier].mean(axis=0)
+        return {"states": x, "actions": y, "next_states": after, "scale": scale, "week": week}
+
+    return problem, [log(replaced), log(many)], draw(intervals()), memory
+
+
+def costs_of(problem: LostSales, logs: list[Any], periods: Intervals, memory: int) -> list[Fraction]:
+    """What each release really costs for this pair of logs: their squared distance, by the variance of its noise."""
+    costs = []
+    for first, before in periods:
+        recorders = Recorder(), Recorder()
+        for log, recorder in zip(logs, recorders, strict=True):
+            inside = (log["week"] >= first) & (log["week"] < before)
+            parts = {name: array[inside] for name, array in log.items() if name != "week"}
+            chosen = Trajectories(**parts, scale_memory=memory)
+            release_outcomes(chosen, problem, level_sizes=(4, 8), rho=budget(float(RHO)), noise=recorder)
+        costs.append(Fraction(sum(squared_change(*recorders))) / (2 * recorders[0].variances[0]))
+    return costs
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains())
+def test_all_periods_together_never_cost_more_than_the_ledger_says(
+    chain: tuple[LostSales, list[Any], Intervals, int],
+) -> None:
+    problem, logs, periods, memory = chain
+    said = lost_by_one(portion(*ends, memory=memory) for ends in periods)
+    assert sum(costs_of(problem, logs, periods, memory)) <= said
+
+
+def test_the_bound_is_reached_and_a_week_in_two_periods_exceeds_it() -> None:
+    """One week that sells nothing, or everything: it uses up its period. Released in two periods, it loses twice."""
+    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=3.0)
+    full = np.full((6, 2, 1), 3.0)
+    week = np.arange(6)
+
+    def log(left: float) -> dict[str, Any]:
+        after = full.copy()
+        after[2] = left
+        return {"states": 0 * full, "actions": full, "next_states": after, "scale": np.ones(full.shape), "week": week}
+
+    logs = [log(3.0), log(0.0)]
+    disjoint = costs_of(problem, logs, [(0, 3), (3, 6)], 0)
+    assert disjoint == [RHO, 0]
+    planted = costs_of(problem, logs, [(0, 3), (2, 6)], 0)
+    assert sum(planted) == 2 * RHO > lost_by_one([portion(0, 3), portion(3, 6)])
+    assert sum(planted) <= lost_by_one([portion(0, 3), portion(2, 6)])
+
+
+# Which rows belong to a period.
+
+COLUMNS = Columns("trajectory", "step", ("x",), ("y",), ("z",), period="begins")
+
+
+def table(begins: list[Any], trajectory: list[Any], kind: pa.DataType | None = None) -> pa.Table:
+    number = list(range(len(begins)))
+    return pa.table(
+        {"trajectory": trajectory, "step": number, "x": number, "y": number, "z": number}
+        | {"begins": pa.array(begins, kind)}
+    )
+
+
+def rows_in(found: pa.Table, first: Any, before: Any, columns: Columns = COLUMNS) -> set[int]:
+    chosen = rows_of_period(ibis.memtable(found), columns, first=first, before=before)
+    return {int(step) for step in chosen.to_pyarrow()["step"].to_pylist()}
+
+
+def test_a_trajectory_is_in_the_period_in_which_it_begins() -> None:
+    """Every row of it, in whatever spelling; without a date that can be read it is in none."""
+    dates = ["2025-01-30", "2025-02-02", "2025-02-03", None, "soon", "2025-02-01T09:00:00", "2025-01-31", "2025-02-1"]
+    ids = ["7", "07", "8", "8", "9", "10", " 10 ", "11"]
+    found = table(dates, ids)
+    january, february = ("2025-01-01", "2025-02-01"), ("2025-02-01", "2025-03-01")
+    assert rows_in(found, *january) == {0, 1, 5, 6}
+    assert rows_in(found, *february) == {2, 3}
+    assert rows_in(found, "2000-01-01", "2000-02-01") == set()
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.string()])
+def test_dates_of_every_type_are_compared_alike(kind: pa.DataType) -> None:
+    days = [datetime.date(2025, 1, 6) + datetime.timedelta(days=7 * week) for week in range(12)]
+    given = pa.array(days, pa.date32()).cast(kind).to_pylist()
+    found = table(given, [f"w{i}" for i in range(12)], kind)
+    expected = {i for i, day in enumerate(days) if datetime.date(2025, 2, 1) <= day < datetime.date(2025, 3, 1)}
+    assert rows_in(found, "2025-02-01", "2025-03-01") == expected
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
+def test_numbers_are_compared_as_numbers(kind: pa.DataType) -> None:
+    numbers: list[Any] = [9, 10, 100, -3, None]
+    given = [None if n is None else str(n) for n in numbers] if kind == pa.string() else numbers
+    assert rows_in(table(given, [f"w{i}" for i in range(5)], kind), 10, 101) == {1, 2}
+
+
+def test_a_column_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'begins' of \[period\] must hold dates"):
+        rows_in(table([1, 2], ["a", "b"]), "2025-01-01", "2025-02-01")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_periods_divide_the_rows_of_a_messy_table(seed: int) -> None:
+    """No trajectory is in two periods, and all of a trajectory's rows are in one: against a count by hand."""
+    rng = np.random.default_rng(seed)
+    many = 60
+    ids = [f"{'0' * rng.integers(0, 2)}{number}" for number in rng.integers(1, 15, many)]
+    units = [str(unit) for unit in rng.choice(["a", "A", "b"], many)]
+    days: list[Any] = [None if rng.random() < 0.1 else int(day) for day in rng.integers(0, 40, many)]
+    found = table(days, ids, pa.int64()).append_column("unit", pa.array(units))
+    columns = Columns("trajectory", "step", ("x",), ("y",), ("z",), unit="unit", period="begins")
+    keys = [(canonical_text(unit), canonical_text(one)) for unit, one in zip(units, ids, strict=True)]
+    begins: dict[Any, int] = {}
+    for key, day in zip(keys, days, strict=True):
+        if day is not None:
+            begins[key] = min(day, begins.get(key, day))
+    first, before = [(0, 5), (5, 10), (10, 40)][seed]
+    expected = {row for row, key in enumerate(keys) if first <= begins.get(key, -1) < before}
+    assert expected
+    assert rows_in(found, first, before, columns) == expected
+
+
+def test_rows_chosen_by_their_own_dates_would_be_caught() -> None:
+    """Planted: a week that was noted twice, with dates of two months, is in both, and loses twice."""
+    problem = LostSales(horizon=2, holding=1, shortage=1, demand_max=8.0)
+
+    def log(left: float) -> ibis.Table:
+        week = {"trajectory": [1, 1, 2, 2, 2, 2, 3, 3], "begins": [1, 2, 6, 6, 7, 7, 8, 9]}
+        numbers = {"step": [0, 1] * 4, "x": [0.0] * 8, "y": [8.0] * 8, "z": [8.0, 8.0, *[left] * 4, 8.0, 8.0]}
+        return ibis.memtable(pa.table(week | numbers))
+
+    def costs(chosen: Any) -> list[Fraction]:
+        found = []
+        for first, before in ((0, 7), (7, 14)):
+            recorders = Recorder(), Recorder()
+            for left, recorder in zip((8.0, 0.0), recorders, strict=True):
+                names = {"states": ["x"], "actions": ["y"], "next_states": ["z"]}
+                counted = Table(chosen(log(left), first, before), trajectory="trajectory", step="step", **names)
+                release_outcomes(counted, problem, level_sizes=(4, 8), rho=budget(0.1), noise=recorder)
+            found.append(Fraction(sum(squared_change(*recorders))) / (2 * recorders[0].variances[0]))
+        return found
+
+    def by_row(rows: Any, first: int, before: int) -> Any:
+        return rows.filter((rows.begins >= first) & (rows.begins < before))
+
+    def by_trajectory(rows: Any, first: int, before: int) -> Any:
+        return rows_of_period(rows, COLUMNS, first=first, before=before)
+
+    said = lost_by_one([portion(0, 7), portion(7, 14)])
+    assert sum(costs(by_trajectory)) <= said == RHO
+    assert sum(costs(by_row)) == 2 * RHO
+
+
+# The ledger.
+
+JANUARY, FEBRUARY = Period("monday", "2025-01-06", "2025-02-03"), Period("monday", "2025-02-03", "2025-03-03")
+
+
+def paid(ledger: Ledger, period: Period | None, sketch: Sketch, unit: ProtectedUnit = WEEK, name: str = "shop") -> None:
+    entry = ledger.reserve(name, RHO, unit, period)
+    ledger.read(entry, sketch)
+    ledger.commit(entry, {"policy.npz": f"{entry.number}"})
+
+
+def test_an_account_of_periods_adds_up(tmp_path: Any) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_account("shop", 2 * RHO)
+        paid(ledger, JANUARY, rows("january"))
+        paid(ledger, FEBRUARY, rows("february"))
+        account = ledger.account("shop")
+        assert account is not None
+        assert (account.spent, account.left) == (RHO, RHO)
+        assert account.released_in(FEBRUARY) == [FEBRUARY]
+        paid(ledger, FEBRUARY, rows("february"))  # the same weeks again: they add up
+        with pytest.raises(OverspendError, match=r"does not allow rho = 0\.1: only 0 of 0\.2 is left"):
+            ledger.reserve("shop", RHO, WEEK, Period("monday", "2025-03-01", "2025-04-01"))
+        paid(ledger, Period("monday", "2025-03-03", "2025-04-07"), rows("march"))
+        with pytest.raises(OverspendError, match=r"does not allow rho = 0\.1"):
+            ledger.reserve("shop", RHO, WEEK)  # everything, and so February for the third time
+        assert ledger.verify() == []
+        assert ledger.account("shop").spent == 2 * RHO  # type: ignore[union-attr]
+
+
+def test_units_that_own_several_weeks_lose_the_sum() -> None:
+    shop = ProtectedUnit("week", "shop", max_per_unit=8, owns_at_most=52)
+    months = [Period("week", 4 * month, 4 * month + 4) for month in range(3)]
+    assert spent_by(shop, [Spend(RHO, "committed", shop, month) for month in months]) == 3 * RHO
+    # Releases for weeks: together they cost one week ρ, and so one shop of at most 52 weeks 52² ρ.
+    weekly = [Spend(RHO, "committed", WEEK, month) for month in months]
+    both = [*weekly, Spend(RHO, "committed", shop, Period("week", 12, 16))]
+    assert spent_by(shop, both) == 52**2 * RHO + RHO
+    assert spent_by(WEEK, both) == RHO + 4 * RHO
+    with pytest.raises(UnitsError, match="declare owns_at_most"):
+        spent_by(ProtectedUnit("week", "shop"), weekly)
+
+
+@pytest.mark.parametrize("kept", [20, 14])
+def test_the_same_rows_under_another_date_are_refused(tmp_path: Any, kept: int) -> None:
+    """Also if rows were dropped. In another account any period is refused."""
+    old = rows("january")
+    again = Sketch(rows("other").whole, (*old.marks[:kept], *rows("new").marks[: 20 - kept]))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_account("shop", RHO)
+        ledger.open_account("renamed", RHO)
+        paid(ledger, JANUARY, old)
+        entry = ledger.reserve("shop", RHO, WEEK, FEBRUARY)
+        with pytest.raises(OverspendError, match=r"released before, in the period monday from 2025-01-06"):
+            ledger.read(entry, again)
+        for period in (JANUARY, FEBRUARY):
+            other = ledger.reserve("renamed", RHO, WEEK, period)
+            with pytest.raises(OverspendError, match="these rows already have an account, as 'shop'"):
+                ledger.read(other, again)
+            ledger.void(other)
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        (("2025-02-03", "2025-01-06"), "must begin before it ends"),
+        (("2025-01-06", 7), "two dates like"),
+        (("6 January", "2025-02-03"), "two dates like"),
+        (("2025-01-06", "2025-02-30"), "two dates like"),
+        ((True, 7), "two dates like"),
+    ],
+)
+def test_what_is_no_period_is_refused(ends: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Period("monday", *ends)
+
+
+@pytest.mark.parametrize("note", [None, {}, {"column": "week"}, JANUARY.to_note() | {"scale": "sales"}])
+def test_a_note_that_is_no_period_is_refused(note: Any) -> None:
+    with pytest.raises(ValueError, match="does not say which period"):
+        Period.from_note(note)
+    assert Period.from_note(JANUARY.to_note()) == JANUARY

@@ -1,0 +1,68 @@
+"""A release of a sales export with a scale and labels: what it says, and that it verifies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poolrl import Policy
+from poolrl.certificate.certificate import Certificate
+from poolrl.shop.config_file import load_config
+from poolrl.shop.example import write_example
+from poolrl.shop.fit import fit_release
+from poolrl.shop.report import verify_folder
+from tests.helpers.exports import configured
+from tests.helpers.shops import Run
+
+
+def words_of(path: Path) -> str:
+    return " ".join(path.read_text().split())
+
+
+def test_the_example_is_released_and_verified(tmp_path: Path) -> None:
+    """Every paper says which logs are neighbours: ids stay, four other weeks have another scale, labels may change."""
+    file, folder = configured(tmp_path, write_example(tmp_path, seed=1)), tmp_path / "release"
+    release = fit_release(file, folder, new_account=True)
+    broken = [
+        check.what
+        for check in verify_folder(folder / "policy.npz", folder / "certificate.json", ledger=file.ledger)
+        if not check.good
+    ]
+    assert broken == []
+    assert release.policy.levels.shape == (2, 7, 3)
+    promoted = release.policy.levels[1] / release.policy.levels[0]
+    assert 1.1 < promoted.mean() < 1.9  # nature sells half as much again
+    claim = Certificate.read((folder / "certificate.json").read_bytes())
+    assert (claim.scaled, claim.scale_memory, claim.labels) == (True, 4, "protected")
+    assert claim.adjacency == "replace what happened in one"
+    assert "same weekday" not in (claim.assumed_public.query or "")  # it is SQL
+    assert "RANGE BETWEEN 4 PRECEDING AND 1 PRECEDING" in (claim.assumed_public.query or "")
+    label = words_of(folder / "label.txt")
+    assert "Protected is what happened in each of them, not that it is in the log: their ids are public." in label
+    assert "replace what happened in one trajectory; which trajectories there are, by their ids, is public" in label
+    assert "changes the scales of at most 4 others; 5 trajectories are paid for" in label
+    assert "which trajectories there are" in words_of(folder / "registry.yaml")
+    guarantee = str(Policy.load(folder / "policy.npz").guarantee)
+    assert "neighbouring logs replace what happened in one trajectory; which trajectories there are" in guarantee
+
+
+def test_one_account_for_one_kind_of_neighbours(tmp_path: Path) -> None:
+    """A second release for weeks that may move cannot be added to one for weeks that stay: refused, nothing spent."""
+    facts = write_example(tmp_path, seed=1)
+    fit_release(configured(tmp_path, facts), tmp_path / "release", new_account=True)
+    facts["privacy"]["weeks_public"] = False
+    with pytest.raises(ValueError, match=r"its releases compare other neighbours .*keep to weeks_public as it was"):
+        fit_release(configured(tmp_path, facts), tmp_path / "second")
+
+
+@pytest.mark.usefixtures("short_plan")
+def test_plan_says_what_it_assumes(tmp_path: Path, run: Run) -> None:
+    """Five trajectories are paid for at once, and labels are not simulated."""
+    configured(tmp_path, write_example(tmp_path, seed=1))
+    plan = ["plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--units", "100", "--within", "0.9"]
+    said = " ".join(run(*plan).split())
+    assert "pays for 5 trajectories at once" in said
+    assert "their 2 combinations are planned as one" in said
+    (tmp_path / "sensitive" / "sales.csv").unlink()
+    assert load_config(tmp_path / "poolrl.toml").config.moved == 5

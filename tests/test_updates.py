@@ -1,0 +1,374 @@
+"""`poolrl update`: what it adds, what it costs, what it refuses, and what its papers say of all periods."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
+from poolrl.certificate.all_periods import period_faults
+from poolrl.certificate.certificate import Certificate
+from poolrl.cli.main import app
+from poolrl.learning.faded_trees import FadedTrees
+from poolrl.ledger.ledger import Ledger
+from poolrl.shop.report import verify_folder
+from poolrl.shop.toml import write_toml
+from tests.helpers.ledgers import spent, stages
+from tests.helpers.shops import Facts, Run, small_shop
+from tests.helpers.simulations import shorten_forecast
+
+MONTHS = [("2025-01-06", "2025-02-03"), ("2025-02-03", "2025-03-03"), ("2025-03-03", "2025-03-31")]
+SHOPS = 40
+
+
+# Trees that are added.
+
+
+@pytest.fixture
+def problem() -> LostSales:
+    return LostSales(horizon=2, products=2, holding=0.2, shortage=0.5, demand_max=20.0)
+
+
+def months_of(problem: LostSales, sizes: list[int]) -> list[Trajectories]:
+    rng = np.random.default_rng(3)
+    return [problem.simulate_log(rng.gamma(4, 2, (size, 2, 2)).clip(0, 20), rng=rng) for size in sizes]
+
+
+def test_month_by_month_is_one_fit_without_noise(problem: LostSales) -> None:
+    """With rho = inf and nothing forgotten, the sums of trees are the trees of all months."""
+    logs = months_of(problem, [30, 50, 20])
+    prepared = Pool(np.inf).prepare(problem)
+    trees = None
+    for log in logs:
+        released = prepared.release(log, SeededNoise(1))
+        new = FadedTrees.of(released)
+        trees = new if trees is None else new.after(trees, 1.0)
+    assert trees is not None
+    parts = {
+        name: np.concatenate([getattr(log, name) for log in logs]) for name in ("states", "actions", "next_states")
+    }
+    whole = prepared.release(Trajectories(**parts), SeededNoise(1))
+    for mine, theirs in zip(trees.levels, whole.levels, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert (trees.slots, trees.squares, trees.variance) == (100, 100, 0)
+    found, expected = prepared.learn(trees.to_learn_from(released)), prepared.learn(whole)
+    np.testing.assert_array_equal(found.levels, expected.levels)
+
+
+def test_faded_sums_worked_by_hand(problem: LostSales, tmp_path: Path) -> None:
+    """Months of 30 and 60 weeks, γ = 1/2: n = 75 and q = 67.5, so 83.3 weeks' worth of counts."""
+    prepared = Pool(0.5, Outcomes(bins=8)).prepare(problem)
+    one, two = (prepared.release(log, SeededNoise(seed)) for seed, log in enumerate(months_of(problem, [30, 60]), 1))
+    first, second = FadedTrees.of(one), FadedTrees.of(two)
+    both = second.after(first, 0.5)
+    np.testing.assert_array_equal(both.levels[-1], two.levels[-1] + one.levels[-1] / 2)
+    assert (both.slots, both.squares) == (75, 67.5)
+    assert both.variance == pytest.approx(1.25 * two.variance)
+    given = both.to_learn_from(two)
+    factor = 75 / 67.5
+    assert given.total == pytest.approx(75**2 / 67.5)
+    assert given.variance == pytest.approx(1.25 * two.variance * factor**2)
+    np.testing.assert_allclose(given.levels[0], both.levels[0] * factor)
+    # A bin that holds a share p of each month has the variance of a count of so many weeks.
+    share, weights = 0.3, np.array([0.5, 1.0])
+    sampled = factor**2 * (weights**2 * np.array([30, 60]) * share * (1 - share)).sum()
+    assert sampled == pytest.approx(given.total * share * (1 - share))
+    # What was added can be taken away again, and comes back from a file.
+    both.save(tmp_path / "trees.npz")
+    again = FadedTrees.load(tmp_path / "trees.npz").alone(first, 0.5)
+    np.testing.assert_allclose(again.levels[0], second.levels[0], atol=1e-9)
+    assert (again.slots, again.squares, again.variance) == (60, 60, pytest.approx(two.variance))
+
+
+def test_trees_of_other_shapes_are_not_added(problem: LostSales, tmp_path: Path) -> None:
+    one, two = (
+        FadedTrees.of(Pool(rho).prepare(problem).release(log, SeededNoise(1)))
+        for rho, log in zip((0.5, 500.0), months_of(problem, [30, 60]), strict=True)
+    )
+    assert one.bins != two.bins
+    with pytest.raises(ValueError, match="trees of another shape"):
+        two.after(one, 1.0)
+    (tmp_path / "broken.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="does not hold released trees"):
+        FadedTrees.load(tmp_path / "broken.npz")
+
+
+# The command.
+
+
+def dated(folder: Path, facts: Facts) -> Path:
+    """Give the small shop's 480 weekends a date: 40 shops, twelve Mondays."""
+    table = pq.read_table(folder / "log.parquet")
+    number = np.asarray(table["trajectory"]).astype(int)
+    monday = np.datetime64("2025-01-06") + (7 * (number // SHOPS)).astype("timedelta64[D]")
+    table = table.append_column("monday", pa.array(monday)).append_column("shop", pa.array(number % SHOPS))
+    pq.write_table(table, folder / "log.parquet")
+    facts["privacy"] |= {"rho": 0.5, "budget": 0.5}
+    return month(folder, facts, 0)
+
+
+def month(folder: Path, facts: Facts, number: int) -> Path:
+    """Write the configuration of a month."""
+    first, before = MONTHS[number]
+    facts["period"] = {"column": "monday", "first": first, "before": before, "forgetting": 0.7}
+    path = folder / "poolrl.toml"
+    path.write_text(write_toml(facts))
+    return path
+
+
+@pytest.fixture(scope="session")
+def first_months(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit of January and an update for February; do not write into it."""
+    folder = tmp_path_factory.mktemp("months")
+    facts = small_shop(folder, units=480)
+    config = dated(folder, facts)
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_forecast(patch.setattr)
+        app(["fit", "--new-account", "--config", str(config), "--json"], result_action="return_value")
+        config = month(folder, facts, 1)
+        into = ["--release", str(folder / "release"), "--out", str(folder / "february")]
+        app(["update", "--config", str(config), *into, "--json"], result_action="return_value")
+    (folder / "facts.json").write_text(json.dumps(facts))
+    return folder
+
+
+@pytest.fixture
+def months(first_months: Path, tmp_path: Path) -> Path:
+    shutil.copytree(first_months, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def facts_in(folder: Path) -> Facts:
+    facts: Facts = json.loads((folder / "facts.json").read_text())
+    return facts
+
+
+def certificate_of(folder: Path) -> Certificate:
+    return Certificate.read((folder / "certificate.json").read_bytes())
+
+
+def broken(folder: Path, ledger: Path | None) -> list[str]:
+    """The checks of a release that fail."""
+    checks = verify_folder(folder / "policy.npz", folder / "certificate.json", ledger=ledger)
+    return [check.what for check in checks if not check.good]
+
+
+def test_an_update_pays_for_its_own_weeks_alone(first_months: Path) -> None:
+    assert stages(first_months) == ["open", *["reserve", "read", "commit"] * 2]
+    assert spent(first_months) == Fraction(1, 2)  # and not one
+    february = first_months / "february"
+    assert broken(february, first_months / "ledger.sqlite") == []
+    claim = certificate_of(february)
+    assert (claim.rho, claim.in_all.rho, claim.ledger.spent) == ("1/2", "1/2", "1/2")
+    assert claim.assumed_public.units == 4 * SHOPS
+    assert [each.period.first for each in claim.earlier] == ["2025-01-06"]
+    label = " ".join((february / "label.txt").read_text().split())
+    assert "only this period was read: monday from 2025-02-03 to before 2025-03-03" in label
+    assert "release of earlier periods: 2025-01-06 to before 2025-02-03 (rho = 0.5)" in label
+    assert "To all of them together it loses rho = 0.5 at most" in label
+    assert "when one begins is not protected" in label
+    policy = Policy.load(february / "policy.npz")
+    assert [each["first"] for each in policy.report["periods"]] == ["2025-01-06", "2025-02-03"]
+    assert "1 earlier period" in str(policy.guarantee)
+
+
+def test_the_trees_of_an_update_are_the_faded_sum(first_months: Path) -> None:
+    """Noise cannot be repeated, but public numbers can: slots, their squares and the variance."""
+    one, two = (FadedTrees.load(first_months / name / "trees.npz") for name in ("release", "february"))
+    assert (one.slots, two.slots) == (160, 160 + 0.7 * 160)
+    assert two.squares == pytest.approx(160 + 0.49 * 160)
+    assert two.variance == pytest.approx(1.49 * one.variance)
+    assert two.bins == one.bins
+
+
+def test_a_third_month_says_what_it_costs_and_what_changed(months: Path, run: Run) -> None:
+    config = month(months, facts_in(months), 2)
+    arguments = ("update", "--config", config, "--release", months / "february", "--out", months / "march")
+    said = " ".join(run(*arguments, "--dry-run").split())
+    assert "Only trajectories of this period lose it" in said
+    assert "will then have lost 0.5 at most, of a budget of 0.5" in said
+    assert not (months / "march").exists()
+    said = run(*arguments)
+    assert "What changed: Of 6 levels" in said
+    assert "bread, all steps: mean demand" in " ".join(said.split())
+    assert broken(months / "march", months / "ledger.sqlite") == []
+    assert len(certificate_of(months / "march").earlier) == 2
+    assert spent(months) == Fraction(1, 2)
+
+
+def test_weeks_that_a_release_has_read_are_refused(months: Path, run: Run) -> None:
+    facts = facts_in(months)
+    into = ("--release", months / "february", "--out", months / "again")
+    for first, before in (MONTHS[1], MONTHS[0], ("2025-02-24", "2025-03-31"), ("2024-01-01", "2026-01-01")):
+        facts["period"] |= {"first": first, "before": before}
+        (months / "poolrl.toml").write_text(write_toml(facts))
+        with pytest.raises(ValueError, match=r"already, which overlaps with \[period\]"):
+            run("update", "--config", months / "poolrl.toml", *into)
+    # January's release knows nothing of February, but the ledger does.
+    config = month(months, facts, 1)
+    with pytest.raises(ValueError, match=r"a release has read monday from 2025-02-03"):
+        run("update", "--config", config, "--release", months / "release", "--out", months / "again")
+    assert stages(months) == ["open", *["reserve", "read", "commit"] * 2]
+
+
+@pytest.mark.parametrize("dropped", [0, 60])
+@pytest.mark.parametrize("name", ["small shop", "another shop"])
+def test_the_same_weeks_with_new_dates_are_refused(months: Path, run: Run, dropped: int, name: str) -> None:
+    """Planted: February's rows come again as March's, some of them dropped, in this account or in a new one."""
+    table = pq.read_table(months / "log.parquet")
+    monday = np.asarray(table["monday"]).astype("datetime64[D]")
+    number = np.asarray(table["trajectory"]).astype(int)
+    kept = (monday >= np.datetime64(MONTHS[1][0])) & (monday < np.datetime64(MONTHS[1][1]))
+    kept &= number >= number[kept].min() + dropped
+    later = pa.array(monday[kept] + np.timedelta64(28, "D"))
+    moved = table.filter(pa.array(kept))
+    pq.write_table(moved.set_column(moved.column_names.index("monday"), "monday", later), months / "log.parquet")
+    facts = facts_in(months)
+    facts["privacy"]["data_set"] = name
+    config = month(months, facts, 2)
+    if name == "small shop":
+        with pytest.raises(ValueError, match=r"released before, in the period monday from 2025-02-03.*stays spent"):
+            run("update", "--config", config, "--release", months / "february", "--out", months / "march")
+    else:
+        with pytest.raises(ValueError, match="these rows already have an account, as 'small shop'"):
+            run("fit", "--new-account", "--config", config, "--out", months / "march")
+    assert not (months / "march").exists()
+
+
+def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path, run: Run) -> None:
+    """It had committed February, and was killed before the folder got its name."""
+    (months / "february" / "report.html").unlink()
+    (months / "february").rename(months / ".february.draft")
+    config = months / "poolrl.toml"
+    into = ("--release", months / "release", "--out", months / "february")
+    said = " ".join(run("update", "--config", config, *into).split())
+    assert "it is finished now, at no further cost" in said
+    assert stages(months) == ["open", *["reserve", "read", "commit"] * 2]
+    assert broken(months / "february", months / "ledger.sqlite") == []
+
+
+def test_a_period_without_weeks_costs_nothing_and_a_later_one_can_be_paid(months: Path, run: Run) -> None:
+    facts = facts_in(months)
+    config = month(months, facts, 2)
+    assert "good budget 0 left of 0.5, a fit takes 0.5" in " ".join(run("check", "--config", config).split())
+    facts["period"] |= {"first": "2026-03-02", "before": "2026-04-06"}
+    config.write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"no trajectory begins in monday from 2026-03-02.*Nothing was spent"):
+        run("update", "--config", config, "--release", months / "february", "--out", months / "march")
+    del facts["period"]
+    config.write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"the configuration has no \[period\]"):
+        run("update", "--config", config, "--release", months / "february", "--out", months / "march")
+    assert spent(months) == Fraction(1, 2)
+
+
+def test_a_failure_costs_its_own_period_only(months: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = facts_in(months)
+    config = month(months, facts, 2)
+    into = ("--release", months / "february", "--out", months / "march")
+    with monkeypatch.context() as patch:
+        patch.setattr("poolrl.shop.fit.registry_record", lambda _: (_ for _ in ()).throw(OSError(28, "disk full")))
+        with pytest.raises(ValueError, match=r"disk full.*stays spent"):
+            run("update", "--config", config, *into)
+    with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0 of 0\.5 is left"):
+        run("update", "--config", config, *into)
+    assert not list(months.glob(".march.draft"))
+    facts["period"] |= {"first": "2025-03-31", "before": "2025-05-05"}
+    (months / "poolrl.toml").write_text(write_toml(facts))
+    said = run("update", "--config", config, *into, "--dry-run")  # no weeks were lost there
+    assert "more than the budget allows" not in said
+
+
+@pytest.mark.slow
+def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: Path, run: Run) -> None:
+    facts = small_shop(tmp_path, units=480)
+    dated(tmp_path, facts)
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 4, "rho": 0.5, "budget": 1.2}
+    run("fit", "--new-account", "--config", month(tmp_path, facts, 0), "--json")
+    config = month(tmp_path, facts, 1)
+    into = ("--release", tmp_path / "release", "--out", tmp_path / "february")
+    said = " ".join(run("update", "--config", config, *into, "--dry-run").split())
+    assert "add up: from 0.5 to 1, of a budget of 1.2. After it the budget lasts for no further update" in said
+    assert spent(tmp_path) == Fraction(1, 2)
+    run("update", "--config", config, *into)
+    assert spent(tmp_path) == 1
+    claim = certificate_of(tmp_path / "february")
+    assert (claim.rho, claim.in_all.rho) == ("1/2", "1")
+    assert broken(tmp_path / "february", tmp_path / "ledger.sqlite") == []
+    config = month(tmp_path, facts, 2)
+    with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0\.2 of 1\.2 is left"):
+        run("update", "--config", config, "--release", tmp_path / "february", "--out", tmp_path / "march")
+
+
+# Forged papers.
+
+FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "an earlier period left out": (lambda facts: facts["earlier"].clear(), "periods are disjoint and add up"),
+    "periods that overlap": (
+        lambda facts: facts["earlier"][0]["period"].update(before="2025-02-10"),
+        "periods are disjoint and add up",
+    ),
+    "a cheaper earlier period": (lambda facts: facts["earlier"][0].update(rho="1/4"), "the ledger has paid for"),
+    "a dearer earlier period": (lambda facts: facts["earlier"][0].update(rho="2"), "periods are disjoint and add up"),
+    "an earlier date": (lambda facts: facts["earlier"][0]["period"].update(first="2025-01-01"), "the policy names"),
+    "another period of its own": (lambda facts: facts["period"].update(before="2025-06-02"), "the certificate repeats"),
+    "no period at all": (lambda facts: [facts.pop(n) for n in ("period", "forgetting", "bins", "earlier")], "periods"),
+    "another forgetting": (lambda facts: facts.update(forgetting=1.0), "the certificate repeats"),
+    "other bins": (lambda facts: facts.update(bins=2 * facts["bins"]), "counts and sensitivity"),
+    "other trees": (lambda facts: facts.update(trees_sha256="0" * 64), "the released trees"),
+    "the certificate of another release": (
+        lambda facts: facts["earlier"][0].update(certificate_sha256="0" * 64),
+        "the ledger has paid for these periods",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_lie_about_periods_is_found(months: Path, forgery: str) -> None:
+    edit, check = FORGERIES[forgery]
+    path = months / "february" / "certificate.json"
+    facts = json.loads(path.read_text())
+    edit(facts)
+    path.write_bytes(Certificate.model_validate(facts).canonical())
+    (months / "february" / "certificate.sig").unlink()
+    assert any(check in what for what in broken(months / "february", months / "ledger.sqlite"))
+
+
+def test_an_unreadable_period_is_a_fault_and_no_crash(first_months: Path) -> None:
+    claim = certificate_of(first_months / "february")
+    for facts in ({"first": 7}, {"first": "2030-01-01"}, {"before": "soon"}):
+        assert claim.period is not None
+        forged = claim.model_copy(update={"period": claim.period.model_copy(update=facts)})
+        assert period_faults(forged)
+
+
+def test_an_earlier_release_that_was_changed_is_not_continued(months: Path, run: Run) -> None:
+    facts = facts_in(months)
+    config = month(months, facts, 2)
+    into = ("--release", months / "february", "--out", months / "march")
+    trees = FadedTrees.load(months / "february" / "trees.npz")
+    trees.after(trees, 1.0).save(months / "february" / "trees.npz")
+    with pytest.raises(ValueError, match=r"does not hold .the released trees have the certified hash"):
+        run("update", "--config", config, *into)
+    facts["problem"]["demand_max"] = [50.0, 60.0]
+    with pytest.raises(ValueError, match=r"another configuration: the problem .costs may change. differs"):
+        run("update", "--config", month(months, facts, 2), "--release", months / "release", "--out", months / "march")
+    with Ledger.existing(months / "ledger.sqlite") as ledger:
+        assert len([entry for entry in ledger.entries() if entry.kind == "reserve"]) == 2
+
+
+def test_half_a_period_is_refused(tmp_path: Path, run: Run) -> None:
+    facts = small_shop(tmp_path)
+    facts["period"] = {"column": "monday", "first": "2025-01-06"}
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    with pytest.raises(ValueError, match=r"\[period\] needs column, first and before, or none of them"):
+        run("check", "--config", tmp_path / "poolrl.toml")
