@@ -22,6 +22,7 @@ from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
 from poolrl.privacy import sensitivity
 from poolrl.privacy.sensitivity import TableLayout
+from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -152,19 +153,23 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
 
 
 def _tables_hold(policy: Policy, units: int) -> bool:
-    """Whether the one mechanism is that of outcome trees, computed again from public facts alone."""
+    """Whether the mechanisms are outcome trees, and sums of what was left, computed again from public facts alone."""
     problem, guarantee = policy.problem, policy.guarantee
-    if len(guarantee.mechanisms) != 1 or not isinstance(problem, OutcomeProblem) or units < 1:
+    if not 1 <= len(guarantee.mechanisms) <= 2 or not isinstance(problem, OutcomeProblem) or units < 1:
         return False
     per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
     moved = sensitivity.moved_trajectories(
         per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
     )
     slots = units * per_unit
-    layout = release_layout(problem, slots=slots, moved=moved, rho=guarantee.rho, labels_public=public)
-    (mechanism,) = guarantee.mechanisms
-    carried = (mechanism.name, mechanism.cells, mechanism.sensitivity_squared)
-    return carried == (layout.name, layout.cells, layout.sensitivity_squared)
+    rho = float(guarantee.mechanisms[0].rho)
+    layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public)]
+    if len(guarantee.mechanisms) == 2:
+        if not isinstance(problem, Inventory):
+            return False
+        layouts.append(sensitivity.left_sums(problem, per_unit=moved))
+    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
+    return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
 
 
 def release_layout(

@@ -16,6 +16,7 @@ VERBS = {
     "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
     "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",
+    "backtest": "Replay a release on later weeks of the log, beside what shops did. For the data holder's eyes.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
     "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",
     "ledger": "What was ever spent on a data set, and the owner's keys: show, verify, budget, key, rotate-key, unit.",

@@ -22,7 +22,7 @@ from poolrl.simulation.evaluation import data_free, expected_costs, optimum
 from poolrl.simulation.logs import simulate_log
 from poolrl.simulation.worlds import World
 
-SLIDER_BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SLIDER_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
