@@ -85,7 +85,9 @@ def show(found: list[Judged], report: Report) -> None:
         if shown:
             near = np.mean([abs((each.ratio or 0) - 1) <= WITHIN for each in shown])
             inside = np.mean([each.inside for each in shown])
-            report.text(f"{what}: {len(shown)} predictions, {near:.0%} within 10%, {inside:.0%} inside the 90% interval.")
+            report.text(
+                f"{what}: {len(shown)} predictions, {near:.0%} within 10%, {inside:.0%} inside the 90% interval."
+            )
 
 
 def _cell(judged: list[Judged]) -> str:

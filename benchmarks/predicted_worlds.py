@@ -13,7 +13,7 @@ from benchmarks.chain import costs as chain_costs
 from benchmarks.real_benches import FACTOR, LEARNED, drawn_costs, independent_orders, saa_levels, weekly_cost
 from benchmarks.real_managers import WEEK_PROFILE, _as_rule
 from poolrl import LostSales, Policy, Trajectories, rollout_cost
-from poolrl.checks import FloatArray
+from poolrl.checks import BoolArray, FloatArray
 from poolrl.problems.inventory import Behaviour
 from poolrl.shop.example import draw_demand, simulated_log, simulated_shop
 from poolrl.simulation.evaluation import optimum
@@ -108,7 +108,7 @@ def _managers(seed: int) -> Iterator[Known]:
     chain = LostSales(horizon=7, holding=0.1, shortage=0.4, demand_max=4.0, labels={"promo": ["no", "yes"]})
     plain = LostSales(horizon=7, holding=0.1, shortage=0.4, demand_max=400.0)
 
-    def drawn(weeks: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def drawn(weeks: int) -> tuple[FloatArray, BoolArray, FloatArray, FloatArray]:
         size = np.clip(rng.lognormal(3.5, 0.6, (weeks, 1, 1)), 5.0, 100.0)
         promo = rng.random(weeks) < 0.3
         lift = np.where(promo, 1.4, 1.0)[:, None, None]
@@ -191,9 +191,7 @@ def _real_managers(chain: Chain, seed: int) -> Iterator[Known]:
     unit = ran.scale.sum(axis=-1).mean(axis=-1) / WEEK_PROFILE.sum()
     selling = unit > 0
     costs = {"holding": holding[:, None], "shortage": shortage[:, None]}
-    problem = LostSales(
-        horizon=DAYS, demand_max=4.0, labels={"promo": [0, 1]}, scale_profile=WEEK_PROFILE, **costs
-    )
+    problem = LostSales(horizon=DAYS, demand_max=4.0, labels={"promo": [0, 1]}, scale_profile=WEEK_PROFILE, **costs)
     promo = {"promo": np.tile(chain.promo[learned], stores)}
     log = ran.log(slice(None), labels=promo, scale=ran.scales(slice(None)), scale_memory=HISTORY)
 
@@ -213,5 +211,11 @@ def _real_managers(chain: Chain, seed: int) -> Iterator[Known]:
         return float(chain_costs(chain, closed, learned, holding, shortage).mean())
 
     yield Known(
-        "Rossmann, managers, no scale", plain, ran.log(slice(None)), float(today.mean()), np.nan, plain_cost, follows=True
+        "Rossmann, managers, no scale",
+        plain,
+        ran.log(slice(None)),
+        float(today.mean()),
+        np.nan,
+        plain_cost,
+        follows=True,
     )

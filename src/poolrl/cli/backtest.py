@@ -14,7 +14,7 @@ from poolrl.certificate.files import POLICY
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.shop.backtest import EYES_ONLY, SCENARIOS, Backtest, read_trajectories, replay
+from poolrl.shop.backtest import EYES_ONLY, SCENARIOS, Backtest, read_trajectories, replay_policy
 from poolrl.shop.config_file import load_config
 from poolrl.shop.open_log import open_log
 
@@ -38,7 +38,9 @@ def backtest(
     since: Annotated[
         str | None, Parameter(name="--from", help="First date, number or id of the weeks to replay.")
     ] = None,
-    by: Annotated[str | None, Parameter(help="The column that --from speaks of; the trajectory's id if left out.")] = None,
+    by: Annotated[
+        str | None, Parameter(help="The column that --from speaks of; the trajectory's id if left out.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Replay the policy on weeks of the log, beside what the shops did."""
@@ -51,7 +53,7 @@ def backtest(
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     with Console(stderr=True, quiet=json).status("reading, replaying"), open_log(file) as log:
         weeks, left_out = read_trajectories(log, policy.problem.horizon, since, by)
-        found = replay(policy, weeks, left_out=left_out)
+        found = replay_policy(policy, weeks, left_out=left_out)
     if json:
         print(dumps(found.facts(), indent=2))
     else:
@@ -68,8 +70,9 @@ def _print(console: Console, found: Backtest, *, learned_from: bool) -> None:
     table = RichTable(box=None, padding=(0, 2, 0, 0))
     table.add_column("mean cost")
     for scenario in SCENARIOS:
-        for side in ("shops", "policy", "change"):
-            table.add_column(f"{scenario}\n{side}" if side == "shops" else f"\n{side}", justify="right")
+        first, rest = scenario.split(" ", 1)
+        for side, words in (("shops", first), ("policy", rest), ("change", "")):
+            table.add_column(f"{words}\n{side}", justify="right", no_wrap=True)
     for each in (*found.products, found.in_all):
         cells = []
         for theirs, ours, change in zip(each.shops, each.policy, each.change, strict=True):

@@ -24,7 +24,14 @@ from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
 from poolrl.privacy.noise.source import NoiseSource, Sampler
-from poolrl.privacy.released import PrivateDependence, PrivateLeft, PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
+from poolrl.privacy.released import (
+    PrivateDependence,
+    PrivateLeft,
+    PrivateLevels,
+    PrivateOutcomes,
+    PrivateRows,
+    PrivateVisits,
+)
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The budget of a table that is not asked for.

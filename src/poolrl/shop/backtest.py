@@ -20,9 +20,9 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -81,18 +81,17 @@ class Backtest:
         return {"notice": EYES_ONLY, **counts, "scenarios": list(SCENARIOS), "costs": rows, "in_words": self.in_words}
 
 
-def replay(policy: Policy, log: Trajectories, *, left_out: int = 0) -> Backtest:
+def replay_policy(policy: Policy, log: Trajectories, *, left_out: int = 0) -> Backtest:
     """Let the policy order from the opening stock of every trajectory on, and compare."""
     problem = policy.problem
     assert isinstance(problem, Inventory)
-    scale = np.ones_like(log.actions) if log.scale is None else np.asarray(log.scale)
-    cells = _cells_by_step(problem, log)
-    known = (np.isfinite(scale) & (scale > 0)).all(axis=(1, 2)) & (cells >= 0).all(axis=1)
+    every_scale = np.ones_like(log.actions) if log.scale is None else log.scale
+    every_cell = _cells_by_step(problem, log)
+    known = (np.isfinite(every_scale) & (every_scale > 0)).all(axis=(1, 2)) & (every_cell >= 0).all(axis=1)
     if not known.any():
         raise ValueError("no complete trajectory is left to replay the policy on")
-    states, actions, left, scale, cells = (
-        part[known] for part in (log.states, log.actions, log.next_states, scale, cells)
-    )
+    states, actions, left, scale = (part[known] for part in (log.states, log.actions, log.next_states, every_scale))
+    cells = every_cell[known]
     labels = {name: np.asarray(values)[known] for name, values in log.labels.items() if name in problem.labels.names}
     sold = actions - left
     empty = problem.observe(0, states / scale, actions / scale, left / scale)[1]
@@ -126,21 +125,26 @@ def _demands(
     problem, outcomes = policy.problem, policy.outcomes
     assert isinstance(problem, Inventory)
     top = problem.label_bounds.reshape(-1, problem.products)[cells] * scale
-    middle = sold
-    if outcomes is not None:
-        bins = outcomes.points.shape[-1]
-        points = outcomes.points.reshape(-1, problem.products, bins)[:, None]  # (cells, 1, k, B)
-        weights = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])
-        rest = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
-        amount = np.cumsum((weights * points)[..., ::-1], axis=-1)[..., ::-1]
-        # E(D | D beyond bin i), and the bin's own middle where nothing is expected there.
-        beyond = np.where(rest > ROUNDING, amount / np.maximum(rest, ROUNDING), np.broadcast_to(points, rest.shape))
-        width = 2 * points[..., 0][cells, 0]
-        place = np.clip((sold / scale / width).astype(np.int64), 0, bins - 1)
-        steps, products = np.arange(problem.horizon)[None, :, None], np.arange(problem.products)
-        middle = np.maximum(beyond[cells[..., None], steps, products, place] * scale, sold)
+    middle = sold if outcomes is None else _drawn_beyond(outcomes, sold / scale, cells) * scale
     top = np.maximum(top, sold)
-    return [sold, np.where(empty, np.minimum(middle, top), sold), np.where(empty, top, sold)]
+    expected = np.where(empty, np.clip(middle, sold, top), sold)
+    return [sold, expected, np.where(empty, top, sold)]
+
+
+def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArray) -> FloatArray:
+    """Demand (n, H, k) drawn from the estimated laws beyond what was sold. A mean would hide how demand varies."""
+    *_, horizon, products, bins = outcomes.weights.shape
+    below = np.cumsum(outcomes.weights.reshape(-1, bins), axis=-1)
+    below /= below[:, -1:]
+    width = 2 * outcomes.points.reshape(-1, products, bins)[..., 0][cells]  # (n, H, k)
+    law = (cells[..., None] * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
+    place = np.clip((sold / width).astype(np.int64), 0, bins - 1)
+    reached = np.where(place > 0, below[law, np.maximum(place - 1, 0)], 0.0)
+    chance = reached + (1 - reached) * np.random.default_rng(0).random(sold.shape)
+    # Laws one after another make one rising list, so one search serves all rows.
+    rising = (below + np.arange(len(below))[:, None]).ravel()
+    found = np.searchsorted(rising, law + chance) - law * bins
+    return np.asarray((np.clip(found, place, bins - 1) + 0.5) * width)
 
 
 def _costs(problem: Inventory, levels: FloatArray, demand: FloatArray, cells: IntArray) -> FloatArray:
@@ -171,7 +175,9 @@ def _replayed_costs(
     return _costs(policy.problem, levels, demand, cells)
 
 
-def read_trajectories(log: Table, horizon: int, since: str | None = None, by: str | None = None) -> tuple[Trajectories, int]:
+def read_trajectories(
+    log: Table, horizon: int, since: str | None = None, by: str | None = None
+) -> tuple[Trajectories, int]:
     """The complete trajectories of a table in memory, and how many were left out.
 
     `since` keeps those whose column `by` (the id, if it is left out) is at least that: a date, a number or a text. Of

@@ -66,8 +66,8 @@ class Curve:
     points: list[tuple[float, float]]
 
 
-def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float, free: float, chosen: int) -> Curve:
-    """Predicted cost against ρ on a logarithmic axis; the cost without data is drawn where it fits."""
+def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float, chosen: int) -> Curve:
+    """Predicted cost against ρ on a logarithmic axis."""
     worst = max(*costs, best)
     room = max(worst - best, 0.02 * best, 1e-9)
     low, high = max(0.0, best - 0.35 * room), best + 1.25 * room
@@ -80,10 +80,8 @@ def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float,
         if abs(power - round(power)) < 1e-9:
             body.append(_svg_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
     body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
-    for value, words, shift in ((best, "knows the demand", 16), (free, "no data at all", -6)):
-        if low <= value <= high:
-            body.append(f'<path class="limit" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-            body.append(_svg_text(LEFT + 6, y(value) + shift, words, "quiet"))
+    body.append(f'<path class="limit" d="M{LEFT} {y(best)}H{WIDTH - RIGHT}"/>')
+    body.append(_svg_text(LEFT + 6, y(best) + 16, "knows the demand", "quiet"))
     body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
     body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
     body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')

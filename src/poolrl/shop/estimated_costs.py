@@ -12,10 +12,10 @@ from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.shop.hidden import average_over_cells, cell_shares, log_levels
 
-# A plan takes demand beyond the explored range for lognormal, which is cautious: other usual laws have less of it there.
+# A plan takes demand beyond the explored range for lognormal. That is cautious: other usual laws have less of it there.
 USUAL_TAIL = 0.75
 # If past orders had nothing to do with demand, as much as this times what was left would have been, at most.
-FOLLOWING = 1.6
+FOLLOWING = 2.0
 CLEARLY = 3.0  # standard errors
 
 
@@ -82,7 +82,9 @@ def orders_follow_demand(policy: Policy) -> str:
     far less left than that.
     """
     tested = policy.report.get("dependence")
-    words = "Past orders follow demand, so demand is overestimated and no cost can be predicted: give a scale or labels."
+    words = (
+        "Past orders follow demand, so demand is overestimated and no cost can be predicted: give a scale or labels."
+    )
     if tested is not None and tested["flagged"]:
         return words
     outcomes, problem = policy.outcomes, policy.problem
@@ -91,19 +93,7 @@ def orders_follow_demand(policy: Policy) -> str:
     if outcomes.left is None or outcomes.cutoffs is None:
         return ""
     shares = cell_shares(problem, outcomes)[..., None, None] * problem.scale_profile
-    ratio = left_ratio(policy)
     error = float(np.sqrt(((shares * outcomes.left[1]) ** 2).sum()))
     independent = float((shares * left_and_missing(outcomes)[0]).sum())
     left = float((shares * outcomes.left[0]).sum())
-    return words if ratio > FOLLOWING and independent - left > CLEARLY * error else ""
-
-
-def left_ratio(policy: Policy) -> float:
-    """What would be left if orders had nothing to do with demand, in multiples of what was left."""
-    outcomes, problem = policy.outcomes, policy.problem
-    assert isinstance(problem, Inventory)
-    assert outcomes is not None
-    assert outcomes.left is not None
-    shares = cell_shares(problem, outcomes)[..., None, None] * problem.scale_profile
-    left = float((shares * outcomes.left[0]).sum())
-    return float((shares * left_and_missing(outcomes)[0]).sum()) / left if left > 0 else float("inf")
+    return words if independent > FOLLOWING * (left + CLEARLY * error) else ""

@@ -22,15 +22,25 @@ from poolrl.shop.hidden import Hidden, hidden_from
 from poolrl.shop.prediction import NOISE_DOMINATED, SLIDER_BUDGETS, noise_share_of_gain, signed_percent
 from poolrl.shop.rehearsal import REPETITIONS, Rehearsal, Trial, relative_error
 
-Verdict = Literal["switch", "do not switch", "cannot tell"]
+SwitchVerdict = Literal["switch", "do not switch", "cannot tell"]
+CANNOT_TELL: SwitchVerdict = "cannot tell"
+TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
+UNSEEN = (
+    "Shelves ran empty so often that much of the shortage lies beyond anything that was ever ordered. No log tells "
+    "what more would have been sold there."
+)
 # 90% of a normal law lie within so many standard deviations.
 WITHIN_90 = 1.645
 # What no rehearsal finds: demand is never quite as its law, and steps are never quite independent.
-MODEL_ERROR = 0.03
+MODEL_ERROR = 0.05
+# A cost that noise makes more uncertain than this is not shown.
+MOST_NOISE_ERROR = 0.12
 # Demand beyond what was ever ordered is extrapolated by its shape, and may be half or one and a half times that.
 TAIL_DOUBT = 0.5
 # Where that demand makes up more of the policy's cost, no cost is known.
 MOST_UNSEEN = 0.35
+# Data are worth so little or so much, in shares of the best cost, by an estimate itself; and of that so little is lost.
+WORTHLESS, WORTH_MUCH, LITTLE_LOST = 0.1, 0.5, 0.1
 # The slider simulates a fit for each budget: so many columns times steps of a shop, and so many trees of a policy.
 SLIDER_TREES, MOST_SLIDER_TREES = 14, 400
 
@@ -76,7 +86,7 @@ class Forecast:
     policy: CostEstimate | None
     best: CostEstimate | None
     unknown: str
-    verdict: Verdict
+    verdict: SwitchVerdict
     because: str
     products: list[ProductCosts]
     budgets: list[BudgetCost]  # empty where it would take long
@@ -111,13 +121,9 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     progress.advance(task)
     if follows := orders_follow_demand(policy):
         return _without_numbers(hidden, follows, noise_dominated=False)
-    if costs.unseen.sum() > MOST_UNSEEN * costs.policy.sum():
-        why = (
-            "Shelves ran empty so often that most of the shortage lies beyond anything that was ever ordered. No log "
-            "tells what more would have been sold there."
-        )
-        return _without_numbers(hidden, why, noise_dominated=False)
     forecast = _with_numbers(costs, trials, hidden)
+    if forecast.unknown and forecast.policy is None:
+        return forecast
     if small and forecast.best is not None:
         found = _slider(policy, budgets, forecast.best.mean, lambda: progress.advance(task))
         return _with_budgets(forecast, found, budgets.index(policy.guarantee.rho))
@@ -127,26 +133,28 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
 def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidden]) -> Forecast:
     policy_error = relative_error(trials, lambda trial: (trial.policy, trial.true_policy), costs.columns)
     best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
-    tail = TAIL_DOUBT * float(costs.unseen.sum())
+    if max(policy_error, best_error) > MOST_NOISE_ERROR:
+        return _without_numbers(hidden, TOO_NOISY, noise_dominated=False)
     policy = float(costs.policy.sum())
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
-    best = float(of_knowing.sum())
+    best, tail = float(of_knowing.sum()), TAIL_DOUBT * float(costs.unseen.sum())
     ours = _estimate(policy, policy * policy_error, policy * MODEL_ERROR, tail)
     known = _estimate(best, best * best_error, best * MODEL_ERROR, tail)
-    today, unknown, verdict, because = None, "", "cannot tell", ""
-    if costs.today is None:
-        unknown = because = "What past orders cost is not known: " + costs.why_not
-    else:
+    today, verdict = None, CANNOT_TELL
+    unknown = because = f"What past orders cost is not known: {costs.why_not}" if costs.today is None else ""
+    if costs.today is not None:
         now = float(costs.today.sum())
         # The shortage rests on the same estimate of demand as the policy's cost does.
-        short = float(costs.missing.sum()) * policy_error
-        today = _estimate(now, short, costs.left_error, now * MODEL_ERROR, tail)
+        noise = (float(costs.missing.sum()) * policy_error, costs.left_error)
+        today = _estimate(now, *noise, now * MODEL_ERROR, tail)
         # Demand beyond what was ever ordered costs both the same, but for what the policy orders of it.
-        both = (policy * policy_error, short, costs.left_error, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
-        difference = _estimate(policy - now, *both)
-        verdict, because = _verdict(difference, now)
+        both = (policy * policy_error, *noise, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
+        verdict, because = _verdict(_estimate(policy - now, *both), now)
+    if costs.unseen.sum() > MOST_UNSEEN * policy:
+        nothing = _without_numbers(hidden, UNSEEN, noise_dominated=False)
+        return replace(nothing, verdict=verdict, because=because)
     products = [
         ProductCosts(
             each.product,
@@ -159,7 +167,7 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
         )
         for i, each in enumerate(hidden)
     ]
-    return Forecast(today, ours, known, unknown, verdict, because, products, [], 0, False, "")  # type: ignore[arg-type]
+    return Forecast(today, ours, known, unknown, verdict, because, products, [], 0, False, "")
 
 
 def _estimate(mean: float, *errors: float) -> CostEstimate:
@@ -167,14 +175,14 @@ def _estimate(mean: float, *errors: float) -> CostEstimate:
     return CostEstimate(mean, mean - width, mean + width)
 
 
-def _verdict(difference: CostEstimate, today: float) -> tuple[Verdict, str]:
+def _verdict(difference: CostEstimate, today: float) -> tuple[SwitchVerdict, str]:
     low, high = (signed_percent(end / today) if today > 0 else "n/a" for end in (difference.low, difference.high))
     span = f"between {low} and {high} of today's cost (90%)"
     if difference.high < 0:
         return "switch", f"The policy is predicted to change costs by {span}, so it is cheaper."
     if difference.low > 0:
         return "do not switch", f"The policy is predicted to change costs by {span}, so it is dearer."
-    return "cannot tell", f"The policy is predicted to change costs by {span}, so it may be cheaper or dearer."
+    return CANNOT_TELL, f"The policy is predicted to change costs by {span}, so it may be cheaper or dearer."
 
 
 def _noise_dominated(families: Trial, trials: list[Trial]) -> bool:
@@ -184,8 +192,12 @@ def _noise_dominated(families: Trial, trials: list[Trial]) -> bool:
     worth little: an estimate that noise has pushed back to the bounds says that.
     """
     lost = noise_share_of_gain(families.gap, families.free_gap)
-    worthless = float(np.mean([trial.free_gap for trial in trials])) < 0.1
-    return lost > NOISE_DOMINATED or (worthless and lost > 0.1)
+    gap, free_gap = (float(np.mean([getattr(trial, name) for trial in trials])) for name in ("gap", "free_gap"))
+    if free_gap < WORTHLESS:
+        return lost > LITTLE_LOST
+    # Noise pushes an estimate back to the bounds. One that is far from them, and loses little there, is no such one.
+    taught = free_gap > WORTH_MUCH and noise_share_of_gain(gap, free_gap) < LITTLE_LOST
+    return lost > NOISE_DOMINATED and not taught
 
 
 def _noise_warning(families: Trial) -> str:
@@ -199,11 +211,9 @@ def _noise_warning(families: Trial) -> str:
 
 
 def _without_numbers(hidden: list[Hidden], why: str, *, noise_dominated: bool) -> Forecast:
-    products = [
-        ProductCosts(each.product, None, None, None, each.binds, each.untried, each.beyond) for each in hidden
-    ]
+    products = [ProductCosts(each.product, None, None, None, each.binds, each.untried, each.beyond) for each in hidden]
     warning = why if noise_dominated else ""
-    return Forecast(None, None, None, why, "cannot tell", why, products, [], 0, noise_dominated, warning)
+    return Forecast(None, None, None, why, CANNOT_TELL, why, products, [], 0, noise_dominated, warning)
 
 
 def _slider(policy: Policy, budgets: list[float], best: float, advance: Callable[[], None]) -> list[BudgetCost]:

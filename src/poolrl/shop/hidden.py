@@ -72,7 +72,9 @@ def average_over_cells(problem: Inventory, outcomes: OutcomeDistribution, values
     """Values (*labels, ...) averaged over label cells."""
     labels = len(problem.labels.shape)
     shares = cell_shares(problem, outcomes)
-    return np.asarray((shares.reshape(shares.shape + (1,) * (values.ndim - labels)) * values).sum(axis=tuple(range(labels))))
+    return np.asarray(
+        (shares.reshape(shares.shape + (1,) * (values.ndim - labels)) * values).sum(axis=tuple(range(labels)))
+    )
 
 
 def _share_above(outcomes: OutcomeDistribution, law: FloatArray, levels: FloatArray) -> FloatArray:

@@ -22,7 +22,7 @@ from poolrl.privacy.zcdp import rounded_up
 from poolrl.problems.inventory import Inventory
 from poolrl.shop.charts import cost_chart, levels_chart
 from poolrl.shop.fit import Released
-from poolrl.shop.forecast import Forecast, Hidden
+from poolrl.shop.forecast import Forecast, ProductCosts
 from poolrl.shop.prediction import signed_percent
 
 # The numbers that the slider moves, with their words; also the columns of the table of budgets.
@@ -46,7 +46,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
     certificate, policy = release.certificate, release.policy
     assert isinstance(policy.problem, Inventory)
     assert policy.outcomes is not None
-    there = forecast.elsewhere
     grid, curve = _grid(forecast)
     loader = PackageLoader("poolrl.shop", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
@@ -61,19 +60,18 @@ def release_page(release: Released, forecast: Forecast) -> str:
         epsilon=rounded_up(certificate.epsilon["1e-06"]),
         hides=policy.problem.censored or not policy.problem.boundary.everywhere,
         forecast=forecast,
-        elsewhere={"gap": signed_percent(there.gap), "worst": signed_percent(there.worst)}
-        | {"free": signed_percent(there.free_gap)},
+        cost_rows=_cost_rows(forecast),
         charts=_level_charts(release),
         level_rows=[
             [step, *(f"{level:.1f}" for level in levels)]
             for step, levels in zip(policy.names.steps, policy.levels, strict=True)
         ],
         grid=grid,
-        now=grid[forecast.chosen],
+        now=grid[forecast.chosen] if grid else {},
         outputs=OUTPUTS,
         budget_rows=[[each[key] for key, _ in OUTPUTS] for each in grid],
         curve=Markup(curve),
-        hidden_rows=[_hidden_row(each, len(policy.names.steps)) for each in forecast.hidden],
+        hidden_rows=[_hidden_row(each, len(policy.names.steps)) for each in forecast.products],
         label=label_sections(certificate),
         claim_rows=_claim_rows(release),
         mechanism_rows=[
@@ -102,11 +100,12 @@ def _level_charts(release: Released) -> list[tuple[str, Markup]]:
 def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], str]:
     """What the slider shows at each budget, with the place of its marker, and the curve itself."""
     budgets = forecast.budgets
+    if not budgets or forecast.best is None:
+        return [], ""
     curve = cost_chart(
         [each.rho for each in budgets],
         [each.cost for each in budgets],
-        best=forecast.best,
-        free=forecast.free,
+        best=forecast.best.mean,
         chosen=forecast.chosen,
     )
     grid = [
@@ -124,13 +123,22 @@ def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], str]:
     return grid, curve.svg
 
 
-def _hidden_row(each: Hidden, steps: int) -> list[str]:
+def _cost_rows(forecast: Forecast) -> list[list[str]]:
+    named = (
+        ("today's ordering", forecast.today),
+        ("this policy", forecast.policy),
+        ("knowing the demand", forecast.best),
+    )
+    return [
+        [name, f"{each.mean:,.1f}", f"{each.low:,.1f} to {each.high:,.1f}"] for name, each in named if each is not None
+    ]
+
+
+def _hidden_row(each: ProductCosts, steps: int) -> list[str]:
     def some(names: list[str]) -> str:
         return "on every step" if len(names) == steps else ", ".join(names) or "never"
 
-    small = each.lost <= 2 * each.error
-    lost = "too small to measure" if small else f"{each.lost:.2g} ± {each.error:.1g}"
-    return [each.product, some(each.binds), some(each.untried), percent(each.beyond), lost]
+    return [each.product, some(each.binds), some(each.untried), percent(each.beyond)]
 
 
 def _claim_rows(release: Released) -> list[list[str]]:

@@ -72,7 +72,11 @@ class Rehearsal:
         cell, product = np.divmod(np.sort(columns), products)
 
         def taken(values: FloatArray) -> FloatArray:
-            return np.ascontiguousarray(values.reshape(*per_step, *values.shape[len(problem.labels.shape) + 2 :])[cell, :, product].swapaxes(0, 1))
+            return np.ascontiguousarray(
+                values.reshape(*per_step, *values.shape[len(problem.labels.shape) + 2 :])[cell, :, product].swapaxes(
+                    0, 1
+                )
+            )
 
         bounds = problem.label_bounds.reshape(cells, products)[cell, product]
         self.shop = type(problem)(

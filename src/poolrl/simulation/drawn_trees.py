@@ -29,7 +29,9 @@ class TreeLaws:
 
     def chances(self, bins: int) -> FloatArray:
         """Of every leaf, (H, k, kinds, bins)."""
-        outcomes, cutoffs = (None if law is None else self._on_leaves(law, bins) for law in (self.outcomes, self.cutoffs))
+        outcomes, cutoffs = (
+            None if law is None else self._on_leaves(law, bins) for law in (self.outcomes, self.cutoffs)
+        )
         assert outcomes is not None
         shares = expected_shares(outcomes, cutoffs)
         merged = np.maximum(shares.reshape(*shares.shape[:-1], bins, FINER).sum(axis=-1), 0.0)
@@ -38,7 +40,9 @@ class TreeLaws:
     def _on_leaves(self, law: FloatArray, bins: int) -> FloatArray:
         below = np.concatenate([np.zeros_like(law[..., :1]), np.cumsum(law, axis=-1)], axis=-1)
         place = np.minimum(bin_edges(bins * FINER) / self.tops[:, None], 1.0) * law.shape[-1]
-        lower = np.broadcast_to(np.minimum(place.astype(np.int64), law.shape[-1] - 1), (*law.shape[:-1], place.shape[-1]))
+        lower = np.broadcast_to(
+            np.minimum(place.astype(np.int64), law.shape[-1] - 1), (*law.shape[:-1], place.shape[-1])
+        )
         part = place - np.minimum(place.astype(np.int64), law.shape[-1] - 1)
         reached = np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
         # What lies beyond the top stands at it.
