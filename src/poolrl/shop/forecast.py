@@ -133,9 +133,10 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
 def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidden]) -> Forecast:
     policy_error = relative_error(trials, lambda trial: (trial.policy, trial.true_policy), costs.columns)
     best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
-    if max(policy_error, best_error) > MOST_NOISE_ERROR:
-        return _without_numbers(hidden, TOO_NOISY, noise_dominated=False)
     policy = float(costs.policy.sum())
+    unseen = float(costs.unseen.sum()) > MOST_UNSEEN * policy
+    if max(policy_error, best_error) > MOST_NOISE_ERROR:
+        return _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY, noise_dominated=False)
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
@@ -152,7 +153,7 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
         # Demand beyond what was ever ordered costs both the same, but for what the policy orders of it.
         both = (policy * policy_error, *noise, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
         verdict, because = _verdict(_estimate(policy - now, *both), now)
-    if costs.unseen.sum() > MOST_UNSEEN * policy:
+    if unseen:
         nothing = _without_numbers(hidden, UNSEEN, noise_dominated=False)
         return replace(nothing, verdict=verdict, because=because)
     products = [
@@ -176,7 +177,8 @@ def _estimate(mean: float, *errors: float) -> CostEstimate:
 
 
 def _verdict(difference: CostEstimate, today: float) -> tuple[SwitchVerdict, str]:
-    low, high = (signed_percent(end / today) if today > 0 else "n/a" for end in (difference.low, difference.high))
+    ends = (max(difference.low, -today), difference.high)
+    low, high = (signed_percent(end / today) if today > 0 else "n/a" for end in ends)
     span = f"between {low} and {high} of today's cost (90%)"
     if difference.high < 0:
         return "switch", f"The policy is predicted to change costs by {span}, so it is cheaper."
