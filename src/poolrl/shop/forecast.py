@@ -25,10 +25,8 @@ from poolrl.shop.rehearsal import REPETITIONS, Rehearsal, Trial, relative_error
 SwitchVerdict = Literal["switch", "do not switch", "cannot tell"]
 CANNOT_TELL: SwitchVerdict = "cannot tell"
 TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
-UNSEEN = (
-    "Shelves ran empty so often that much of the shortage lies beyond anything that was ever ordered. No log tells "
-    "what more would have been sold there."
-)
+NOISE_HIDES = "Noise hides what the log could teach, so no cost can be predicted."
+UNSEEN = "Shelves ran empty so often that much of the shortage lies beyond anything ever ordered, which no log tells."
 # 90% of a normal law lie within so many standard deviations.
 WITHIN_90 = 1.645
 # What no rehearsal finds: demand is never quite as its law, and steps are never quite independent.
@@ -103,7 +101,7 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     hidden = hidden_from(policy)
     if "trees" not in policy.report or outcomes.slots is None:
         why = "The policy was saved by an earlier version, which kept no facts about its noise."
-        return _without_numbers(hidden, why, noise_dominated=False)
+        return _without_numbers(hidden, why)
     small = outcomes.slots.size <= MOST_SLIDER_TREES
     budgets = sorted({*SLIDER_BUDGETS, policy.guarantee.rho})
     task = progress.add_task("predicting", total=REPETITIONS + 2 + (len(budgets) if small else 0))
@@ -115,12 +113,11 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
         trials.append(rehearsal.on_estimate(seed))
         progress.advance(task)
     if _noise_dominated(families, trials):
-        warning = _noise_warning(families)
-        return _without_numbers(hidden, warning, noise_dominated=True)
+        return replace(_without_numbers(hidden, NOISE_HIDES), noise_dominated=True, warning=_noise_warning(families))
     costs = EstimatedCosts.of(policy)
     progress.advance(task)
     if follows := orders_follow_demand(policy):
-        return _without_numbers(hidden, follows, noise_dominated=False)
+        return _without_numbers(hidden, follows)
     forecast = _with_numbers(costs, trials, hidden)
     if forecast.unknown and forecast.policy is None:
         return forecast
@@ -136,7 +133,7 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
     policy = float(costs.policy.sum())
     unseen = float(costs.unseen.sum()) > MOST_UNSEEN * policy
     if max(policy_error, best_error) > MOST_NOISE_ERROR:
-        return _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY, noise_dominated=False)
+        return _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY)
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
@@ -154,7 +151,7 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
         both = (policy * policy_error, *noise, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
         verdict, because = _verdict(_estimate(policy - now, *both), now)
     if unseen:
-        nothing = _without_numbers(hidden, UNSEEN, noise_dominated=False)
+        nothing = _without_numbers(hidden, UNSEEN)
         return replace(nothing, verdict=verdict, because=because)
     products = [
         ProductCosts(
@@ -212,10 +209,9 @@ def _noise_warning(families: Trial) -> str:
     )
 
 
-def _without_numbers(hidden: list[Hidden], why: str, *, noise_dominated: bool) -> Forecast:
+def _without_numbers(hidden: list[Hidden], why: str) -> Forecast:
     products = [ProductCosts(each.product, None, None, None, each.binds, each.untried, each.beyond) for each in hidden]
-    warning = why if noise_dominated else ""
-    return Forecast(None, None, None, why, CANNOT_TELL, why, products, [], 0, noise_dominated, warning)
+    return Forecast(None, None, None, why, CANNOT_TELL, why, products, [], 0, False, "")
 
 
 def _slider(policy: Policy, budgets: list[float], best: float, advance: Callable[[], None]) -> list[BudgetCost]:
