@@ -25,7 +25,7 @@ from poolrl.privacy import zcdp
 from poolrl.shop.config_keys import config_keys
 from poolrl.shop.demo import DemoResult
 from poolrl.shop.fit import Released
-from poolrl.shop.forecast import BudgetCost, Forecast
+from poolrl.shop.forecast import BudgetCost, CostEstimate, Forecast
 from poolrl.shop.page import _claim_rows, _grid
 from poolrl.shop.plan import BudgetPlan, PlanLine, PlanQuestion
 from poolrl.shop.privacy_curve import BudgetRuns, privacy_curve
@@ -117,7 +117,8 @@ def test_the_pictures(tmp_path: Path) -> None:
 
 def test_the_page(policy: Policy, certificate: Certificate) -> None:
     budget = BudgetCost(RHO, zcdp.epsilon(RHO, 1e-6), 0.1, 1.0, 0.1)
-    ((row,), _) = _grid(Forecast(None, None, None, "", "cannot tell", "", [], [budget], 0, False, ""))
+    best = CostEstimate(1.0, 0.9, 1.1)
+    ((row,), _) = _grid(Forecast(best, best, best, "", "cannot tell", "", [], [budget], 0, False, ""))
     assert row["epsilon"] == SHOWN
     assert ["epsilon at delta = 1e-06", SHOWN] in _claim_rows(Released(Path(), policy, certificate))
 

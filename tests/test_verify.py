@@ -38,10 +38,13 @@ def test_a_fresh_release_holds(one_release: Path) -> None:
     certificate = Certificate.read((one_release / "release" / CERTIFICATE).read_bytes())
     assert Fraction(certificate.rho) == Fraction(1, 2)
     # H = 3, k = 2, λ < 1: seen and cut off over L levels of 4, 8, ... nodes, and a count of what λ hides.
-    (mechanism,) = certificate.mechanisms
+    mechanism, sums = certificate.mechanisms
     levels = Fraction(mechanism.sensitivity_squared) / (2 * 3 * 2)
     assert mechanism.cells == 3 * 2 * (2 * (2 ** (levels.numerator + 2) - 4) + 1)
-    assert Fraction(mechanism.variance) == Fraction(mechanism.sensitivity_squared) / (2 * Fraction(1, 2))
+    assert Fraction(mechanism.variance) == Fraction(mechanism.sensitivity_squared) / (2 * Fraction(9, 20))
+    # A tenth of ρ for six sums of what was left, in 32 parts of the bound.
+    assert (sums.name, sums.cells, sums.sensitivity_squared) == ("stock left over", 6, str(6 * 32**2))
+    assert Fraction(sums.variance) == Fraction(6 * 32**2) / (2 * Fraction(1, 20))
     for delta, eps in certificate.epsilon.items():
         assert 0 <= eps - zcdp.epsilon(0.5, float(delta)) <= 2e-4  # rounded up, never down
 
@@ -168,7 +171,7 @@ def forge(
 
 def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
     """Nothing but the ledger can know what was paid, but tables must be those that such a fit releases."""
-    (true,) = Policy.load(released / "release" / POLICY).guarantee.mechanisms
+    true, sums = Policy.load(released / "release" / POLICY).guarantee.mechanisms
     shape = ["counts and sensitivity are those of this problem at this rho"]
     half = true.sensitivity_squared / 2
     forgeries = {
@@ -177,48 +180,59 @@ def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
         "another mechanism's sensitivity": replace(true, name="visits of nodes", sensitivity_squared=Fraction(6)),
         "trees of one level": replace(true, cells=12, sensitivity_squared=Fraction(12)),
     }
+    of_sums = {
+        "sums that one unit moves less": replace(sums, sensitivity_squared=sums.sensitivity_squared / 2),
+        "more sums": replace(sums, cells=7),
+        "trees again": true,
+    }
     declared = "the certificate repeats what the configuration declares"
     for what, mechanism in forgeries.items():
-        assert forge(released, (mechanism,)) == [*shape, declared], what
-    assert forge(released, (true, true)) == [*shape, declared]
-    assert forge(released, (true,), units=30_000) == shape
-    assert forge(released, (true,), units=300, protects="one customer with all they ever bought") == [declared]
-    assert forge(released, (true,), protects="", query="SELECT nothing") == [declared]
-    assert forge(released, (true,), query=None, products=["gold", "silver"])[-1] == declared
-    assert forge(released, (true,), products=["bread", "milk"], clip=True) == [declared]
+        assert forge(released, (mechanism, sums)) == [*shape, declared], what
+    for what, mechanism in of_sums.items():
+        assert forge(released, (true, mechanism))[0] == shape[0], what
+    assert forge(released, (true,)) == [declared]  # cheaper than what the configuration says
+    assert forge(released, (true, sums, sums)) == [*shape, declared]
+    assert forge(released, (true, sums), units=30_000) == shape
+    assert forge(released, (true, sums), units=300, protects="one customer with all they ever bought") == [declared]
+    assert forge(released, (true, sums), protects="", query="SELECT nothing") == [declared]
+    assert forge(released, (true, sums), query=None, products=["gold", "silver"])[-1] == declared
+    assert forge(released, (true, sums), products=["bread", "milk"], clip=True) == [declared]
     # What is left to forge is a release that never was; the ledger says so.
-    assert forge(released, (true,), clip=False) == []
+    assert forge(released, (true, sums), clip=False) == []
     assert bad(released, ledger=released / "ledger.sqlite") == ["the ledger has committed these very files"]
 
 
 def test_a_forged_memory_is_found(released: Path) -> None:
     """The sensitivity is computed again with it: 2 H k L (1 + m)², with as many levels as c = 1 + m suggests."""
     policy = Policy.load(released / "release" / POLICY)
-    (true,) = policy.guarantee.mechanisms
+    true, sums = policy.guarantee.mechanisms
     shape = ["counts and sensitivity are those of this problem at this rho"]
     memory = {"scaled": True, "scale_memory": 4}
     declared = "the certificate repeats what the configuration declares"  # which knows of no scale
-    assert forge(released, (true,), memory) == [*shape, declared]
+    assert forge(released, (true, sums), memory) == [*shape, declared]
     certificate = Certificate.read((released / "release" / CERTIFICATE).read_bytes())
     assert (certificate.scaled, certificate.scale_memory) == (True, 4)
     text = " ".join(label(certificate).split())
     assert "replacing one trajectory changes the scales of at most 4 others; 5 trajectories are paid for" in text
     assert "of at most 4 others" in registry_record(certificate).deployment.privacy_loss.privacy_unit_details
-    layout = release_layout(policy.problem, slots=policy.report["units"], moved=5, rho=policy.guarantee.rho)
-    honest = layout.mechanism(Fraction(1, 2))
+    layout = release_layout(policy.problem, slots=policy.report["units"], moved=5, rho=float(true.rho))
+    honest, left = layout.mechanism(true.rho), replace(sums, sensitivity_squared=25 * sums.sensitivity_squared)
+    left = replace(left, variance=25 * sums.variance)
     assert honest.sensitivity_squared > true.sensitivity_squared
-    assert forge(released, (honest,), memory) == [declared]
-    assert forge(released, (honest,)) == shape
-    assert forge(released, (honest,), memory | {"labels": "public"})[0].startswith("the policy carries the same declar")
+    assert forge(released, (honest, left), memory) == [declared]
+    assert forge(released, (honest, left)) == shape
+    assert forge(released, (honest, left), memory | {"labels": "public"})[0].startswith(
+        "the policy carries the same declar"
+    )
 
 
 def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -> None:
     """Consistent arithmetic with half the noise: ρ = Δ²/2σ² holds, but the trees need a larger Δ²."""
     release = released / "release"
     policy = Policy.load(release / POLICY)
-    (true,) = policy.guarantee.mechanisms
+    true, sums = policy.guarantee.mechanisms
     forged = Mechanism(true.name, true.cells, true.sensitivity_squared / 2, true.variance / 2)
-    policy.guarantee = Guarantee((forged,), secure=True, steps=3)
+    policy.guarantee = Guarantee((forged, sums), secure=True, steps=3)
     policy.save(release / POLICY)
     facts = json.loads((release / CERTIFICATE).read_bytes())
     facts["policy_sha256"] = hashlib.sha256((release / POLICY).read_bytes()).hexdigest()

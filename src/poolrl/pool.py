@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -27,7 +28,7 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
-from poolrl.privacy.sensitivity import joint_table, moved_trajectories
+from poolrl.privacy.sensitivity import joint_table, left_sums, moved_trajectories
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 
@@ -38,7 +39,8 @@ class Pool:
     By default `counts` and `values` follow from what the problem declares: outcomes and separable values, else
     visits and a partition. `pessimism` lowers the values of rarely visited nodes. It needs `Visits`.
     `dependence` is the share of ρ that pays for a test whether orders follow demand. The policy's report says what it
-    found.
+    found. `left_over` is the share of ρ that pays for sums of what was left, so that forecasts know what the past
+    orders cost to hold.
 
         Pool(rho=1.0).fit(problem, log)
 
@@ -50,9 +52,18 @@ class Pool:
     values: ValueSettings | None = None
     pessimism: Bernstein | None = None
     dependence: float = 0.0
+    left_over: float = 0.0
 
     def __post_init__(self) -> None:
-        zcdp.shares_of(self.rho, dependence=self.dependence)
+        self._shares()
+
+    def _shares(self) -> tuple[zcdp.Budget, zcdp.Budget, zcdp.Budget]:
+        """What the trees, the test of dependence and the sums of what was left may spend."""
+        rest, tested = zcdp.shares_of(self.rho, dependence=self.dependence)
+        _, summed = zcdp.shares_of(self.rho, left_over=self.left_over)
+        if self.dependence + self.left_over >= 1:
+            raise ValueError("dependence and left_over must leave a part of rho to the trees")
+        return (rest if rest == math.inf else rest - summed), tested, summed
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -101,9 +112,12 @@ class Pool:
             if self.dependence:
                 # It refuses a problem that has no such table.
                 joint_table(problem, bands=JOINT_BANDS, per_unit=1)
-            return OnOutcomes(problem, *zcdp.shares_of(self.rho, dependence=self.dependence), counts, where)
-        if self.dependence:
-            raise ValueError("dependence needs outcome counts: use counts=Outcomes(), or leave it out")
+            if self.left_over:
+                left_sums(problem, per_unit=1)
+            return OnOutcomes(problem, *self._shares(), counts, where)
+        for name in ("dependence", "left_over"):
+            if getattr(self, name):
+                raise ValueError(f"{name} needs outcome counts: use counts=Outcomes(), or leave it out")
         if isinstance(where, Axes):
             raise ValueError(
                 "Separable plans on outcomes of single coordinates, but Visits counts joint nodes: use "
@@ -132,6 +146,7 @@ class OnOutcomes:
     problem: OutcomeProblem
     rho: zcdp.Budget  # of the trees
     dependence: zcdp.Budget  # of the test, on top
+    left_over: zcdp.Budget  # of the sums of what was left, on top
     counts: Outcomes
     where: Partition | Axes
 
@@ -146,7 +161,7 @@ class OnOutcomes:
             rho=float(self.rho),
             label_cells=self.problem.labels.count,
         )
-        budgets = {"rho": self.rho, "dependence": self.dependence}
+        budgets = {"rho": self.rho, "dependence": self.dependence, "left_over": self.left_over}
         return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, **budgets)
 
     def learn(self, released: PrivateOutcomes) -> Policy:
@@ -158,7 +173,8 @@ class OnOutcomes:
             outcomes, self.where, scale_follows_sales=follows, step_labels=released.step_labels
         )
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
-        report = report | {"observed": outcomes.observed}
+        trees = {"sizes": [level.shape[-1] for level in released.levels], "variance": released.variance}
+        report = report | {"observed": outcomes.observed, "trees": trees}
         if released.step_labels:
             # Public, by declaration. A later plan for the population needs it.
             report["step_labels"] = list(released.step_labels)

@@ -47,6 +47,7 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
     ):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
+    np.testing.assert_array_equal(table.left_leaves(problem, parts=32), log.left_leaves(problem, parts=32))
     for values in (Zones(20), Grid(5)):
         partition = values.partition(problem)
         by_array, by_engine = count_visits(log, partition), count_visits(table, partition)
@@ -87,6 +88,7 @@ def assert_same_labelled_counts(make: Make) -> None:
     assert expected.sum() > 100
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), expected)
     np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
+    np.testing.assert_array_equal(table.left_leaves(problem, parts=32), log.left_leaves(problem, parts=32))
     np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
 
 

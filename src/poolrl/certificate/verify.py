@@ -24,6 +24,7 @@ from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
 from poolrl.privacy import sensitivity
 from poolrl.privacy.sensitivity import TableLayout
+from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -172,9 +173,9 @@ def _periods_of(policy: Policy, claim: Certificate) -> list[VerifyCheck]:
 
 
 def _tables_hold(policy: Policy, claim: Certificate) -> bool:
-    """Whether the one mechanism is that of outcome trees, computed again from public facts alone."""
+    """Whether the mechanisms are outcome trees, and sums of what was left, computed again from public facts alone."""
     problem, guarantee, units = policy.problem, policy.guarantee, claim.assumed_public.units
-    if len(guarantee.mechanisms) != 1 or not isinstance(problem, OutcomeProblem) or units < 1:
+    if not 1 <= len(guarantee.mechanisms) <= 2 or not isinstance(problem, OutcomeProblem) or units < 1:
         return False
     per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
     moved = sensitivity.moved_trajectories(
@@ -185,10 +186,14 @@ def _tables_hold(policy: Policy, claim: Certificate) -> bool:
         trees = Outcomes(bins=claim.bins)
     except ValueError:
         return False
-    layout = release_layout(problem, slots=slots, moved=moved, rho=guarantee.rho, labels_public=public, trees=trees)
-    (mechanism,) = guarantee.mechanisms
-    carried = (mechanism.name, mechanism.cells, mechanism.sensitivity_squared)
-    return carried == (layout.name, layout.cells, layout.sensitivity_squared)
+    rho = float(guarantee.mechanisms[0].rho)
+    layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
+    if len(guarantee.mechanisms) == 2:
+        if not isinstance(problem, Inventory):
+            return False
+        layouts.append(sensitivity.left_sums(problem, per_unit=moved))
+    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
+    return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
 
 
 def release_layout(

@@ -116,6 +116,7 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
         warnings.append(forecast.warning)
     for warning in warnings:
         console.print(f"[bold red]{warning}[/]\n", highlight=False)
+    console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
 
 

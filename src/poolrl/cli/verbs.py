@@ -17,6 +17,7 @@ VERBS = {
     "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
     "update": "Add a later period to a release: pay rho for its weeks alone, plan again, and say what changed.",
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",
+    "backtest": "Replay a release on later weeks of the log, beside what shops did. For the data holder's eyes.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
     "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",
     "ledger": "What was ever spent on a data set, and the owner's keys: show, verify, budget, key, rotate-key, unit.",

@@ -16,6 +16,7 @@ from poolrl.data.log import Log
 from poolrl.data.row_rules import Numbers
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import LEFT_PARTS
 from poolrl.problems.problem import OutcomeProblem, SeparableProblem
 
 # (problem, step, state, action, next state; bins, relative) → cells and where they are observed, (..., k) each.
@@ -91,6 +92,22 @@ def joint_cells(
     return cell, _observed(problem, step, state, action, cell)
 
 
+def left_cells(
+    problem: OutcomeProblem,
+    step: int,
+    state: Numbers,
+    action: Numbers,
+    next_state: Numbers,
+    *,
+    bins: int,
+    relative: bool = False,
+) -> tuple[Numbers, Numbers]:
+    """What each row of a step has left, in whole parts of the bound, (..., k) from 0 to bins − 1, rounded."""
+    share = np.clip(next_state / problem.outcome_high, 0.0, 1.0)
+    cell = np.floor(share * (bins - 1) + 0.5).astype(np.int64)
+    return cell, _observed(problem, step, state, action, cell)
+
+
 def _bin_of_amount(problem: OutcomeProblem, amount: Numbers, bins: int) -> Numbers:
     unit = (amount - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
     return bin_of(problem.boundary.orient(unit), bins)
@@ -133,6 +150,12 @@ def count_joint(log: Log, problem: OutcomeProblem, *, bands: int) -> IntArray:
     """How many rows have each level and show each outcome, seen or cut off, (*labels, H, k, bands, 2, bands)."""
     leaves = log.joint_leaves(problem, bands=bands)
     return leaves.reshape(*leaves.shape[:-1], bands, 2, bands)
+
+
+def sum_left(log: Log, problem: OutcomeProblem) -> IntArray:
+    """What all rows together have left, (*labels, H, k), in parts of the bound: each row adds 0 .. LEFT_PARTS."""
+    leaves = log.left_leaves(problem, parts=LEFT_PARTS)
+    return np.asarray(leaves @ np.arange(LEFT_PARTS + 1))
 
 
 def count_visits(log: Log, partition: Partition) -> VisitCounts:

@@ -71,6 +71,9 @@ class Log(Protocol):
     def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
         """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
 
+    def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
+        """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
+
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
 

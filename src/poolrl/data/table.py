@@ -28,7 +28,7 @@ from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.checked_columns import check_columns, checked_coordinates
 from poolrl.data.coordinate_vector import CoordinateFacts
-from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
+from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
 from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
 from poolrl.data.kept_rows import KeptRows
 from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
@@ -170,6 +170,11 @@ class Table(KeptRows):
         """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
         counts = self.outcome_expression(problem, bins=bands, formula=joint_cells)
         return self._leaves(problem, counts, bands * 2 * bands)
+
+    def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
+        """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
+        counts = self.outcome_expression(problem, bins=parts + 1, formula=left_cells)
+        return self._leaves(problem, counts, parts + 1)
 
     def _leaves(self, problem: OutcomeProblem, counts: ir.Table, size: int) -> IntArray:
         shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import FloatArray, IntArray, as_floats, finite_array, read_only, whole
 from poolrl.data.array_rows import ArrayRows
-from poolrl.data.counts import CellFormula, joint_cells, outcome_cells
+from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
 from poolrl.data.log import Columns, Tally, check_declarations
 from poolrl.data.log_labels import cells_of, log_labels
 from poolrl.data.owners import first_of_each, owners
@@ -211,6 +211,10 @@ class Trajectories(Sealed):
     def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
         """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
         return self._leaves(problem, joint_cells, size=bands * 2 * bands, bins=bands)
+
+    def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
+        """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
+        return self._leaves(problem, left_cells, size=parts + 1, bins=parts + 1)
 
     def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
         row_wise, relative = row_by_row(problem), is_relative(self, problem)

@@ -13,6 +13,8 @@ SHAPE_BINS = 64
 # Bands of order-up-to levels and of outcomes in the table that tests dependence. With six, and a bound ten times too
 # large, a chain's shops stand in two of them, and little is left to compare; with more, noise grows.
 JOINT_BANDS = 8
+# Stock that is left is summed in whole parts of the bound. Rounding errors of many rows cancel.
+LEFT_PARTS = 32
 # Points of an axis of separable values: where the action alone decides what happens next, and where the state counts
 # too, so that there are as many squared.
 ACTION_POINTS, STATE_POINTS = 257, 65

@@ -18,7 +18,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.npz import Arrays, read_arrays, write_arrays
-from poolrl.privacy.released import PrivateOutcomes
+from poolrl.privacy.released import PrivateLeft, PrivateOutcomes
 
 # Bytes of all arrays of a file: more than the trees of the largest chains.
 LARGEST_TREES = 2**30
@@ -34,6 +34,7 @@ class FadedTrees:
     slots: float  # n
     squares: float  # q
     variance: float  # V
+    left: PrivateLeft | None = None  # sums of what was left, added up alike, where every period has released them
 
     @classmethod
     def of(cls, released: PrivateOutcomes) -> Self:
@@ -43,7 +44,8 @@ class FadedTrees:
             None if each is None else np.asarray(each, dtype=np.float64)
             for each in (released.unobserved, released.totals)
         )
-        return cls(levels, unobserved, totals, float(released.total), float(released.total), released.variance)
+        slots = float(released.total)
+        return cls(levels, unobserved, totals, slots, slots, released.variance, released.left)
 
     @property
     def bins(self) -> int:
@@ -73,6 +75,7 @@ class FadedTrees:
             self.slots + weight * other.slots,
             self.squares + square * other.squares,
             self.variance + square * other.variance,
+            _left_plus(self.left, other.left, weight, square),
         )
 
     def to_learn_from(self, like: PrivateOutcomes) -> PrivateOutcomes:
@@ -85,12 +88,15 @@ class FadedTrees:
             totals=None if self.totals is None else self.totals * factor,
             total=self.slots * factor,
             variance=self.variance * factor**2,
+            left=None if self.left is None else PrivateLeft(self.left.sums * factor, self.left.variance * factor**2),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file."""
         arrays: Arrays = {f"level_{level.shape[-1]}": level for level in self.levels}
         given = {"unobserved": self.unobserved, "totals": self.totals}
+        if self.left is not None:
+            given |= {"left": self.left.sums.astype(np.float64), "left_variance": np.array([self.left.variance])}
         arrays |= {name: array for name, array in given.items() if array is not None}
         write_arrays(path, arrays | {"sums": np.array([self.slots, self.squares, self.variance])})
 
@@ -101,15 +107,27 @@ class FadedTrees:
             arrays = read_arrays(path, most_bytes=LARGEST_TREES)
             slots, squares, variance = arrays.pop("sums").tolist()
             rest = arrays.pop("unobserved", None), arrays.pop("totals", None)
+            left, doubt = arrays.pop("left", None), arrays.pop("left_variance", None)
             sizes = sorted(int(name.removeprefix("level_")) for name in arrays)
             levels = tuple(arrays[f"level_{size}"] for size in sizes)
         except (LookupError, ValueError, TypeError) as error:
             raise ValueError(f"{path} does not hold released trees, or is truncated") from error
-        parts = [*levels, *(part for part in rest if part is not None)]
+        parts = [*levels, *(part for part in (*rest, left, doubt) if part is not None)]
         sound = levels and all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
         if not sound or not (slots > 0 and squares > 0 and variance >= 0):
             raise ValueError(f"{path} does not hold released trees")
-        return cls(levels, *rest, slots, squares, variance)
+        if left is not None and (left.shape != levels[0].shape[:-2] or doubt is None or doubt.shape != (1,)):
+            raise ValueError(f"{path} does not hold released trees")
+        sums = None if left is None or doubt is None else PrivateLeft(left, float(doubt[0]))
+        return cls(levels, *rest, slots, squares, variance, sums)
+
+
+def _left_plus(
+    mine: PrivateLeft | None, theirs: PrivateLeft | None, weight: float, square: float
+) -> PrivateLeft | None:
+    if mine is None or theirs is None:
+        return None
+    return PrivateLeft(mine.sums + weight * theirs.sums, mine.variance + square * theirs.variance)
 
 
 def _shapes(trees: FadedTrees) -> list[tuple[int, ...] | None]:

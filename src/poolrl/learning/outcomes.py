@@ -19,7 +19,7 @@ from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.cell_laws import coarser, explain
 from poolrl.learning.exploration import continued, looked_at
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
-from poolrl.learning.totals import observed_slots
+from poolrl.learning.totals import mean_left, observed_slots
 from poolrl.learning.trees import consistent_masses
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
@@ -74,6 +74,7 @@ class OutcomeDistribution:
     cutoffs: FloatArray | None = None
     observed: float = 1.0
     slots: FloatArray | None = None  # (*labels, H, k) estimated numbers of observed slots: how common each cell is
+    left: FloatArray | None = None  # (2, *labels, H, k) mean of what was left, and its error, if it was released
 
     @property
     def explored(self) -> FloatArray:
@@ -89,13 +90,14 @@ class OutcomeDistribution:
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
         always = {"points": self.points, "weights": self.weights, "observed": np.array(self.observed)}
-        given = {"cutoffs": self.cutoffs, "slots": self.slots}
+        given = {"cutoffs": self.cutoffs, "slots": self.slots, "left": self.left}
         return always | {name: array for name, array in given.items() if array is not None}
 
 
 def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProblem) -> OutcomeDistribution:
     """The inverse of `arrays`. Files before version 0.4 have no `observed`."""
-    points, weights, cutoffs, slots = (arrays.get(name) for name in ("points", "weights", "cutoffs", "slots"))
+    names = ("points", "weights", "cutoffs", "slots", "left")
+    points, weights, cutoffs, slots, left = (arrays.get(name) for name in names)
     observed = np.asarray(arrays.get("observed", 1.0))
     labels, steps = problem.labels.shape, (problem.horizon, problem.outcome_dim)
     if (
@@ -109,10 +111,12 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
         raise ValueError("the estimate of cut-off levels has another shape than that of outcomes")
     if slots is not None and slots.shape != weights.shape[:-1]:
         raise ValueError("the estimate of slots has another shape than that of outcomes")
-    parts = [part for part in (points, weights, cutoffs, observed, slots) if part is not None]
+    if left is not None and left.shape != (2, *weights.shape[:-1]):
+        raise ValueError("the estimate of what was left has another shape than that of outcomes")
+    parts = [part for part in (points, weights, cutoffs, observed, slots, left) if part is not None]
     if observed.ndim or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts):
         raise ValueError("the estimate of outcomes must hold finite numbers")
-    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots)
+    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left)
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
@@ -137,7 +141,8 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     cutoffs = None if tried is None else equal_bins(tried, tops)
     every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
     observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / max(every_slot, 1), 0.0, 1.0))
-    return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed, totals)
+    left = mean_left(released, problem, totals)
+    return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed, totals, left)
 
 
 # The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).

@@ -22,6 +22,8 @@ from poolrl.problems.inventory import Inventory
 CLIMB = 1.5
 # Sales below this share of the best day's are none, and no policy moves its own scale further than this.
 LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0
+# Each round brings a level a good deal nearer.
+UNSETTLING_ROUNDS = 40
 # A level lies at most this part of a bin beside the best edge: the parabola through three edges is local.
 NEAREST_EDGE = 1.0
 
@@ -58,7 +60,7 @@ def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: S
     for step in reversed(range(horizon)):
         size = profile[:, step]
         demand = on_axis(weights[:, step], points, size, tops)
-        cost = _expected_cost(demand, edges, holding[:, step], shortage[:, step]) + _carried(demand, value)
+        cost = expected_cost_on(demand, edges, holding[:, step], shortage[:, step]) + carried(demand, value)
         cap = np.maximum((edges <= (limits[:, step] * size)[..., None] * (1 + 1e-12)).sum(axis=-1) - 1, 0)
         allowed = np.where(np.arange(bins + 1) <= cap[..., None], cost, np.inf)
         levels[:, step] = np.minimum(_lowest_place(cost, allowed.argmin(axis=-1), edges) / size, limits[:, step])
@@ -94,8 +96,24 @@ def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: Fl
     Without it, levels below one would lower the sales, then the scale, then the orders, until nothing is sold. A scale
     averages over labels that come and go (promotion weeks). Along labels whose costs differ it is taken one by one.
     """
+    return levels / _sales_ratio(problem, outcomes, levels)
+
+
+def unsettled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+    """The inverse of `settled_levels`: the same levels as multiples of the log's own scale.
+
+    e = φ(e) times the settled level. Sales rise more slowly than levels do, so repeating it finds e.
+    """
+    found = levels
+    for _ in range(UNSETTLING_ROUNDS):
+        found = levels * _sales_ratio(problem, outcomes, found)
+    return found
+
+
+def _sales_ratio(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+    """φ: sales under new levels, in shares of those under past orders."""
     if outcomes.cutoffs is None or outcomes.slots is None:
-        return levels
+        return np.ones_like(levels)
     points = outcomes.points[..., None, :, :]
     weights = outcomes.weights
     new = (np.minimum(points, levels[..., None]) * weights).sum(axis=-1)
@@ -108,7 +126,7 @@ def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: Fl
     # A day on which hardly anything is sold has no scale to follow.
     open_day = usual > LEAST_SALES * usual.max()
     ratio = np.where(open_day, sold / np.where(open_day, usual, 1.0), 1.0)
-    return levels / np.clip(ratio, 1 / LARGEST_SHIFT, LARGEST_SHIFT)
+    return np.clip(ratio, 1 / LARGEST_SHIFT, LARGEST_SHIFT)
 
 
 def _equal_along(problem: Inventory, axis: int) -> bool:
@@ -129,7 +147,7 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     return np.diff(reached, axis=-1)
 
 
-def _expected_cost(demand: FloatArray, edges: FloatArray, holding: FloatArray, shortage: FloatArray) -> FloatArray:
+def expected_cost_on(demand: FloatArray, edges: FloatArray, holding: FloatArray, shortage: FloatArray) -> FloatArray:
     """h E(y − D)⁺ + b E(D − y)⁺ on the edges y, with demand in the middles of the bins."""
     middles = (edges[..., :-1] + edges[..., 1:]) / 2
     none = np.zeros_like(demand[..., :1])
@@ -140,7 +158,7 @@ def _expected_cost(demand: FloatArray, edges: FloatArray, holding: FloatArray, s
     return holding[..., None] * left + shortage[..., None] * missing
 
 
-def _carried(demand: FloatArray, value: FloatArray) -> FloatArray:
+def carried(demand: FloatArray, value: FloatArray) -> FloatArray:
     """E V((y − D)⁺) on the edges y. What is left lies between two edges, as demand is in the middle of a bin."""
     bins = demand.shape[-1]
     halfway = (value[..., :-1] + value[..., 1:]) / 2

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from poolrl.checks import FloatArray
+from poolrl.geometry.resolution import LEFT_PARTS
 from poolrl.learning.trees import upward
 from poolrl.privacy.released import PrivateOutcomes
+from poolrl.problems.problem import OutcomeProblem
 
 
 def observed_slots(released: PrivateOutcomes) -> FloatArray:
@@ -41,6 +43,16 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
     sizes = _shrunk(roots.mean(axis=together, keepdims=True), usual, noise * usual.size / average.size)
     expected = sizes * average / np.maximum(usual, 1.0)
     return np.clip(_shrunk(roots, expected, noise), 0.0, slots)
+
+
+def mean_left(released: PrivateOutcomes, problem: OutcomeProblem, slots: FloatArray) -> FloatArray | None:
+    """What a row has left on average, and its standard error by noise, (2, *labels, H, k), in the user's units."""
+    if released.left is None:
+        return None
+    part = problem.outcome_high * problem.bound_share[..., None, :] / LEFT_PARTS
+    many = np.maximum(slots, 1.0)
+    error = np.broadcast_to(released.left.variance**0.5 / many, slots.shape)
+    return np.stack([released.left.sums / many, error]) * part
 
 
 def _observed_share(observed: FloatArray, slots: FloatArray) -> float:

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits
+from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sum_left
 from poolrl.data.log import Log
 from poolrl.data.relative import refuse_visits
 from poolrl.data.trajectories import Trajectories
@@ -24,7 +24,14 @@ from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY, Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
 from poolrl.privacy.noise.source import NoiseSource, Sampler
-from poolrl.privacy.released import PrivateDependence, PrivateLevels, PrivateOutcomes, PrivateRows, PrivateVisits
+from poolrl.privacy.released import (
+    PrivateDependence,
+    PrivateLeft,
+    PrivateLevels,
+    PrivateOutcomes,
+    PrivateRows,
+    PrivateVisits,
+)
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The budget of a table that is not asked for.
@@ -59,15 +66,16 @@ def release_outcomes(
     rho: zcdp.Budget,
     noise: NoiseSource,
     dependence: zcdp.Budget = NOTHING,
+    left_over: zcdp.Budget = NOTHING,
 ) -> PrivateOutcomes:
     """Release trees of censored outcome counts: those levels that have as many ranges as `level_sizes` says.
 
     With a budget for `dependence`, a second table joins levels and outcomes, so that learning can test whether they are
-    independent.
+    independent. With a budget for `left_over`, sums of what was left say what the past orders cost to hold.
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
     c trajectories move with a unit, by `sensitivity.moved_trajectories`. The second table costs `dependence` on top, by
-    Δ₂² = 2 H k c² of `sensitivity.joint_table`.
+    Δ₂² = 2 H k c² of `sensitivity.joint_table`, and the sums cost `left_over`, by `sensitivity.left_sums`.
     """
     admit(log)
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
@@ -76,6 +84,7 @@ def release_outcomes(
         problem, level_sizes=level_sizes, per_unit=_moved(log), complete=complete, labels_public=log.labels_public
     )
     joint = sensitivity.joint_table(problem, bands=JOINT_BANDS, per_unit=_moved(log)) if dependence else None
+    sums = sensitivity.left_sums(problem, per_unit=_moved(log)) if left_over else None
     log.check(problem)
     mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
@@ -92,9 +101,14 @@ def release_outcomes(
         # From the same sampler: a seed that began anew would give both tables the same noise.
         noisy_joint = sampler.add(count_joint(log, problem, bands=JOINT_BANDS), testing.variance)
         mechanisms, tested = [mechanism, testing], PrivateDependence(noisy_joint, float(testing.variance))
+    left = None
+    if sums is not None:
+        summing = sums.mechanism(left_over)
+        left = PrivateLeft(sampler.add(sum_left(log, problem), summing.variance), float(summing.variance))
+        mechanisms = [*mechanisms, summing]
     guarantee = _guarantee(log, problem, noise, *mechanisms)
     released = tuple(root + noisy), unobserved, log.slots, float(mechanism.variance)
-    return PrivateOutcomes(*released, guarantee, totals, log.step_labels, tested)
+    return PrivateOutcomes(*released, guarantee, totals, log.step_labels, tested, left)
 
 
 def _moved(log: Log) -> int:

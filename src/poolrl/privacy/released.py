@@ -18,6 +18,14 @@ class PrivateDependence:
 
 
 @dataclass(frozen=True)
+class PrivateLeft:
+    """Noisy sums of what was left, (*labels, H, k), in parts of the bound: a row adds 0 .. `LEFT_PARTS`."""
+
+    sums: IntArray | FloatArray
+    variance: float  # of every noisy sum
+
+
+@dataclass(frozen=True)
 class PrivateOutcomes:
     """Noisy trees of censored outcomes.
 
@@ -39,6 +47,7 @@ class PrivateOutcomes:
     totals: IntArray | FloatArray | None = None
     step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
     dependence: PrivateDependence | None = None  # if it was asked and paid for
+    left: PrivateLeft | None = None  # likewise
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from poolrl.geometry.resolution import LEFT_PARTS
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
+from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Noise is exact on integers: a number is rounded to this many steps of its public range.
@@ -99,6 +101,20 @@ def joint_table(problem: Problem, *, bands: int, per_unit: int) -> TableLayout:
     tables = problem.horizon * problem.outcome_dim
     cells = tables * problem.labels.count * bands * 2 * bands
     return TableLayout("levels and outcomes", cells, Fraction(2 * tables * per_unit**2))
+
+
+def left_sums(problem: Problem, *, per_unit: int) -> TableLayout:
+    """Sums of what was left, in whole parts of the bound, for every label cell, step and coordinate.
+
+    Guarantee: at each step and coordinate a trajectory adds 0 .. P to one sum of one label cell. A unit that moves c
+    trajectories changes one sum by at most c P, or two of them by at most c P each where its labels change too. So
+    Δ₂² = H k c² P², and twice that with labels.
+    """
+    if not isinstance(problem, Inventory):
+        raise ValueError(f"left_over needs a problem of inventory; {type(problem).__name__} is none")
+    sums, sides = problem.horizon * problem.products, 2 if problem.labels else 1
+    changed = Fraction(sides * sums * per_unit**2 * LEFT_PARTS**2)
+    return TableLayout("stock left over", sums * problem.labels.count, changed)
 
 
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:

@@ -9,6 +9,7 @@ import threading
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,17 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
 from poolrl.ledger.signing import SigningKey
 from poolrl.pool import Pool
-from poolrl.privacy import sensitivity
-from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sampler
+from poolrl.privacy import sensitivity, zcdp
+from poolrl.privacy.noise.secure import TABLED, SecureNoise, opendp_version, require_sampler
 from poolrl.privacy.noise.self_test import require_sound_sampler
+from poolrl.problems.inventory import Inventory
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
 from poolrl.shop.open_log import open_log
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
+
+# The share of ρ that pays for sums of what was left, so that the page can say what today's ordering costs.
+LEFT_OVER = 0.1
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,10 @@ def _release(
     caused it. From there on ρ is spent. What is written to the draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.shop
+    share = left_over_share(problem, moved=config.moved, rho=config.privacy.rho)
     # Trees can be added if they have the same bins.
     settings = None if earlier is None else Outcomes(bins=earlier.trees.bins)
-    prepared = Pool(config.privacy.rho, settings).prepare(problem)
+    prepared = Pool(config.privacy.rho, settings, left_over=share).prepare(problem)
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
     for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
@@ -170,7 +176,7 @@ def _release(
             label_cells=problem.labels.count,
         )
         trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
-        require_sampler(trees.mechanism(terms.rho).variance)
+        require_sampler(trees.mechanism(terms.rho * (1 - Fraction(str(share)))).variance)
     require_sound_sampler()
     signing = ledger.signing_key()
     account = ledger.open_account(terms.data_set, terms.budget)
@@ -216,6 +222,19 @@ def _release(
             raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
         publish(draft, folder)
     return Released(folder, policy, certificate)
+
+
+def left_over_share(problem: Inventory, *, moved: int, rho: float) -> float:
+    """The share of ρ for sums of what was left, by public facts: none where they would not help.
+
+    Where unmet demand waits they do not tell what was missing. And noise that no table can draw exactly would need
+    another sampler.
+    """
+    if not problem.censored:
+        return 0.0
+    _, budget = zcdp.shares_of(rho, left_over=LEFT_OVER)
+    variance = sensitivity.left_sums(problem, per_unit=moved).mechanism(budget).variance
+    return LEFT_OVER if variance <= TABLED[1] else 0.0
 
 
 def _write_draft(

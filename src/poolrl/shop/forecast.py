@@ -1,40 +1,68 @@
-"""Forecast: what the page predicts, from a policy and public facts alone.
+"""Forecast: what today's ordering, the policy, and knowing the demand cost, from a policy and public facts alone.
 
-Logs are simulated from the demand that the fit has released an estimate of, which is post-processing and costs nothing.
+Everything follows from released numbers, so it is free. Costs are those of the estimated laws of demand and of past
+orders. How wrong they may be is found by fits to trees that are drawn from known laws (`rehearsal`). Where released
+numbers cannot tell a cost, there is none, and `unknown` says why.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from rich.progress import Progress
 
-from poolrl.checks import BoolArray, FloatArray
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING
-from poolrl.shop.prediction import (
-    NOISE_DOMINATED,
-    SLIDER_BUDGETS,
-    AssumedLog,
-    Prediction,
-    Simulator,
-    most_units,
-    noise_share_of_gain,
-    runs_for,
-    signed_percent,
-)
-from poolrl.simulation.evaluation import expected_costs
-from poolrl.simulation.worlds import World, estimated_world, worlds_of
+from poolrl.shop.estimated_costs import EstimatedCosts, orders_follow_demand
+from poolrl.shop.hidden import Hidden, hidden_from
+from poolrl.shop.prediction import NOISE_DOMINATED, SLIDER_BUDGETS, noise_share_of_gain, signed_percent
+from poolrl.shop.rehearsal import REPETITIONS, Rehearsal, Trial, relative_error
 
-# Simulated logs: as many where noise decides the cost, a few for the budget that was spent, and two elsewhere.
-MOST_RUNS, RUNS_OF_SPENT, LEAST_RUNS = 6, 4, 2
-NOISY = 0.2
-SELDOM = 0.1  # fewer of the past orders than this: the level rests on the public prior more than on the log
+SwitchVerdict = Literal["switch", "do not switch", "cannot tell"]
+CANNOT_TELL: SwitchVerdict = "cannot tell"
+TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
+NOISE_HIDES = "Noise hides what the log could teach, so no cost can be predicted."
+UNSEEN = "Shelves ran empty so often that much of the shortage lies beyond anything ever ordered, which no log tells."
+# 90% of a normal law lie within so many standard deviations.
+WITHIN_90 = 1.645
+# What no rehearsal finds: demand is never quite as its law, and steps are never quite independent.
+MODEL_ERROR = 0.05
+# A cost that noise makes more uncertain than this is not shown.
+MOST_NOISE_ERROR = 0.12
+# Demand beyond what was ever ordered is extrapolated by its shape, and may be half or one and a half times that.
+TAIL_DOUBT = 0.5
+# Where that demand makes up more of the policy's cost, no cost is known.
+MOST_UNSEEN = 0.35
+# Data are worth so little or so much, in shares of the best cost, by an estimate itself; and of that so little is lost.
+WORTHLESS, WORTH_MUCH, LITTLE_LOST = 0.1, 0.5, 0.1
+# The slider simulates a fit for each budget: so many columns times steps of a shop, and so many trees of a policy.
+SLIDER_TREES, MOST_SLIDER_TREES = 14, 400
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Of one trajectory, all products together, averaged over label cells, with a 90% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ProductCosts:
+    """One product: its three costs, and what empty shelves and λ hid of it."""
+
+    product: str
+    today: float | None
+    policy: float | None
+    best: float | None
+    binds: list[str]  # steps at which the level stands at λ
+    untried: list[str]  # steps at which past orders seldom went as far as the level
+    beyond: float  # estimated chance that demand exceeds the level of its step
 
 
 @dataclass(frozen=True)
@@ -49,166 +77,158 @@ class BudgetCost:
 
 
 @dataclass(frozen=True)
-class CostEstimate:
-    """Mean cost per trajectory of all products, averaged over label cells, with a 90% interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class ProductCosts:
-    """One product: its costs where they are known, and what empty shelves and λ hid of it."""
-
-    product: str
-    today: float | None
-    policy: float | None
-    best: float | None
-    binds: list[str]  # steps at which the level stands at λ
-    untried: list[str]  # steps at which past orders seldom went as far as the level
-    beyond: float  # estimated chance that demand exceeds the level of its step
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """Gaps on public families of demand, with logs of this size at this budget, where no estimate confirms itself."""
-
-    gap: float  # on average
-    worst: float  # of the worst family
-    free_gap: float  # on average, without any data
-
-    def noise_dominated(self, best: float, free: float) -> bool:
-        """Whether noise took a good part of what the log could teach.
-
-        On demand that nobody estimated, more than a quarter is lost. Or some is lost, and the estimate says that data
-        are worth little: an estimate that noise has pushed back to the bounds says that.
-        """
-        lost = noise_share_of_gain(self.gap, self.free_gap)
-        worthless = best > 0 and free / best - 1 < 0.1
-        return lost > NOISE_DOMINATED or (worthless and lost > 0.1)
-
-    @property
-    def warning(self) -> str:
-        """How bad it is, in two sentences."""
-        lost = min(1.0, noise_share_of_gain(self.gap, self.free_gap))
-        gap, without = signed_percent(self.gap), signed_percent(self.free_gap)
-        return (
-            f"This log is noise-dominated. With so few units at this rho, about {lost:.0%} of what data could save is "
-            f"lost ({gap} above the optimum on demand that nobody estimated, {without} without data). The policy rests "
-            "on the declared bounds, and so do the costs predicted from its own estimate."
-        )
-
-
-@dataclass(frozen=True)
 class Forecast:
-    """What the page says about costs."""
+    """What released numbers say about costs. A number that they cannot tell is None, and `unknown` says why."""
 
     today: CostEstimate | None
     policy: CostEstimate | None
     best: CostEstimate | None
-    unknown: str  # why a number is missing, "" otherwise
-    verdict: Literal["switch", "do not switch", "cannot tell"]
-    because: str  # one sentence
+    unknown: str
+    verdict: SwitchVerdict
+    because: str
     products: list[ProductCosts]
-    budgets: list[BudgetCost]  # positions of the slider; empty where it was not simulated
+    budgets: list[BudgetCost]  # empty where it would take long
     chosen: int
     noise_dominated: bool
     warning: str
 
 
 def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast:
-    """Simulate logs of `units` units from the policy's estimate of demand, and fit each at the slider's budgets."""
-    problem, rho, outcomes = policy.problem, policy.guarantee.rho, policy.outcomes
+    """The forecast of a policy that was learned from outcome trees of `units` units."""
+    problem, outcomes = policy.problem, policy.outcomes
     assert isinstance(problem, Inventory)
     assert outcomes is not None
-    if problem.labels or policy.guarantee.scaled:
-        unknown = "Costs of a policy with labels or a scale are not predicted."
-        products = [ProductCosts(name, None, None, None, [], [], math.nan) for name in policy.names.products]
-        return Forecast(None, None, None, unknown, "cannot tell", unknown, products, [], 0, False, "")
-    per_unit = policy.guarantee.trajectories_per_unit
-    # The places that units leave empty are released as a noisy count: so many does a unit own, on average.
-    owned = max(1, round(per_unit * outcomes.observed))
-    log = AssumedLog(min(units, most_units(problem, owned)), per_unit, owned)
-    budgets = sorted({*SLIDER_BUDGETS, rho})
-    most = runs_for(problem, log.units * owned, fits=len(budgets) + 1, least=LEAST_RUNS, most=MOST_RUNS)
-    simulator, world = Simulator(problem), estimated_world(problem, outcomes)
-    families = worlds_of(problem, "any", runs=1)
+    hidden = hidden_from(policy)
+    if "trees" not in policy.report or outcomes.slots is None:
+        why = "The policy was saved by an earlier version, which kept no facts about its noise."
+        return _without_numbers(hidden, why)
+    small = outcomes.slots.size <= MOST_SLIDER_TREES
+    budgets = sorted({*SLIDER_BUDGETS, policy.guarantee.rho})
+    task = progress.add_task("predicting", total=REPETITIONS + 2 + (len(budgets) if small else 0))
+    rehearsal = Rehearsal(policy)
+    families = rehearsal.on_families()
+    progress.advance(task)
+    trials = []
+    for seed in range(REPETITIONS):
+        trials.append(rehearsal.on_estimate(seed))
+        progress.advance(task)
+    if _noise_dominated(families, trials):
+        return replace(_without_numbers(hidden, NOISE_HIDES), noise_dominated=True, warning=_noise_warning(families))
+    costs = EstimatedCosts.of(policy)
+    progress.advance(task)
+    if follows := orders_follow_demand(policy):
+        return _without_numbers(hidden, follows)
+    forecast = _with_numbers(costs, trials, hidden)
+    if forecast.unknown and forecast.policy is None:
+        return forecast
+    if small and forecast.best is not None:
+        found = _slider(policy, budgets, forecast.best.mean, lambda: progress.advance(task))
+        return _with_budgets(forecast, found, budgets.index(policy.guarantee.rho))
+    return forecast
 
-    def budgets_of(run: int) -> list[float]:
-        return [each for each in budgets if run < (RUNS_OF_SPENT if each == rho else LEAST_RUNS) or each < NOISY]
 
-    spent_in = range(min(most, RUNS_OF_SPENT))
-    fits = sum(len(budgets_of(run)) for run in range(most)) + len(families)
-    task = progress.add_task("predicting", total=fits)
+def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidden]) -> Forecast:
+    policy_error = relative_error(trials, lambda trial: (trial.policy, trial.true_policy), costs.columns)
+    best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
+    policy = float(costs.policy.sum())
+    unseen = float(costs.unseen.sum()) > MOST_UNSEEN * policy
+    if max(policy_error, best_error) > MOST_NOISE_ERROR:
+        return _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY)
+    # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
+    gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
+    of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
+    best, tail = float(of_knowing.sum()), TAIL_DOUBT * float(costs.unseen.sum())
+    ours = _estimate(policy, policy * policy_error, policy * MODEL_ERROR, tail)
+    known = _estimate(best, best * best_error, best * MODEL_ERROR, tail)
+    today, verdict = None, CANNOT_TELL
+    unknown = because = f"What past orders cost is not known: {costs.why_not}" if costs.today is None else ""
+    if costs.today is not None:
+        now = float(costs.today.sum())
+        # The shortage rests on the same estimate of demand as the policy's cost does.
+        noise = (float(costs.missing.sum()) * policy_error, costs.left_error)
+        today = _estimate(now, *noise, now * MODEL_ERROR, tail)
+        # Demand beyond what was ever ordered costs both the same, but for what the policy orders of it.
+        both = (policy * policy_error, *noise, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
+        verdict, because = _verdict(_estimate(policy - now, *both), now)
+    if unseen:
+        nothing = _without_numbers(hidden, UNSEEN)
+        return replace(nothing, verdict=verdict, because=because)
+    products = [
+        ProductCosts(
+            each.product,
+            None if costs.today is None else float(costs.today[i]),
+            float(costs.policy[i]),
+            float(of_knowing[i]),
+            each.binds,
+            each.untried,
+            each.beyond,
+        )
+        for i, each in enumerate(hidden)
+    ]
+    return Forecast(today, ours, known, unknown, verdict, because, products, [], 0, False, "")
 
-    def simulate(where: World, what: AssumedLog, at: list[float], seed: int) -> list[Prediction]:
-        found = []
-        for each in simulator.predict(where, what, at, seed=seed):
-            found.append(each)
-            progress.advance(task)
-        return found
 
-    runs = [simulate(world, log, budgets_of(run), run) for run in range(most)]
-    usual = np.array([next(each.costs for each in runs[run] if each.rho == rho) for run in spent_in])
-    others = [each for number, family in enumerate(families) for each in simulate(family, log, [rho], number)]
-    best, free = float(runs[0][0].best.sum()), float(runs[0][0].free.sum())
-    costs = [float(np.mean([each.cost for run in runs for each in run if each.rho == value])) for value in budgets]
-    gaps = [each.gap for each in others]
-    there = Elsewhere(float(np.mean(gaps)), max(gaps), float(np.mean([each.free_gap for each in others])))
-    rows = _products(policy, world, runs[0][0].best)
-    now = [float(sum(each)) for each in usual]
-    spread = 1.645 * float(np.std(now, ddof=1)) if len(now) > 1 else 0.0
-    mine = float(np.mean(now))
-    return Forecast(
-        None,
-        CostEstimate(mine, mine - spread, mine + spread),
-        CostEstimate(best, best, best),
-        "The cost of today's ordering is not predicted.",
-        "cannot tell",
-        "The cost of today's ordering is not predicted.",
-        rows,
-        [
-            BudgetCost(
-                value, epsilon(value, 1e-6), attack_power(value), cost, cost / best - 1 if best > 0 else math.nan
-            )
-            for value, cost in zip(budgets, costs, strict=True)
-        ],
-        budgets.index(rho),
-        there.noise_dominated(best, free),
-        there.warning,
+def _estimate(mean: float, *errors: float) -> CostEstimate:
+    width = WITHIN_90 * float(np.sqrt(sum(error**2 for error in errors)))
+    return CostEstimate(mean, mean - width, mean + width)
+
+
+def _verdict(difference: CostEstimate, today: float) -> tuple[SwitchVerdict, str]:
+    ends = (max(difference.low, -today), difference.high)
+    low, high = (signed_percent(end / today) if today > 0 else "n/a" for end in ends)
+    span = f"between {low} and {high} of today's cost (90%)"
+    if difference.high < 0:
+        return "switch", f"The policy is predicted to change costs by {span}, so it is cheaper."
+    if difference.low > 0:
+        return "do not switch", f"The policy is predicted to change costs by {span}, so it is dearer."
+    return CANNOT_TELL, f"The policy is predicted to change costs by {span}, so it may be cheaper or dearer."
+
+
+def _noise_dominated(families: Trial, trials: list[Trial]) -> bool:
+    """Whether noise took a good part of what the log could teach.
+
+    On demand that nobody estimated, more than a quarter is lost. Or some is lost, and the estimate says that data are
+    worth little: an estimate that noise has pushed back to the bounds says that.
+    """
+    lost = noise_share_of_gain(families.gap, families.free_gap)
+    gap, free_gap = (float(np.mean([getattr(trial, name) for trial in trials])) for name in ("gap", "free_gap"))
+    if free_gap < WORTHLESS:
+        return lost > LITTLE_LOST
+    # Noise pushes an estimate back to the bounds. One that is far from them, and loses little there, is no such one.
+    taught = free_gap > WORTH_MUCH and noise_share_of_gain(gap, free_gap) < LITTLE_LOST
+    return lost > NOISE_DOMINATED and not taught
+
+
+def _noise_warning(families: Trial) -> str:
+    lost = min(1.0, noise_share_of_gain(families.gap, families.free_gap))
+    gap, without = signed_percent(families.gap), signed_percent(families.free_gap)
+    return (
+        f"This log is noise-dominated. With so few units at this rho, about {lost:.0%} of what data could save is lost "
+        f"({gap} above the optimum on demand that nobody estimated, {without} without data). The policy rests on the "
+        "declared bounds, and no cost can be predicted."
     )
 
 
-def _products(policy: Policy, world: World, best: FloatArray) -> list[ProductCosts]:
-    problem, levels = policy.problem, policy.levels
-    assert isinstance(problem, Inventory)
-    names = policy.names
-    at_limit = levels >= problem.share * problem.demand_max * (1 - 1e3 * ROUNDING)
-    beyond = _share_above(world.probabilities, levels, problem.demand_max)
-    tried = np.ones_like(levels) if world.orders is None else _share_above(world.orders, levels, problem.demand_max)
-    costs = expected_costs(problem, levels, world.probabilities)
+def _without_numbers(hidden: list[Hidden], why: str) -> Forecast:
+    products = [ProductCosts(each.product, None, None, None, each.binds, each.untried, each.beyond) for each in hidden]
+    return Forecast(None, None, None, why, CANNOT_TELL, why, products, [], 0, False, "")
 
-    def steps(marked: BoolArray) -> list[str]:
-        return [name for name, mark in zip(names.steps, marked, strict=True) if mark]
 
+def _slider(policy: Policy, budgets: list[float], best: float, advance: Callable[[], None]) -> list[BudgetCost]:
+    """What fits at other budgets would cost, by trees of the estimate with other noise."""
+    rehearsal = Rehearsal(policy, most_trees=SLIDER_TREES)
+    gaps = []
+    for rho in budgets:
+        variance = policy.report["trees"]["variance"] * policy.guarantee.rho / rho
+        gaps.append(rehearsal.on_estimate(0, variance=variance).gap)
+        advance()
+    # More noise never helps. Where it seems to, it is the luck of one draw.
+    falling = np.maximum.accumulate(np.maximum(gaps, 0.0)[::-1])[::-1]
     return [
-        ProductCosts(
-            product,
-            None,
-            float(costs[i]),
-            float(best[i]),
-            steps(at_limit[:, i]),
-            steps(tried[:, i] < SELDOM),
-            float(beyond[:, i].mean()),
-        )
-        for i, product in enumerate(names.products)
+        BudgetCost(rho, epsilon(rho, 1e-6), attack_power(rho), best * (1 + float(gap)), float(gap))
+        for rho, gap in zip(budgets, falling, strict=True)
     ]
 
 
-def _share_above(probabilities: FloatArray, levels: FloatArray, top: FloatArray) -> FloatArray:
-    """How much of each distribution (H, k, bins) over [0, top] lies above a level (H, k)."""
-    bins = probabilities.shape[-1]
-    middles = (np.arange(bins) + 0.5) / bins * top[:, None]
-    total = probabilities.sum(axis=-1)
-    return np.asarray((probabilities * (middles > levels[..., None])).sum(axis=-1) / total)
+def _with_budgets(forecast: Forecast, budgets: list[BudgetCost], chosen: int) -> Forecast:
+    return replace(forecast, budgets=budgets, chosen=chosen)

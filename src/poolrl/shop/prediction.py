@@ -1,7 +1,6 @@
 """What a budget would buy, by simulation: demand that somebody assumes, logs drawn from it, fits with seeded noise.
 
-No row of a log is read here. A world is public (a family of distributions, the prior between the bounds) or the
-estimate that a fit has released, which is free to use again.
+No row of a log is read here. A world is public: a family of distributions, or the prior between the bounds.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from poolrl.checks import FloatArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
-from poolrl.problems.inventory import Behaviour, Inventory
+from poolrl.problems.inventory import Inventory
 from poolrl.simulation.evaluation import data_free, expected_costs, optimum
 from poolrl.simulation.logs import simulate_log
 from poolrl.simulation.worlds import World
 
-SLIDER_BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+SLIDER_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -55,7 +54,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class AssumedLog:
-    """What is assumed of a log: its units, how many trajectories one may own, and whether shelves ran empty in it.
+    """What is assumed of a log: its units, and how many trajectories one may own.
 
     `owned` is how many a unit does own; the places it leaves empty bring noise and no observation.
     """
@@ -63,7 +62,6 @@ class AssumedLog:
     units: int
     per_unit: int = 1
     owned: int | None = None
-    shelves_never_empty: bool = False
 
     @property
     def filled(self) -> int:
@@ -83,11 +81,7 @@ class Simulator:
         """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
         problem, rng = self.problem, np.random.default_rng([seed, log.units, log.per_unit])
         demand = world.sample(problem, log.units * log.filled, rng)
-        if log.shelves_never_empty:
-            problem = problem.without_boundary()
-            simulated = simulate_log(problem, demand, rng=rng, behaviour=_full_shelves(problem))
-        else:
-            simulated = simulate_log(problem, demand, rng=rng, behaviour=world.behaviour(problem))
+        simulated = simulate_log(problem, demand, rng=rng)
         if log.per_unit > 1:
             simulated = Trajectories(
                 states=simulated.states,
@@ -161,10 +155,3 @@ def noise_share_of_gain(gap: float, free_gap: float) -> float:
 def signed_percent(gap: float) -> str:
     """A gap for people."""
     return f"{gap:+.1%}" if math.isfinite(gap) else "n/a"
-
-
-def _full_shelves(problem: Inventory) -> Behaviour:
-    def order_everything(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
-        return np.broadcast_to(problem.demand_max, stock.shape)
-
-    return order_everything

@@ -1,0 +1,200 @@
+"""Forecasts: predicted costs against true ones where they can be known, and none where they cannot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.progress import Progress
+
+from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_cost
+from poolrl.learning.level_costs import left_and_missing
+from poolrl.shop import forecast as forecasts
+from poolrl.shop.estimated_costs import EstimatedCosts, orders_follow_demand
+from poolrl.shop.forecast import Forecast, make_forecast
+from poolrl.shop.rehearsal import Rehearsal, Trial, relative_error
+from tests.helpers.managers import IN_MULTIPLES, SHOP, managers
+
+SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 0.2, "shortage": [0.5, 0.6]}
+PROBLEM = LostSales(**SHOP_FACTS, demand_max=[60.0, 90.0])
+MEANS = np.array([15.0, 22.0])
+
+
+def demand(weeks: int, seed: int) -> np.ndarray:
+    """Gamma demand (weeks, 3, 2), well within the bounds."""
+    rng = np.random.default_rng([seed, 1])
+    return np.minimum(rng.gamma(6.0, MEANS / 6, (weeks, 3, 2)), PROBLEM.demand_max)
+
+
+def past_orders(weeks: int, low: float, high: float, *, seed: int = 0) -> tuple[Trajectories, float]:
+    """A log of orders between two multiples of the mean, and what they really cost."""
+    paths, rng = demand(weeks, seed), np.random.default_rng([seed, 2])
+    log = PROBLEM.simulate_log(
+        paths,
+        rng=rng,
+        behaviour=lambda step, stock, rng: np.maximum(stock, MEANS * rng.uniform(low, high, stock.shape)),
+    )
+    left, missing = np.maximum(log.actions - paths, 0), np.maximum(paths - log.actions, 0)
+    return log, float((PROBLEM.holding * left + PROBLEM.shortage * missing).sum(axis=(1, 2)).mean())
+
+
+def fitted(log: Trajectories, rho: float = 1.0, problem: LostSales = PROBLEM) -> Policy:
+    return Pool(rho, left_over=0.1).fit(problem, log, noise=SeededNoise(1))
+
+
+def predicted(policy: Policy) -> Forecast:
+    with Progress(disable=True) as progress:
+        return make_forecast(policy, units=100, progress=progress)
+
+
+@pytest.fixture(autouse=True)
+def few_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "SLIDER_BUDGETS", (0.01, 10.0))
+
+
+def test_costs_are_predicted_within_a_tenth() -> None:
+    log, today = past_orders(2_000, 0.6, 2.4)
+    policy = fitted(log)
+    found = predicted(policy)
+    assert found.today is not None
+    assert found.policy is not None
+    assert found.best is not None
+    assert found.today.mean == pytest.approx(today, rel=0.1)
+    true = rollout_cost(PROBLEM, policy, demand(20_000, 9))
+    assert found.policy.mean == pytest.approx(true, rel=0.1)
+    assert found.policy.low < true < found.policy.high
+    assert found.best.mean <= found.policy.mean
+    assert (found.verdict, found.unknown, found.noise_dominated) == ("switch", "", False)
+    for name in ("today", "policy", "best"):
+        assert math.fsum(getattr(each, name) for each in found.products) == pytest.approx(getattr(found, name).mean)
+    # Less noise never costs more.
+    assert [each.rho for each in found.budgets] == [0.01, 1.0, 10.0]
+    assert [each.cost for each in found.budgets] == sorted((each.cost for each in found.budgets), reverse=True)
+    assert found.budgets[found.chosen].rho == 1.0
+
+
+def test_full_shelves_cost_what_was_left_and_no_tree_could_tell() -> None:
+    """Nothing is ever cut off, so two habits give the same trees. Only the sums tell that one holds more."""
+    found = []
+    for multiple in (3.6, 3.95):
+        log, today = past_orders(2_000, multiple, multiple)
+        policy = fitted(log)
+        costs = EstimatedCosts.of(policy)
+        assert costs.today is not None
+        assert costs.today.sum() == pytest.approx(today, rel=0.03)
+        found.append((today, policy.outcomes))
+    (lean, one), (plenty, other) = found
+    assert plenty > 1.1 * lean
+    assert one is not None
+    assert other is not None
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-4)
+    np.testing.assert_allclose(left_and_missing(one)[0], left_and_missing(other)[0], rtol=0.03)
+
+
+def test_who_orders_best_already_is_not_told_to_switch() -> None:
+    """Today's levels are a policy that was learned from much more data."""
+    learned = Pool(1.0).fit(PROBLEM, past_orders(20_000, 0.5, 3.0, seed=3)[0], noise=SeededNoise(0)).levels
+    rng = np.random.default_rng(5)
+
+    def habit(step: int, stock: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.maximum(stock, learned[step] * rng.uniform(0.97, 1.03, stock.shape))
+
+    log = PROBLEM.simulate_log(demand(2_000, 4), rng=rng, behaviour=habit)
+    assert predicted(fitted(log)).verdict != "switch"
+
+
+def test_a_dear_policy_is_not_switched_to() -> None:
+    """The same release with other levels: everything to the bound."""
+    policy = fitted(past_orders(2_000, 0.6, 2.4)[0])
+    dear = replace(policy.rule, levels=np.broadcast_to(PROBLEM.demand_max, (3, 2)).copy())
+    found = predicted(Policy(PROBLEM, dear, policy.guarantee, policy.report, policy.outcomes))
+    assert found.verdict == "do not switch"
+    assert found.today is not None
+    assert found.policy is not None
+    assert found.policy.low > found.today.high
+    assert found.products[0].binds == ["0", "1", "2"]
+
+
+def test_noise_leaves_no_number() -> None:
+    found = predicted(fitted(past_orders(40, 0.6, 2.4)[0], rho=0.01))
+    assert (found.today, found.policy, found.best) == (None, None, None)
+    assert found.verdict == "cannot tell"
+    assert found.noise_dominated
+    assert "noise-dominated" in found.warning
+
+
+def test_shelves_that_were_always_empty_leave_no_number() -> None:
+    """Nobody ever ordered the mean: most of the demand was never seen."""
+    found = predicted(fitted(past_orders(2_000, 0.2, 0.8)[0]))
+    assert (found.today, found.policy, found.best) == (None, None, None)
+    assert "no log tells" in found.unknown
+
+
+def test_orders_that_follow_demand_leave_no_number() -> None:
+    """Managers who order what they expect: without their averages as a scale, costs would be far off."""
+    weeks = managers()
+    plain = fitted(weeks.log(slice(None)), problem=SHOP)
+    found = predicted(plain)
+    assert (found.today, found.policy, found.best) == (None, None, None)
+    assert "follow demand" in found.unknown
+    scaled = weeks.log(slice(None), scale=np.where(weeks.scales(slice(None)) > 0, weeks.scales(slice(None)), np.nan))
+    assert orders_follow_demand(fitted(scaled, problem=IN_MULTIPLES)) == ""
+    assert orders_follow_demand(fitted(past_orders(2_000, 0.6, 2.4)[0])) == ""
+
+
+def test_without_sums_only_today_is_unknown() -> None:
+    found = predicted(Pool(1.0).fit(PROBLEM, past_orders(2_000, 0.6, 2.4)[0], noise=SeededNoise(1)))
+    assert found.today is None
+    assert found.policy is not None
+    assert found.verdict == "cannot tell"
+    assert "no sums" in found.unknown
+
+
+def test_a_policy_of_an_earlier_version_has_no_forecast() -> None:
+    policy = fitted(past_orders(500, 0.6, 2.4)[0])
+    del policy.report["trees"]
+    found = predicted(policy)
+    assert found.policy is None
+    assert "earlier version" in found.unknown
+
+
+def test_labels_are_averaged_as_common_as_they_are() -> None:
+    """A chain of two kinds of shops, nine in ten of them small."""
+    rng = np.random.default_rng(7)
+    problem = LostSales(horizon=2, holding=0.2, shortage=0.5, demand_max=80.0, labels={"kind": ["small", "large"]})
+    kind = rng.choice(["small", "large"], 4_000, p=[0.9, 0.1])
+    mean = np.where(kind == "small", 8.0, 24.0)[:, None, None]
+    paths = np.minimum(rng.gamma(6.0, mean / 6, (4_000, 2, 1)), 80.0)
+    log = problem.simulate_log(
+        paths, rng=rng, labels={"kind": kind},
+        behaviour=lambda step, stock, rng: np.maximum(stock, mean[:, 0] * rng.uniform(0.6, 2.4, stock.shape)),
+    )  # fmt: skip
+    found = predicted(fitted(log, problem=problem))
+    left, missing = np.maximum(log.actions - paths, 0), np.maximum(paths - log.actions, 0)
+    assert found.today is not None
+    assert found.policy is not None
+    assert found.today.mean == pytest.approx((0.2 * left + 0.5 * missing).sum(axis=(1, 2)).mean(), rel=0.1)
+    policy = fitted(log, problem=problem)
+    assert found.policy.mean == pytest.approx(rollout_cost(problem, policy, paths, labels={"kind": kind}), rel=0.1)
+
+
+def test_a_rehearsal_draws_the_trees_that_its_laws_expect() -> None:
+    """Without noise and with many slots, a fit to drawn trees finds the laws again."""
+    policy = fitted(past_orders(3_000, 0.6, 2.4)[0])
+    rehearsal = Rehearsal(policy)
+    assert rehearsal.weights.shape[:2] == (3, 2)
+    rehearsal.slots = np.full((3, 2), 10**7)
+    trial = rehearsal.on_estimate(0, variance=0.0)
+    assert trial.true_policy == pytest.approx(trial.true_best, rel=0.03)
+    assert trial.policy == pytest.approx(trial.true_policy, rel=0.1)
+
+
+def test_errors_of_columns_average_out_but_for_what_they_share() -> None:
+    """By hand: log errors +0.3 and −0.1 share 0.1, and differ from it by 0.2."""
+    true = np.array([1.0, 1.0])
+    trial = Trial(true * np.exp([0.3, -0.1]), true, true, true, true)
+    assert relative_error([trial], lambda t: (t.policy, t.true_policy), 1) == pytest.approx(math.hypot(0.1, 0.2))
+    assert relative_error([trial], lambda t: (t.policy, t.true_policy), 400) == pytest.approx(math.hypot(0.1, 0.01))
