@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def made_up_release(
     points = np.broadcast_to(places * top[:, None], (*problem.labels.shape, many, bins))
     weights, cutoffs = (each / each.sum(axis=-1, keepdims=True) for each in (weights, cutoffs))
     outcomes = OutcomeDistribution(points, weights, cutoffs)
-    mode = "protected" if labels else "none"
+    mode: Literal["none", "protected"] = "protected" if labels else "none"
     guarantee = replace(small_guarantee(), scaled=scaled, steps=len(steps), labels=mode)
     report = {"labels": {"products": list(products), "steps": list(steps)}, "units": 20, "observed": 1.0}
     words = {"scale_in_words": "the average of the last 4 same weekdays"} if scaled else {}

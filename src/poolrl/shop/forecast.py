@@ -122,7 +122,7 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     if forecast.unknown and forecast.policy is None:
         return forecast
     if small and forecast.best is not None:
-        found = _slider(policy, budgets, forecast.best.mean, lambda: progress.advance(task))
+        found = _costs_by_budget(policy, budgets, forecast.best.mean, lambda: progress.advance(task))
         return _with_budgets(forecast, found, budgets.index(policy.guarantee.rho))
     return forecast
 
@@ -214,7 +214,9 @@ def _without_numbers(hidden: list[Hidden], why: str) -> Forecast:
     return Forecast(None, None, None, why, CANNOT_TELL, why, products, [], 0, False, "")
 
 
-def _slider(policy: Policy, budgets: list[float], best: float, advance: Callable[[], None]) -> list[BudgetCost]:
+def _costs_by_budget(
+    policy: Policy, budgets: list[float], best: float, advance: Callable[[], None]
+) -> list[BudgetCost]:
     """What fits at other budgets would cost, by trees of the estimate with other noise."""
     rehearsal = Rehearsal(policy, most_trees=SLIDER_TREES)
     gaps = []

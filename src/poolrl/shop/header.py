@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from poolrl.data.sources.files import CsvFormat, files_of, header_of
+from poolrl.shop.stock_table import DELIMITERS
 
 # Names in English and in German, as they are written. `_comparable_name` makes them comparable.
 MEANINGS = {
@@ -36,7 +37,6 @@ MEANINGS = {
 }
 # Those that are labels, whose values a person must declare.
 LABEL_MEANINGS = ("promotion", "holiday")
-DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True)
