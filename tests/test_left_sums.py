@@ -183,6 +183,6 @@ def test_what_was_left_is_estimated_without_bias() -> None:
 
 def test_a_fit_asks_for_sums_where_they_help_and_can_be_drawn() -> None:
     facts: dict[str, Any] = {"horizon": 7, "products": 3, "holding": 1.0, "shortage": 1.0, "demand_max": 8.0}
-    assert left_over_share(LostSales(**facts), per_unit=1, rho=0.1) == LEFT_OVER
-    assert left_over_share(LostSales(**facts), per_unit=500, rho=0.01) == 0.0  # noise beyond the exact tables
-    assert left_over_share(Backlog(**facts), per_unit=1, rho=0.1) == 0.0
+    assert left_over_share(LostSales(**facts), moved=1, rho=0.1) == LEFT_OVER
+    assert left_over_share(LostSales(**facts), moved=500, rho=0.01) == 0.0  # noise beyond the exact tables
+    assert left_over_share(Backlog(**facts), moved=1, rho=0.1) == 0.0

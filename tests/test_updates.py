@@ -23,7 +23,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
 from tests.helpers.ledgers import spent, stages
-from tests.helpers.shops import Facts, Run, small_shop
+from tests.helpers.shops import DRAWN, Facts, Run, small_shop
 from tests.helpers.simulations import shorten_forecast
 
 MONTHS = [("2025-01-06", "2025-02-03"), ("2025-02-03", "2025-03-03"), ("2025-03-03", "2025-03-31")]
@@ -246,7 +246,8 @@ def test_the_same_weeks_with_new_dates_are_refused(months: Path, run: Run, dropp
 
 def test_an_update_that_was_killed_is_finished_at_no_cost(months: Path, run: Run) -> None:
     """It had committed February, and was killed before the folder got its name."""
-    (months / "february" / "report.html").unlink()
+    for name in DRAWN:
+        (months / "february" / name).unlink()
     (months / "february").rename(months / ".february.draft")
     config = months / "poolrl.toml"
     into = ("--release", months / "release", "--out", months / "february")

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from poolrl.checks import FloatArray
+from poolrl.checks import FloatArray, as_floats
 from poolrl.npz import Arrays, read_arrays, write_arrays
 from poolrl.privacy.released import PrivateLeft, PrivateOutcomes
 
@@ -88,7 +88,9 @@ class FadedTrees:
             totals=None if self.totals is None else self.totals * factor,
             total=self.slots * factor,
             variance=self.variance * factor**2,
-            left=None if self.left is None else PrivateLeft(self.left.sums * factor, self.left.variance * factor**2),
+            left=None
+            if self.left is None
+            else PrivateLeft(factor * as_floats("left", self.left.sums), factor**2 * self.left.variance),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -127,7 +129,8 @@ def _left_plus(
 ) -> PrivateLeft | None:
     if mine is None or theirs is None:
         return None
-    return PrivateLeft(mine.sums + weight * theirs.sums, mine.variance + square * theirs.variance)
+    sums = as_floats("left", mine.sums) + weight * as_floats("left", theirs.sums)
+    return PrivateLeft(sums, mine.variance + square * theirs.variance)
 
 
 def _shapes(trees: FadedTrees) -> list[tuple[int, ...] | None]:
