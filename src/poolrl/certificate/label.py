@@ -93,7 +93,8 @@ def _protected(certificate: Certificate) -> str:
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    same = " with the same labels" if certificate.labels == "public" else ""
+    kept = ", and so do labels" if certificate.adjacency == KEEP_IDS else " with the same labels"
+    same = kept if certificate.labels == "public" else ""
     return f"{neighbours_in_words(certificate)}{same}"
 
 
