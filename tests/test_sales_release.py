@@ -8,11 +8,14 @@ import pytest
 
 from poolrl import Policy
 from poolrl.certificate.certificate import Certificate
+from poolrl.cli.configured_audit import configured_case
+from poolrl.privacy.release import release_outcomes
 from poolrl.shop.config_file import load_config
 from poolrl.shop.example import write_example
 from poolrl.shop.fit import fit_release
 from poolrl.shop.report import verify_folder
 from tests.helpers.exports import configured
+from tests.helpers.neighbours import Recorder, squared_change
 from tests.helpers.shops import Run
 
 
@@ -54,6 +57,20 @@ def test_one_account_for_one_kind_of_neighbours(tmp_path: Path) -> None:
     facts["privacy"]["weeks_public"] = False
     with pytest.raises(ValueError, match=r"its releases compare other neighbours .*keep to weeks_public as it was"):
         fit_release(configured(tmp_path, facts), tmp_path / "second")
+
+
+def test_an_audit_attacks_the_configured_scale_and_labels(tmp_path: Path) -> None:
+    """Its two logs, opened as long rows, move all that is paid for: five trajectories, by 2 H k L c²."""
+    facts = write_example(tmp_path, seed=1)
+    facts["plan"]["units"] = 20
+    case = configured_case(configured(tmp_path, facts))
+    recorders = Recorder(), Recorder()
+    with case.logs() as logs:
+        for log, recorder in zip(logs, recorders, strict=True):
+            released = release_outcomes(log, case.problem, level_sizes=(2, 4), rho=1.0, noise=recorder)
+    (mechanism,) = released.guarantee.mechanisms
+    assert released.guarantee.scale_memory == 4
+    assert sum(squared_change(*recorders)) == mechanism.sensitivity_squared == 2 * 7 * 3 * 2 * 5**2
 
 
 @pytest.mark.usefixtures("short_plan")

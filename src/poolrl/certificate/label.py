@@ -97,10 +97,12 @@ def _protected(certificate: Certificate) -> str:
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    same = ["with the same labels"] if certificate.labels == "public" else []
-    if certificate.period is not None and certificate.adjacency != KEEP_IDS:
-        same.append("of the same date" if certificate.unit == "trajectory" else "of the same periods")
-    return " ".join([neighbours_in_words(certificate), *same])
+    keep_ids, found = certificate.adjacency == KEEP_IDS, neighbours_in_words(certificate)
+    if certificate.labels == "public":
+        found += ", and so do labels" if keep_ids else " with the same labels"
+    if certificate.period is not None and not keep_ids:
+        found += " of the same date" if certificate.unit == "trajectory" else " of the same periods"
+    return found
 
 
 def _also_public(certificate: Certificate) -> str:
