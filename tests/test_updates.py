@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -20,8 +21,10 @@ from poolrl.certificate.certificate import Certificate
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
+from poolrl.shop.open_log import open_log
 from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
+from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import DRAWN, Facts, Run, small_shop
 from tests.helpers.simulations import shorten_forecast
@@ -308,6 +311,37 @@ def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: P
     config = month(tmp_path, facts, 2)
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0\.2 of 1\.2 is left"):
         run("update", "--config", config, "--release", tmp_path / "february", "--out", tmp_path / "march")
+
+
+# A sales export, whose scale reaches into the period before.
+
+
+def test_periods_of_an_export_are_its_parts(tmp_path: Path) -> None:
+    """Their counts add up to those of the log: the first weeks of a period have the scales of the weeks before it."""
+    rng = np.random.default_rng(2)
+    rows = []
+    for shop, week, day in itertools.product(range(1, 5), range(8), range(2)):
+        date = np.datetime64("2025-01-06") + np.timedelta64(7 * week + day, "D")
+        order = int(rng.integers(5, 30))
+        sold = int(min(order, rng.integers(0, 30)))
+        rows.append((str(shop), str(date), "bread", "0", str(order), str(sold), str(sold == order).lower()))
+    write_export(tmp_path, rows)
+    facts = export_facts(["bread"], scale="same weekday, last 2 weeks")
+
+    def counted(first: str = "", before: str = "") -> Any:
+        if first:
+            facts["period"] = {"column": "monday", "first": first, "before": before}
+        file = configured(tmp_path, facts)
+        with open_log(file) as log:
+            return log.units, log.outcome_leaves(file.config.problem.shop, bins=8)
+
+    units, leaves = counted()
+    parts = [counted("2025-01-06", "2025-01-27"), counted("2025-01-27", "2025-03-03")]
+    assert [part[0] for part in parts] == [4 * 3, 4 * 5]
+    assert units == 32
+    np.testing.assert_array_equal(parts[0][1] + parts[1][1], leaves)
+    # Every day of the second period has a scale, from its first week on.
+    assert parts[1][1].sum() == 4 * 5 * 2
 
 
 # Forged papers.
