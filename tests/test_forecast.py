@@ -74,6 +74,7 @@ def test_costs_are_predicted_within_a_tenth() -> None:
     assert [each.rho for each in found.budgets] == [0.01, 1.0, 10.0]
     assert [each.cost for each in found.budgets] == sorted((each.cost for each in found.budgets), reverse=True)
     assert found.budgets[found.chosen].rho == 1.0
+    assert found.budgets[found.chosen].cost == pytest.approx(found.policy.mean)
 
 
 def test_full_shelves_cost_what_was_left_and_no_tree_could_tell() -> None:
@@ -151,6 +152,12 @@ def test_without_sums_only_today_is_unknown() -> None:
     assert found.policy is not None
     assert found.verdict == "cannot tell"
     assert "no sums" in found.unknown
+
+
+def test_without_noise_there_is_no_slider() -> None:
+    found = predicted(Pool(math.inf, left_over=0.1).fit(PROBLEM, past_orders(1_000, 0.6, 2.4)[0]))
+    assert found.policy is not None
+    assert found.budgets == []
 
 
 def test_a_policy_of_an_earlier_version_has_no_forecast() -> None:

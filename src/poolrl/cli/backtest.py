@@ -64,15 +64,15 @@ def _print(console: Console, found: Backtest, *, learned_from: bool) -> None:
     console.print(f"[bold red]{EYES_ONLY}[/]\n", highlight=False)
     console.print(
         f"{found.trajectories:,} trajectories, {found.left_out:,} left out as incomplete. Shelves ran empty on "
-        f"{found.ran_empty:.0%} of days. What more would have been sold then is not known: three answers.\n",
+        f"{found.ran_empty:.0%} of days. What more would have been sold then is not known, so there are three answers: "
+        "least (nothing more), estimated (by the policy's estimate of demand), most (up to the declared bound).\n",
         highlight=False,
     )
     table = RichTable(box=None, padding=(0, 2, 0, 0))
     table.add_column("mean cost")
     for scenario in SCENARIOS:
-        first, rest = scenario.split(" ", 1)
-        for side, words in (("shops", first), ("policy", rest), ("change", "")):
-            table.add_column(f"{words}\n{side}", justify="right", no_wrap=True)
+        for side in ("shops", "policy", "change"):
+            table.add_column(f"{scenario}\n{side}", justify="right", no_wrap=True)
     for each in (*found.products, found.in_all):
         cells = []
         for theirs, ours, change in zip(each.shops, each.policy, each.change, strict=True):

@@ -26,7 +26,7 @@ from poolrl.problems.inventory import Inventory
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-SCENARIOS = ("nothing more", "by the estimate", "up to the bound")
+SCENARIOS = ("least", "estimated", "most")
 
 
 @dataclass(frozen=True)

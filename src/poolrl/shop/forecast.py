@@ -7,6 +7,7 @@ numbers cannot tell a cost, there is none, and `unknown` says why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -102,7 +103,7 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     if "trees" not in policy.report or outcomes.slots is None:
         why = "The policy was saved by an earlier version, which kept no facts about its noise."
         return _without_numbers(hidden, why)
-    small = outcomes.slots.size <= MOST_SLIDER_TREES
+    small = outcomes.slots.size <= MOST_SLIDER_TREES and math.isfinite(policy.guarantee.rho)
     budgets = sorted({*SLIDER_BUDGETS, policy.guarantee.rho})
     task = progress.add_task("predicting", total=REPETITIONS + 2 + (len(budgets) if small else 0))
     rehearsal = Rehearsal(policy)
@@ -119,11 +120,10 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     if follows := orders_follow_demand(policy):
         return _without_numbers(hidden, follows)
     forecast = _with_numbers(costs, trials, hidden)
-    if forecast.unknown and forecast.policy is None:
-        return forecast
-    if small and forecast.best is not None:
-        found = _costs_by_budget(policy, budgets, forecast.best.mean, lambda: progress.advance(task))
-        return _with_budgets(forecast, found, budgets.index(policy.guarantee.rho))
+    if small and forecast.policy is not None and forecast.best is not None:
+        known = (forecast.policy.mean, forecast.best.mean)
+        found = _costs_by_budget(policy, budgets, *known, lambda: progress.advance(task))
+        return replace(forecast, budgets=found, chosen=budgets.index(policy.guarantee.rho))
     return forecast
 
 
@@ -215,9 +215,9 @@ def _without_numbers(hidden: list[Hidden], why: str) -> Forecast:
 
 
 def _costs_by_budget(
-    policy: Policy, budgets: list[float], best: float, advance: Callable[[], None]
+    policy: Policy, budgets: list[float], spent: float, best: float, advance: Callable[[], None]
 ) -> list[BudgetCost]:
-    """What fits at other budgets would cost, by trees of the estimate with other noise."""
+    """What fits at other budgets would cost, by trees of the estimate with other noise; `spent` at the policy's own."""
     rehearsal = Rehearsal(policy, most_trees=SLIDER_TREES)
     gaps = []
     for rho in budgets:
@@ -226,11 +226,8 @@ def _costs_by_budget(
         advance()
     # More noise never helps. Where it seems to, it is the luck of one draw.
     falling = np.maximum.accumulate(np.maximum(gaps, 0.0)[::-1])[::-1]
+    costs = spent * (1 + falling) / (1 + falling[budgets.index(policy.guarantee.rho)])
     return [
-        BudgetCost(rho, epsilon(rho, 1e-6), attack_power(rho), best * (1 + float(gap)), float(gap))
-        for rho, gap in zip(budgets, falling, strict=True)
+        BudgetCost(rho, epsilon(rho, 1e-6), attack_power(rho), float(cost), float(cost) / best - 1 if best > 0 else 0.0)
+        for rho, cost in zip(budgets, costs, strict=True)
     ]
-
-
-def _with_budgets(forecast: Forecast, budgets: list[BudgetCost], chosen: int) -> Forecast:
-    return replace(forecast, budgets=budgets, chosen=chosen)
