@@ -53,6 +53,8 @@ DOOR = (
             "row_by_row",
             "row_symbol",
             "column_vector",
+            "coordinate_vector",
+            "checked_columns",
         )
     ),
     "src/poolrl/geometry/bins.py",

@@ -105,8 +105,9 @@ def timed(name: str, folder: Path, *arguments: str) -> Step:
     with (folder / f"{name}.txt").open("wb") as printed:
         process = subprocess.Popen(command, cwd=folder, stdout=printed, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)  # it was waited for, and must not be again
     seconds, processor = time.perf_counter() - began, used.ru_utime + used.ru_stime
-    return Step(name, seconds, processor, used.ru_maxrss / 2**20, os.waitstatus_to_exitcode(status))
+    return Step(name, seconds, processor, used.ru_maxrss / 2**20, process.returncode)
 
 
 def measure(folder: Path, *, products: int, weeks: int, labels: bool, rho: float) -> list[Step]:

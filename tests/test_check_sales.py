@@ -98,7 +98,6 @@ def test_what_incomplete_weeks_lack(tmp_path: Path) -> None:
         ),
         ("date", "31.12.2025", "have no date of the form 2025-12-31 and belong to no week; see [sales] date_format"),
         ("sales", "3,5", "hold no number (sales; decimal is '.'); they are unobserved; see [sales] decimal"),
-        ("product", "Brot", "name a product that [problem] products does not"),
         ("shop", "", "name no shop and belong to no week"),
     ],
 )
@@ -115,6 +114,18 @@ def test_a_column_that_is_mostly_unreadable_fails(
     assert fix in found[f"column {role}", "bad"]
     seen = findings(tmp_path, changed(rows, role, value, range(20)))
     assert "bad" not in {stands for stands, _ in seen.values()}
+
+
+def test_an_export_may_have_more_products_and_days_than_are_planned(tmp_path: Path) -> None:
+    """Most rows of another product are a note, all of them are bad. Days without a step, or without a row: a note."""
+    rows = good_rows()
+    assert findings(tmp_path, changed(rows, "product", "Brot", range(60)))["column product"][0] == "note"
+    assert findings(tmp_path, changed(rows, "product", "Brot", range(64)))["column product"][0] == "bad"
+    seen = findings(tmp_path, rows, export_facts(days=1))
+    assert seen["days of date"][0] == "note"
+    assert seen["days of date"][1].startswith("32 of 64 rows (50.0%) lie on days that [sales] closed names (Tue, Wed")
+    seen = findings(tmp_path, rows, export_facts(days=3))
+    assert seen["days"] == ("note", 'no row lies on Wed; if no shop opens then: closed = ["Wed"]')
 
 
 def test_lines_that_do_not_fit_the_header_are_counted(tmp_path: Path) -> None:

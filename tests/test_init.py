@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import app
-from poolrl.shop.answers import asked_keys, flag_of
+from poolrl.shop.answers import asked_keys, flag_of, is_needless
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import load_config
 
@@ -141,6 +141,20 @@ def test_the_example_is_a_sales_export(tmp_path: Path, flags: list[str]) -> None
     config = load_config(tmp_path / "poolrl.toml").config
     assert (config.sales is not None, config.scale_memory, list(config.problem.labels)) == (True, 4, ["promotion"])
     assert (tmp_path / config.log.source).exists()
+
+
+def test_no_question_goes_with_what_is_not_there() -> None:
+    """A scale of the same weekday knows its memory; a column does not; weeks that are public need such a scale."""
+
+    def asked(answers: dict[str, str]) -> set[str]:
+        return {key.flag for key in asked_keys(sales=True) if not is_needless(key, answers)}
+
+    sometimes = {"max_per_unit", "step_labels", "label_columns", "table", "scale_memory", "weeks_public"}
+    assert asked({}) & sometimes == set()
+    assert asked({"scale": "same weekday, last 4 weeks"}) & sometimes == {"weeks_public"}
+    assert asked({"scale": "same weekday, last 4 weeks", "unit": "shop"}) & sometimes == {"max_per_unit"}
+    assert asked({"scale": "Prognose", "source": "shop.duckdb"}) & sometimes == {"scale_memory", "table"}
+    assert asked({"labels": "promotion=no,yes"}) & sometimes == {"step_labels", "label_columns"}
 
 
 ANSWERS = [

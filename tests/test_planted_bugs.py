@@ -8,18 +8,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pytest
 
 from poolrl import LostSales, Outcomes, Trajectories, pool
 from poolrl.audit.audit import AuditFinding, attack_case
 from poolrl.audit.neighbours import CASES, Exact
+from poolrl.data import kept_rows
 from poolrl.data.counts import OutcomeCounts
 from poolrl.data.log_labels import LogLabel
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise import secure as noise
+from tests.helpers.long_tables import BOUND, change_and_price, week_of
 
 DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS, FOLLOWED, LABELLED = (
     replace(c, engine="arrays") for c in CASES[:6]
@@ -258,6 +261,29 @@ def test_totals_of_protected_labels_without_noise(monkeypatch: Plant) -> None:
     """How many rows have which labels, released exactly although a neighbour may have others."""
     monkeypatch.setattr(Trajectories, "labels_public", property(lambda self: True))
     assert "neighbours differ without noise" in faults(attack_case(LABELLED, releases=200))
+
+
+def test_rows_of_a_long_table_that_come_twice(monkeypatch: Plant) -> None:
+    """Six rows for one product and day: without the rule, a week moves six times as far."""
+    pair = week_of(0, 0.0, times=6), week_of(0, BOUND, times=6)
+    assert change_and_price(pair, most=1, labels_public=False) == (0, 24)
+    honest = kept_rows.count_steps
+    with monkeypatch.context() as plant:
+        plant.setattr(kept_rows, "count_steps", lambda *given: honest(*given).mutate(repeated=ibis.literal(False)))
+        change, price = change_and_price(pair, most=1, labels_public=False)
+        assert change == 36 * price
+    # A rule that looks at the step without its product takes every week of two products for a double one.
+    with monkeypatch.context() as plant:
+        plant.setattr(kept_rows.KeptRows, "_life", property(lambda self: self._keys))
+        assert change_and_price((week_of(0, 0.0), week_of(0, BOUND)), most=1, labels_public=False)[0] == 0
+
+
+def test_trajectories_of_a_long_table_beyond_their_slots(monkeypatch: Plant) -> None:
+    """As if every week of a unit were its first: two weeks move where one is paid for."""
+    pair = tuple([row for name in (0, 1) for row in week_of(name, left)] for left in (0.0, BOUND))
+    assert change_and_price(pair, most=1, labels_public=False) == (24, 24)
+    monkeypatch.setattr("poolrl.data.table.Table._rank", staticmethod(lambda lives: lives["count"] * 0))
+    assert change_and_price(pair, most=1, labels_public=False) == (96, 24)
 
 
 def test_a_second_fit_that_does_not_pay(released: Path, run: Callable[..., str], monkeypatch: Plant) -> None:

@@ -9,19 +9,24 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Table
 from poolrl.data.ids import canonical, canonical_text
 from poolrl.data.log import Columns
+from poolrl.data.row_rules import PARTS
 from poolrl.data.sources.opening import open_table
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
+from tests.helpers.long_tables import assert_same_long_counts
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import SECRET, seen
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, some_texts
@@ -101,6 +106,27 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
         )
         found = seen(tmp_path, facts, source=server, query=f"SELECT trajectory, {rest} FROM log")
         assert found.counts().sum() == expected.counts().sum() - 3, bad
+
+
+def test_postgres_counts_long_tables_like_arrays(server: str) -> None:
+    with ExitStack() as opened:
+
+        def make(table: pa.Table) -> Any:
+            name, texts = f"long_{uuid.uuid4().hex[:8]}", ("product", "promo")
+            kinds = {each: "text" if each in texts else "float8" for each in table.column_names}
+            with psycopg.connect(server) as connection:
+                listed = ", ".join(f'"{column}" {kind}' for column, kind in kinds.items())
+                connection.execute(f"CREATE TABLE {name} ({listed})")
+                with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+                    for row in zip(*table.to_pydict().values(), strict=True):
+                        copy.write_row(row)
+            there = {part: (column,) for part, column in zip(PARTS, ("state", "action", "left"), strict=True)}
+            labels = [label for label in ("store", "promo") if label in kinds]
+            more = {"unit": "unit", "scale": ("scale",), "labels": labels} if labels else {}
+            columns_of = Columns("trajectory", "step", **there, **more, coordinate="product")
+            return opened.enter_context(open_table(server, columns_of, query=f"SELECT * FROM {name}"))
+
+        assert_same_long_counts(make)
 
 
 def test_postgres_counts_labels_and_multiples_like_arrays(server: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from poolrl import Backlog, LostSales, Pool, Table
 from poolrl.problems.inventory import Inventory
+from tests.helpers.long_tables import assert_same_long_counts
 from tests.helpers.tables import Make, a_mess, a_shop, assert_same_counts, assert_same_labelled_counts, by_hand, columns
 
 
@@ -21,6 +22,9 @@ class TestSpark:
 
     def test_counts_labels_and_multiples_like_arrays(self, cluster: Make) -> None:
         assert_same_labelled_counts(cluster)
+
+    def test_counts_long_tables_like_arrays(self, cluster: Make) -> None:
+        assert_same_long_counts(cluster)
 
     @pytest.mark.parametrize("max_per_unit", [None, 3])
     def test_what_cannot_be_used_is_unobserved(self, cluster: Make, max_per_unit: int | None) -> None:

@@ -97,10 +97,12 @@ def _protected(certificate: Certificate) -> str:
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    same = ["with the same labels"] if certificate.labels == "public" else []
-    if certificate.period is not None and certificate.adjacency != KEEP_IDS:
-        same.append("of the same date" if certificate.unit == "trajectory" else "of the same periods")
-    return " ".join([neighbours_in_words(certificate), *same])
+    said, keeps = neighbours_in_words(certificate), certificate.adjacency == KEEP_IDS
+    if certificate.labels == "public":
+        said += ", and so do labels" if keeps else " with the same labels"
+    if certificate.period is not None and not keeps:
+        said += " of the same date" if certificate.unit == "trajectory" else " of the same periods"
+    return said
 
 
 def _also_public(certificate: Certificate) -> str:

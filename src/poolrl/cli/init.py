@@ -20,6 +20,7 @@ from poolrl.shop.answers import (
     check_answer,
     facts_from,
     flag_of,
+    is_needless,
     missing_keys,
     split_names,
 )
@@ -43,6 +44,10 @@ init_verb = verb(
       --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
       --units 2000 --data-set "shops 2025" --rho 0.1""",
 )
+
+
+# Asked only where they are needed, and then they are.
+GO_TOGETHER = ("max_per_unit", "scale_memory")
 
 
 def _help(why: str, answer: str | None) -> str:
@@ -161,13 +166,12 @@ def _ask(console: Console, given: Answers, *, sales: bool) -> Answers:
     )
     answers, section = dict(given), ""
     for key in asked_keys(sales=sales):
-        with_unit = bool(answers.get("unit", "").strip())
-        if key.flag in answers or (key.name == "max_per_unit" and not with_unit):
+        if key.flag in answers or is_needless(key, answers):
             continue
         if key.section != section:
             section = key.section
             console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
-        needed = key.answer is None or (key.name == "max_per_unit" and with_unit)
+        needed = key.answer is None or (key.flag in GO_TOGETHER)
         console.print(f"[dim]{escape(key.why)}[/]", highlight=False)
         while key.flag not in answers:
             try:

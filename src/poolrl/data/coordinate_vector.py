@@ -32,7 +32,7 @@ class CoordinateFacts:
     def __init__(self, coordinates: int) -> None:
         self.coordinates = coordinates
         self._found: dict[tuple[str, bytes], NDArray[Any]] = {}
-        self._columns: dict[str, ir.Value] | None = None
+        self._columns: dict[tuple[str, bytes], ir.Value] | None = None
 
     def vector(self, columns: Sequence[Any], known: dict[Any, Any]) -> SharedVector:
         """A vector of k coordinates per column, whose entries are all that column."""
@@ -44,7 +44,7 @@ class CoordinateFacts:
         if self._columns is None:
             self._found[key] = numbers
             return ibis.literal(numbers[0].item())
-        return self._columns[FACT.format(list(self._found).index(key))]
+        return self._columns[key]
 
     def table(self) -> dict[str, list[float]]:
         """What is joined with the rows: a column for each array of numbers that was found."""
@@ -52,11 +52,12 @@ class CoordinateFacts:
 
     def read_from(self, rows: ir.Table) -> None:
         """From now on numbers are columns of these rows."""
-        read = {"b": lambda column: column != 0.0, "i": lambda column: column.cast("int64")}
-        kinds = [array.dtype.kind for array in self._found.values()]
-        columns = [(FACT.format(i), kind) for i, kind in enumerate(kinds)]
-        # Each once, because expressions are recognised by their parts.
-        self._columns = {name: read.get(kind, lambda column: column)(rows[name]) for name, kind in columns}
+        columns = [rows[FACT.format(i)] for i in range(len(self._found))]
+        # Each is made once, because expressions are recognised by their parts. Engines know no number as a condition.
+        self._columns = {
+            key: column != 0.0 if array.dtype.kind == "b" else column
+            for (key, array), column in zip(self._found.items(), columns, strict=True)
+        }
 
 
 class SharedVector(NDArrayOperatorsMixin):
@@ -68,10 +69,10 @@ class SharedVector(NDArrayOperatorsMixin):
     @property
     def shape(self) -> tuple[int]:
         """As a formula sees it."""
-        return (len(self._parts) * self._facts.coordinates,)
+        return (len(self),)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return len(self._parts) * self._facts.coordinates
 
     def __getitem__(self, place: Any) -> SharedVector:
         if isinstance(place, tuple) and len(place) == 2 and place[0] is Ellipsis:

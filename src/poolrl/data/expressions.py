@@ -18,7 +18,7 @@ from poolrl.data.coordinate_vector import CoordinateFacts
 from poolrl.data.relative import as_counted, usable_amount, usable_divisor
 from poolrl.data.row_rules import Numbers, Row, bounds, within
 from poolrl.geometry.partition import Partition
-from poolrl.problems.problem import Problem, SeparableProblem
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Names of the harmless columns of a row.
 COLUMNS_OF = ("state", "action", "next_state")
@@ -150,7 +150,7 @@ def cells_by_step(
     return [_by_step(rows.step, choices) for choices in zip(*by_step, strict=True)]
 
 
-def facts_used(problem: SeparableProblem, formulas: Formulas, *, clip: bool, relative: bool) -> CoordinateFacts:
+def facts_used(problem: OutcomeProblem, formulas: Formulas, *, clip: bool, relative: bool) -> CoordinateFacts:
     """The public numbers by coordinate that `harmless` and `cells_by_step` use, found on tables without rows."""
     facts = CoordinateFacts(problem.outcome_dim)
     given = ibis.table(dict.fromkeys((*COLUMNS_OF, "divisor"), "float64"), name="given")

@@ -32,6 +32,7 @@ class KeptRows(Sealed):
         self.columns = columns
         self.first_step = first_step
         self._coordinates = coordinates
+        self._is_placed = False  # known here, and not by a column's name, which may be a user's
         self._max_per_unit = max_per_unit
         # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
         self._readings = {key: _readings(rows[name], key) for key, name in self._id_columns().items()}
@@ -95,15 +96,16 @@ class KeptRows(Sealed):
 
     def placed(self, facts: Mapping[str, Sequence[float]] | None = None) -> Self:
         """The table without rows of other coordinates than the declared ones, and with their places and `facts`."""
-        if self._coordinates is None or self.columns.coordinate is None or COORDINATE in self.rows.columns:
+        if self._coordinates is None or self.columns.coordinate is None or self._is_placed:
             return self
         rows = with_coordinates(self.rows, self.columns.coordinate, self._coordinates, facts or {})
-        return self.with_rows(rows)
+        return self.with_rows(rows, _is_placed=True)
 
-    def with_rows(self, rows: ir.Table) -> Self:
+    def with_rows(self, rows: ir.Table, **more: bool) -> Self:
         """The same table with other rows, which were made from its own."""
         found = copy(self)
-        object.__setattr__(found, "rows", rows)
+        for name, value in {"rows": rows, **more}.items():
+            object.__setattr__(found, name, value)
         return found
 
     def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
@@ -124,7 +126,7 @@ class KeptRows(Sealed):
         return ibis.dense_rank().over(group_by=lives.unit, order_by=lives.trajectory)
 
     def dropped(self, horizon: int) -> ir.Table:
-        """The keys of trajectories (and coordinates) that are not used, under a name, so that engines find them once."""
+        """The keys of what is not used, trajectories or coordinates of them, under a name: engines find them once."""
         lives = self.lives(horizon)
         return lives.filter(lives.repeated | lives.surplus).select(self._life).alias("poolrl_dropped")
 

@@ -26,8 +26,13 @@ COORDINATE = "poolrl_coordinate"
 LARGEST_WHOLE = 2**53
 
 
-def with_label_cells(rows: ir.Table, columns: Mapping[str, str], problem: Problem) -> ir.Table:
-    """The rows whose labels were all declared, with their cell, and with the cell's share of the bound."""
+def with_label_cells(
+    rows: ir.Table, columns: Mapping[str, str], problem: Problem, *, by_coordinate: bool = False
+) -> ir.Table:
+    """The rows whose labels were all declared, with their cell, and with the cell's share of the bound.
+
+    That is a share for each coordinate or, where a row shows one coordinate, for this one.
+    """
     labels, found = problem.labels, rows
     cell: Any = None
     for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
@@ -42,15 +47,14 @@ def with_label_cells(rows: ir.Table, columns: Mapping[str, str], problem: Proble
         cell = cell * size + place_of if i else place_of
     found = found.mutate(**{CELL: cell})
     if isinstance(problem, OutcomeProblem) and (problem.bound_share != 1).any():
-        found = _with_shares(found, problem)
+        found = _with_shares(found, problem, by_coordinate=by_coordinate)
     return found
 
 
-def _with_shares(rows: ir.Table, problem: OutcomeProblem) -> ir.Table:
-    """Rows beside the bound of their label cell as a share: one for each coordinate, or for the row's own."""
+def _with_shares(rows: ir.Table, problem: OutcomeProblem, *, by_coordinate: bool) -> ir.Table:
     shares = problem.bound_share.reshape(problem.labels.count, problem.outcome_dim)
     place, by_place = rows[CELL], {SHARE.format(i): part.tolist() for i, part in enumerate(shares.T)}
-    if COORDINATE in rows.columns:
+    if by_coordinate:
         place = place * problem.outcome_dim + rows[COORDINATE]
         by_place = {SHARE.format(0): shares.ravel().tolist()}
     places = list(range(len(by_place[SHARE.format(0)])))

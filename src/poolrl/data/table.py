@@ -217,7 +217,7 @@ class Table(KeptRows):
             return counted.columns()
 
         dropped = self.dropped(problem.horizon)
-        if self.has_coordinates and isinstance(problem, SeparableProblem):
+        if self.has_coordinates:
             facts = facts_used(problem, formulas, clip=self.clip, relative=relative)
             labelled = self.placed(facts.table())._labelled(problem)
             facts.read_from(labelled.rows)
@@ -289,7 +289,8 @@ class Table(KeptRows):
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""
         if not problem.labels:
             return self
-        return self.with_rows(with_label_cells(self.rows, self.columns.labels, problem))
+        named, parts = self.columns.labels, self.has_coordinates
+        return self.with_rows(with_label_cells(self.rows, named, problem, by_coordinate=parts))
 
     def _rows(self, problem: Problem, numbers: dict[str, ir.Column], only: int | None = None) -> ir.Table:
         """Keys, step and harmless numbers of every row; `only` one coordinate of them, if given."""

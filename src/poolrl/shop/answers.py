@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from poolrl.problems.inventory import LostSales
 from poolrl.shop.config_keys import Key, config_keys
-from poolrl.shop.config_log import WEEKDAYS, WIDE_ONLY
+from poolrl.shop.config_log import DATABASE_FILE, SAME_WEEKDAY, WEEKDAYS, WIDE_ONLY
 from poolrl.shop.config_problem import AMOUNTS
 from poolrl.shop.header import LABEL_MEANINGS, Proposal
 
@@ -31,6 +31,21 @@ def asked_keys(*, sales: bool) -> list[Key]:
             if not (key.section == "log" and key.name in WIDE_ONLY) and key.name not in (*BY_SALES, "kind")
         ]
     return [key for key in asked if key.section != "sales" and key.name != "weeks_public"]
+
+
+def is_needless(key: Key, answers: Answers) -> bool:
+    """Whether earlier answers leave nothing to ask: a question that goes with something that is not there."""
+    scale, unit = answers.get("scale", "").strip(), answers.get("unit", "").strip()
+    by_weekday = SAME_WEEKDAY.fullmatch(scale) is not None
+    needless = {
+        "max_per_unit": not unit,
+        "step_labels": not answers.get("labels", "").strip(),
+        "label_columns": not answers.get("labels", "").strip(),
+        "table": not answers.get("source", "").endswith(DATABASE_FILE),
+        "scale_memory": not scale or by_weekday,
+        "weeks_public": not by_weekday or bool(unit),
+    }
+    return needless.get(key.flag, False)
 
 
 def all_flags() -> list[Key]:

@@ -21,7 +21,7 @@ from poolrl.data.table import Table
 from poolrl.problems.problem import ROUNDING
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.config_log import SalesTable
+from poolrl.shop.config_log import WEEKDAYS, SalesTable
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.shop.sales import SHUT, TWICE, readings, typed_rows, unreadable
 
@@ -52,11 +52,24 @@ def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
         )
         yield LogFinding("lines", _stands(lost, lines), f"{lost:,} {why}")
     yield LogFinding("rows", "good" if rows else "bad", f"{rows:,} in the export")
+    by_day = {day: counts.pop(day) for day in WEEKDAYS if day in counts}
+    never = [day for day, number in by_day.items() if not number]
+    if never and any(by_day.values()):
+        names = ", ".join(f'"{day}"' for day in never)
+        yield LogFinding(
+            "days", "note", f"no row lies on {', '.join(never)}; if no shop opens then: closed = [{names}]"
+        )
     for name, number in counts.items():
         if number:
             column, why, fix = _fault_of_field(sales, name)
             seen = f"{number:,} of {many(rows, 'row')} ({share_of(number, rows)}) {why}; {fix}"
-            yield LogFinding(f"column {column}", _stands(number, rows), seen)
+            # An export may have other products and days than those that are planned.
+            fine = name in ("product", "closed") and number < rows
+            yield LogFinding(
+                f"{'days of' if name == 'closed' else 'column'} {column}",
+                "note" if fine else _stands(number, rows),
+                seen,
+            )
 
 
 def _stands(lost: int, of: int) -> Standing:
@@ -74,6 +87,7 @@ def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
         "closed": f"count(*) FILTER (isodow(date) NOT IN ({', '.join(map(str, sales.open_days))}))",
         "product": f"count(*) FILTER (product IS NULL OR product NOT IN ({names}))",
         **{name: f"count(*) FILTER ({unreadable(name)})" for name in known},
+        **{WEEKDAYS[day - 1]: f"count(*) FILTER (isodow(date) = {day})" for day in sales.open_days},
     }
     counted = ", ".join(f"{sql} AS counted_{name}" for name, sql in asked.items())
     query = f"WITH {typed_rows(sales, {})} SELECT {counted} FROM typed"
@@ -115,7 +129,9 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     cells, used = weeks * each, seen["cells_used"]
     complete = seen["weeks_complete"]
     yield LogFinding(
-        "weeks of shops", "good", f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
+        "weeks of shops",
+        "good" if weeks else "bad",
+        f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete",
     )
     names = _reason_names(config)
     lost = {name: (seen[f"weeks_{i}"], seen[f"cells_{i}"]) for i, name in enumerate(names)}
@@ -134,7 +150,7 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     if surplus and config.privacy.unit is not None:
         beyond = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
         yield LogFinding("max_per_unit", "note", beyond)
-    stands: Standing = "bad" if used < MOSTLY * cells else "note" if used < 0.9 * cells else "good"
+    stands: Standing = "bad" if used <= MOSTLY * cells else "note" if used < 0.9 * cells else "good"
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
 
 
@@ -222,7 +238,9 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
     if name.startswith(UNKNOWN_LABEL):
         label = name.removeprefix(f"{UNKNOWN_LABEL} ")
         column = sales.label_columns([label])[label]
-        return f"label {label}", f"have a value in column {column} that [problem] labels does not declare, or none"
+        declare = f"add it to [problem] labels = {{ {label} = [...] }}"
+        undeclared = f"have a value in column {column} that was not declared, or none, and are unobserved"
+        return f"label {label}", f"{undeclared}; {declare}"
     words = {
         TWICE: "stand more than once and are unobserved; is a column that tells them apart missing?",
         SHUT: "are rows of closed shops and unobserved",

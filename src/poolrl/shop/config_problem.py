@@ -47,8 +47,8 @@ class ProblemFacts(ConfigSection):
     )
     labels: dict[str, DeclaredValues] = key(
         {},
-        why='public facts of a row and their values: { shop = "1..935", promotion = ["no", "yes"] }; declared, never '
-        "read off the log",
+        why='public facts of a row with their values, declared and never read off the log: { shop = "1..935", '
+        'promotion = ["no", "yes"] }; as an answer: shop=1..935; promotion=no,yes',
         answer="",
     )
     step_labels: list[str] = key(
