@@ -87,8 +87,8 @@ def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
             "scale_floor": 1.0,
         },
         "privacy": {
-            "rho": 0.1,
-            "budget": 0.3,
+            "rho": 0.3,
+            "budget": 0.9,
             "data_set": "the example's shops",
             "protects": "one week of one shop",
             "weeks_public": True,
