@@ -97,22 +97,24 @@ def test_what_a_shop_loses_to_releases_for_weeks_is_at_most_the_square(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "why"),
     [
-        (WEEK, SHOP),
-        (SHOP, WEEK),
-        (SHOP, ProtectedUnit("week", "customer", 5)),
-        (WEEK, ProtectedUnit("month")),
-        (WEEK, ProtectedUnit("day", "shop", 5, owns_at_most=3)),
-        (WEEK, ProtectedUnit("week", adjacency="add or remove one")),
-        (ProtectedUnit("week", labels_kept=True), WEEK),
+        (WEEK, SHOP, "is not known"),
+        (SHOP, WEEK, "is not known"),
+        (SHOP, ProtectedUnit("week", "customer", 5), "is not known"),
+        (WEEK, ProtectedUnit("month"), "is not known"),
+        (WEEK, ProtectedUnit("day", "shop", 5, owns_at_most=3), "is not known"),
+        (WEEK, ProtectedUnit("week", adjacency="add or remove one"), "compare other neighbours"),
+        (ProtectedUnit("week", labels_kept=True), WEEK, "is not known"),
     ],
 )
-def test_what_cannot_be_converted_is_refused(tmp_path: Path, first: ProtectedUnit, second: ProtectedUnit) -> None:
+def test_what_cannot_be_converted_is_refused(
+    tmp_path: Path, first: ProtectedUnit, second: ProtectedUnit, why: str
+) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_account("chain", 100)
         ledger.read(ledger.reserve("chain", 0.1, first), rows("rows"))
-        with pytest.raises(UnitsError, match="is not known"):
+        with pytest.raises(UnitsError, match=why):
             ledger.reserve("chain", 0.1, second)
         # Nor can such an entry be smuggled in: the rule is part of adding up.
         entries, _ = ledger.state()
