@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -21,7 +22,8 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes
-from poolrl.shop.fit import LEFT_OVER, left_over_share
+from poolrl.shop.config import Config
+from poolrl.shop.payable import LEFT_OVER, left_over_share, require_payable
 from tests.helpers.neighbours import (
     Pair,
     Recorder,
@@ -30,6 +32,7 @@ from tests.helpers.neighbours import (
     scaled_neighbours,
     squared_change,
 )
+from tests.helpers.shops import small_shop
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
 
 Plant = pytest.MonkeyPatch
@@ -186,3 +189,13 @@ def test_a_fit_asks_for_sums_where_they_help_and_can_be_drawn() -> None:
     assert left_over_share(LostSales(**facts), moved=1, rho=0.1) == LEFT_OVER
     assert left_over_share(LostSales(**facts), moved=500, rho=0.01) == 0.0  # noise beyond the exact tables
     assert left_over_share(Backlog(**facts), moved=1, rho=0.1) == 0.0
+
+
+def test_a_policy_that_could_not_be_read_again_is_refused_before_payment(tmp_path: Path) -> None:
+    facts = small_shop(tmp_path, units=2)
+    facts["problem"] |= {"labels": {"trajectory": "1..60000"}}
+    config = Config.model_validate(facts)
+    with pytest.raises(ValueError, match=r"60,000 combinations of labels.*too large to be read again: measure amounts"):
+        require_payable(config, LEFT_OVER)
+    facts["problem"] |= {"labels": {"trajectory": "1..600"}}
+    require_payable(Config.model_validate(facts), LEFT_OVER)

@@ -216,6 +216,17 @@ class Config(ConfigSection):
         return self.sales.memory(weeks_public=self.privacy.weeks_public)
 
     @property
+    def scale_in_words(self) -> str:
+        """What levels are multiples of, for the page; nothing where they are in units."""
+        columns = list(self.log.scale)
+        if self.sales is not None:
+            if self.sales.weeks is not None:
+                last = "last same weekday" if self.sales.weeks == 1 else f"last {self.sales.weeks} same weekdays"
+                return f"the average of the {last}"
+            columns = [self.sales.scale] if self.sales.scale else []
+        return f"what {columns[0]} says" if len(columns) == 1 else "the expected amount" if columns else ""
+
+    @property
     def moved(self) -> int:
         """c, the trajectories that one unit moves."""
         privacy = self.privacy

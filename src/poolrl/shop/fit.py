@@ -9,7 +9,6 @@ import threading
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from poolrl.certificate.parts import AuditSummary, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
 from poolrl.data.fingerprints import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
-from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS
 from poolrl.interrupts import deferred
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
@@ -32,17 +30,13 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
 from poolrl.ledger.signing import SigningKey
 from poolrl.pool import Pool
-from poolrl.privacy import sensitivity, zcdp
-from poolrl.privacy.noise.secure import TABLED, SecureNoise, opendp_version, require_sampler
+from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler
-from poolrl.problems.inventory import Inventory
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
 from poolrl.shop.open_log import open_log
+from poolrl.shop.payable import left_over_share, require_payable
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
-
-# The share of ρ that pays for sums of what was left, so that the page can say what today's ordering costs.
-LEFT_OVER = 0.1
 
 
 @dataclass(frozen=True)
@@ -165,18 +159,7 @@ def _release(
     prepared = Pool(config.privacy.rho, settings, left_over=share).prepare(problem)
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
-    for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
-        moved, steps, coordinates = config.moved, problem.horizon, problem.outcome_dim
-        sizes = Outcomes(bins=bins).level_sizes(
-            steps=steps,
-            coordinates=coordinates,
-            slots=1,
-            per_unit=moved,
-            rho=config.privacy.rho,
-            label_cells=problem.labels.count,
-        )
-        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
-        require_sampler(trees.mechanism(terms.rho * (1 - Fraction(str(share)))).variance)
+    require_payable(config, share)
     require_sound_sampler()
     signing = ledger.signing_key()
     account = ledger.open_account(terms.data_set, terms.budget)
@@ -200,7 +183,7 @@ def _release(
             policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
-            policy.report |= {"labels": asdict(config.names()), "units": units}
+            policy.report |= {"labels": asdict(config.names()), "units": units, "scale_in_words": config.scale_in_words}
             said = said_of_periods(terms, earlier)
             if said:
                 policy.report["periods"] = [each["period"] for each in [*said["earlier"], said]]
@@ -222,19 +205,6 @@ def _release(
             raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
         publish(draft, folder)
     return Released(folder, policy, certificate)
-
-
-def left_over_share(problem: Inventory, *, moved: int, rho: float) -> float:
-    """The share of ρ for sums of what was left, by public facts: none where they would not help.
-
-    Where unmet demand waits they do not tell what was missing. And noise that no table can draw exactly would need
-    another sampler.
-    """
-    if not problem.censored:
-        return 0.0
-    _, budget = zcdp.shares_of(rho, left_over=LEFT_OVER)
-    variance = sensitivity.left_sums(problem, per_unit=moved).mechanism(budget).variance
-    return LEFT_OVER if variance <= TABLED[1] else 0.0
 
 
 def _write_draft(
