@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
 
 
 def test_a_long_certificate_is_named() -> None:
-    release = made_up_release(["bread"], labels={"shop": list(range(935)), "promotion": ["no", "yes"]})
+    release = made_up_release(["bread"], labels={"shop": [f"{shop:0200d}" for shop in range(1000)]})
     assert len(release.certificate.canonical()) > 200_000
     page = release_page(release, made_up_forecast(release))
     assert "<code>certificate.json</code> beside this page" in page
