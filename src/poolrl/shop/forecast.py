@@ -174,14 +174,15 @@ def _estimate(mean: float, *errors: float) -> CostEstimate:
 
 
 def _verdict(difference: CostEstimate, today: float) -> tuple[SwitchVerdict, str]:
-    ends = (max(difference.low, -today), difference.high)
-    low, high = (signed_percent(end / today) if today > 0 else "n/a" for end in ends)
-    span = f"between {low} and {high} of today's cost (90%)"
-    if difference.high < 0:
-        return "switch", f"The policy is predicted to change costs by {span}, so it is cheaper."
-    if difference.low > 0:
-        return "do not switch", f"The policy is predicted to change costs by {span}, so it is dearer."
-    return CANNOT_TELL, f"The policy is predicted to change costs by {span}, so it may be cheaper or dearer."
+    if today <= 0:
+        return CANNOT_TELL, "Today's ordering is predicted to cost nothing, so there is nothing to compare with."
+    low, high = max(difference.low / today, -1.0), difference.high / today
+    nine = "in nine cases out of ten"
+    if high < 0:
+        return "switch", f"The policy is predicted to cost {-high:.0%} to {-low:.0%} less than today, {nine}."
+    if low > 0:
+        return "do not switch", f"The policy is predicted to cost {low:.0%} to {high:.0%} more than today, {nine}."
+    return CANNOT_TELL, f"The policy may cost up to {-low:.0%} less than today, or up to {high:.0%} more, {nine}."
 
 
 def _noise_dominated(families: Trial, trials: list[Trial]) -> bool:
