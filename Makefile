@@ -71,6 +71,8 @@ benchmarks: $(TESTABLE)
 	$(BIN)/python -m benchmarks.audits --write
 	$(BIN)/python -m benchmarks.side_channels --write
 	$(BIN)/python -m benchmarks.decisions --write
+	$(BIN)/python -m benchmarks.pages --write
+	$(BIN)/python -m benchmarks.updates --write
 
 decisions: $(TESTABLE)
 	$(BIN)/python -m benchmarks.decisions

@@ -30,9 +30,9 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from rich.progress import track
 
+from benchmarks.report import Report, run
 from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.learning.faded_trees import FadedTrees
@@ -129,39 +129,36 @@ def _mean_and_last(gaps: list[float]) -> str:
     return last if len(gaps) == 1 else f"{fmean(gaps[1:]):.1f}, {last}"
 
 
-def main() -> None:
-    """Print two tables: the year month by month, and each drift by itself."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2)
-    asked = parser.parse_args()
-    cases = list(product(DEMANDS, DRIFTS, SIZES, range(asked.seeds)))
+def compare(report: Report, asked: argparse.Namespace) -> None:
+    """Two tables: the year month by month, and each drift by itself."""
+    cases = list(product(DEMANDS, DRIFTS, SIZES, range(asked.first, asked.first + asked.seeds)))
     with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
-        years = dict(zip(cases, pool.map(one_year, cases), strict=True))
-    console = Console(width=150)
-    months = Table(
-        title="Gap in the next month in percent, mean over demands, drifts, sizes and seeds", title_justify="left"
+        done = track(pool.map(one_year, cases), description="years", total=len(cases))
+        years = dict(zip(cases, done, strict=True))
+    report.text(
+        f"Twelve months, judged in the next one. Three kinds of demand, five drifts, {SIZES[0]} and {SIZES[1]:,} weeks "
+        f"a month, ρ = {RHO:g} for every release. The gap is to SAA on next month's demand, in percent."
     )
-    months.add_column("")
-    for month in range(1, MONTHS + 1):
-        months.add_column(str(month), justify="right")
-    months.add_column("mean", justify="right")
-    for name, gaps in mean_gaps(list(years.values())).items():
-        shown = [f"{gap:.1f}" for gap in gaps]
-        cells = [""] * (MONTHS - 1) + shown if name == "year" else shown
-        months.add_row(name, *cells, "" if name == "year" else f"{fmean(gaps):.2f}")
-    console.print(months)
-    drifts = Table(title="The same by drift and size: mean over months 2 to 12, and month 12", title_justify="left")
-    drifts.add_column("")
+    months = [[name, *_by_month(gaps)] for name, gaps in mean_gaps(list(years.values())).items()]
+    report.table(["after month", *map(str, range(1, MONTHS + 1)), "mean"], months, title="All of them together")
     groups = [(drift, size) for drift in DRIFTS for size in SIZES]
-    for drift, size in groups:
-        drifts.add_column(f"{drift}\n{size} weeks", justify="right")
     tables = [mean_gaps([year for case, year in years.items() if case[1:3] == (drift, size)]) for drift, size in groups]
-    for name in tables[0]:
-        drifts.add_row(name, *(_mean_and_last(gaps[name]) for gaps in tables))
-    console.print(drifts)
-    console.print(f"What one week loses to all twelve releases, by the ledger: rho = {float(spent_by_one_week()):g}.")
+    rows = [[name, *(_mean_and_last(gaps[name]) for gaps in tables)] for name in tables[0]]
+    header = ["", *(f"{drift}, {size:,}" for drift, size in groups)]
+    report.table(header, rows, title="By drift and weeks a month: mean over months 2 to 12, and month 12")
+    report.text(f"What one week loses to all twelve releases, by the ledger: ρ = {float(spent_by_one_week()):g}.")
+
+
+def _by_month(gaps: list[float]) -> list[str]:
+    shown = [f"{gap:.1f}" for gap in gaps]
+    return [*[""] * (MONTHS - 1), *shown, ""] if len(gaps) == 1 else [*shown, f"{fmean(gaps):.1f}"]
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        Report("updates", "Next month: updates against one fit"),
+        compare,
+        seeds=(1, "seeds of each case"),
+        first=(0, "the first of them"),
+        workers=(2, "years at a time"),
+    )
