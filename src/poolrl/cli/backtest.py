@@ -123,8 +123,8 @@ def _what_was_replayed(found: Backtest) -> Iterator[str]:
     text = f"{found.weeks:,} {found.called} are replayed, {part:,} of them without some products. "
     text += f"{found.left_out:,} are not."
     if found.reasons:
-        why = "; ".join(f"{count:,}: {reason}" for reason, count in found.reasons.items())
-        text += f" A product of a week is left out if one of its days is ({why})."
+        why = ", ".join(f"{count:,} where {reason}" for reason, count in found.reasons.items())
+        text += f" Single products of weeks that are left out: {why}."
     yield text
     if found.scale != "none":
         yield f"The scale that the policy orders by is {found.scale}."
