@@ -1,4 +1,4 @@
-"""A chain's own export through the command line: init, check, fit, with the time and the memory of each.
+"""A chain's own export through the command line: init, check, fit, backtest, with the time and the memory of each.
 
     python -m benchmarks.chain_workflow --products 500 --weeks 2000
 
@@ -111,7 +111,7 @@ def timed(name: str, folder: Path, *arguments: str) -> Step:
 
 
 def measure(folder: Path, *, products: int, weeks: int, labels: bool, rho: float) -> list[Step]:
-    """Init, check and fit of one export."""
+    """Init, check, fit and backtest of one export."""
     (folder / "products.txt").write_text("".join(f"Artikel {i + 1}\n" for i in range(products)))
     wanted = ["--labels", "promotion=nein,ja"] if labels else []
     init = timed(
@@ -122,7 +122,7 @@ def measure(folder: Path, *, products: int, weeks: int, labels: bool, rho: float
     )  # fmt: skip
     config = folder / "poolrl.toml"
     config.write_text(config.read_text().replace("# ledger = ...", 'ledger = "ledger.sqlite"'))
-    return [init, timed("check", folder), timed("fit", folder, "--new-account")]
+    return [init, timed("check", folder), timed("fit", folder, "--new-account"), timed("backtest", folder)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

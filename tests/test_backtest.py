@@ -13,7 +13,8 @@ import pytest
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
 from poolrl.learning.rules import Levels
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.shop.backtest import EYES_ONLY, Backtest, Replayed, read_trajectories, replay_policy
+from poolrl.shop.backtest import EYES_ONLY, Backtest, Replayed, replay_policy
+from poolrl.shop.replayed_weeks import LEFT_OUT, Weeks, read_weeks
 from tests.helpers.shops import Run
 from tests.helpers.tables import columns
 
@@ -30,13 +31,19 @@ def week(states: Any, actions: Any, left: Any, **known: Any) -> Trajectories:
     return Trajectories(**dict(zip(("states", "actions", "next_states"), arrays, strict=True)), **known)
 
 
+def weeks_of(log: Trajectories, problem: LostSales = PROBLEM) -> Weeks:
+    """The same log, by way of a wide table."""
+    scale = {} if log.scale is None else {"scale": [f"scale_{i}" for i in range(log.states.shape[-1])]}
+    return read_weeks(Table(log.to_arrow(), **columns(log.states.shape[-1], **scale, labels=log.label_names)), problem)
+
+
 def test_a_week_worked_by_hand() -> None:
     """Day 1: 10 on the shelf, 4 left, so demand 6. Day 2: 8 on the shelf, none left, so demand 8 or more, up to 20.
 
     The shops paid 4 · 1, then 0, or (20 − 8) · 3 = 36. The policy fills up to 7 and to 12: 1 is left on day 1; on day
     2 it is 12 − 8 = 4 left, or (20 − 12) · 3 = 24 missing.
     """
-    found = replay_policy(policy_of([[7.0], [12.0]]), week([0, 4], [10, 8], [4, 0]))
+    found = replay_policy(policy_of([[7.0], [12.0]]), weeks_of(week([0, 4], [10, 8], [4, 0])))
     (only,) = found.products
     assert (only.shops[0], only.shops[2]) == (4.0, 40.0)
     assert (only.policy[0], only.policy[2]) == (5.0, 25.0)
@@ -47,7 +54,7 @@ def test_a_week_worked_by_hand() -> None:
 
 def test_the_first_stock_is_the_weeks_own() -> None:
     """The shelf opens with 9, and the policy cannot send any back: 9 − 6 = 3 are left, then 3 again."""
-    found = replay_policy(policy_of([[2.0], [0.0]]), week([9, 3], [9, 3], [3, 3]))
+    found = replay_policy(policy_of([[2.0], [0.0]]), weeks_of(week([9, 3], [9, 3], [3, 3])))
     assert found.in_all.policy == [6.0, 6.0, 6.0]
 
 
@@ -56,7 +63,7 @@ def test_where_all_demand_was_seen_it_is_a_rollout() -> None:
     demand = rng.uniform(1, 9, (50, 2, 1))
     log = PROBLEM.simulate_log(demand, rng=rng, behaviour=lambda step, stock, rng: np.full_like(stock, 20.0))
     policy = policy_of([[5.0], [6.0]])
-    found = replay_policy(policy, log)
+    found = replay_policy(policy, weeks_of(log))
     assert found.ran_empty == 0.0
     assert found.in_all.policy == pytest.approx([rollout_cost(PROBLEM, policy, demand)] * 3)
 
@@ -69,7 +76,7 @@ def test_on_a_day_the_change_lies_between_its_ends() -> None:
         demand = rng.uniform(0, 20, (1, 1, 1))
         log = problem.simulate_log(demand, rng=rng)
         policy = policy_of([[rng.uniform(0, 20)]], problem)
-        change = replay_policy(policy, log).in_all.change
+        change = replay_policy(policy, weeks_of(log, problem)).in_all.change
         true = rollout_cost(problem, policy, demand) - float(
             problem.cost(0, log.states[:, 0], log.actions[:, 0], demand[:, 0])[0]
         )
@@ -87,7 +94,7 @@ def test_the_estimate_fills_in_demand_as_it_was() -> None:
 
     log = problem.simulate_log(demand, rng=rng, behaviour=habit)
     policy = Pool(10.0).fit(problem, log, noise=SeededNoise(0))
-    found = replay_policy(policy, log)
+    found = replay_policy(policy, weeks_of(log, problem))
     true = rollout_cost(problem, policy, demand)
     low, middle, _ = found.in_all.policy
     assert middle == pytest.approx(true, rel=0.05)
@@ -103,8 +110,9 @@ def test_scale_and_labels_reach_the_policy() -> None:
         states=np.zeros(shape), actions=np.full(shape, 30.0), next_states=np.full(shape, 20.0),
         scale=np.full(shape, 10.0), labels={"promo": np.array(["no", "yes", "maybe"])},
     )  # fmt: skip
-    found = replay_policy(policy_of(levels, problem, scaled=True), log)
-    assert (found.trajectories, found.left_out) == (2, 1)
+    found = replay_policy(policy_of(levels, problem, scaled=True), weeks_of(log, problem))
+    assert (found.weeks, found.left_out) == (2, 1)
+    assert found.reasons == {"a label of a day was not declared": 1}
     # Demand is 10 a day. The first policy holds nothing, the second 10 and then 10.
     assert found.in_all.policy == [10.0, 10.0, 10.0]
     assert found.in_all.shops == [40.0, 40.0, 40.0]
@@ -120,9 +128,10 @@ def test_incomplete_weeks_are_left_out() -> None:
     ids = ["a", "a", "b", "c", "c", "c", "d", "d", "e", "e"]
     steps = [0, 1, 0, 0, 1, 1, 0, 1, 1, 0]
     left = [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, None, 4.0, 3.0]
-    log, left_out = read_trajectories(table_of(ids, steps, left), 2)
-    assert left_out == 3
-    assert log.next_states[..., 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    weeks = read_weeks(table_of(ids, steps, left), PROBLEM)
+    why = [None if place == 0 else LEFT_OUT[place - 1] for place in weeks.why[:, 0]]
+    assert why == [None, "a day has no row", "a day stands twice", "a field of a day cannot be read", None]
+    assert weeks.left[weeks.why[:, 0] == 0, :, 0].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +141,7 @@ def test_incomplete_weeks_are_left_out() -> None:
         ("2025-03-10", None, 2),  # the date within the id
         ("shop 2", None, 1),
         ("12", "number", 1),
+        ("10", "text", 2),  # as every column of a CSV file: "9" is no later than "10"
         ("2025-03-11", "monday", 1),
     ],
 )
@@ -140,10 +150,12 @@ def test_later_weeks_are_chosen(since: str | None, by: str | None, kept: int) ->
     ids = [each for each in weeks for _ in range(2)]
     more = {
         "number": [each for each in (9, 10, 12) for _ in range(2)],
+        "text": [each for each in ("9", "10", "12") for _ in range(2)],
         "monday": [each for each in ("2025-03-03", "2025-03-10", "2025-03-17") for _ in range(2)],
     }
-    log, left_out = read_trajectories(table_of(ids, [0, 1] * 3, [1.0] * 6, **more), 2, since, by)
-    assert (len(log), left_out) == (kept, 0)
+    weeks = read_weeks(table_of(ids, [0, 1] * 3, [1.0] * 6, **more), PROBLEM, since, by)
+    assert weeks.chosen.sum() == kept
+    assert (weeks.why == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +168,7 @@ def test_later_weeks_are_chosen(since: str | None, by: str | None, kept: int) ->
 )
 def test_what_cannot_be_compared_is_refused(since: str, by: str | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_trajectories(table_of(["a", "a"], [0, 1], [1.0, 1.0], number=[1, 1]), 2, since, by)
+        read_weeks(table_of(["a", "a"], [0, 1], [1.0, 1.0], number=[1, 1]), PROBLEM, since, by)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +181,7 @@ def test_what_cannot_be_compared_is_refused(since: str, by: str | None, message:
     ],
 )
 def test_a_backtest_says_what_it_found(shops: list[float], policy: list[float], words: str) -> None:
-    assert words in Backtest(10, 0, 0.1, [Replayed("bread", shops, policy)]).in_words
+    assert words in Backtest(10, 10, 0, {}, 0.1, "none", [Replayed("bread", 10, shops, policy)]).in_words
 
 
 def test_the_command(one_release: Path, run: Run) -> None:
@@ -179,12 +191,12 @@ def test_the_command(one_release: Path, run: Run) -> None:
     assert " ".join(run(*asked).split()).startswith(EYES_ONLY)
     facts = json.loads(run(*asked, "--json"))
     assert facts["notice"] == EYES_ONLY
-    assert facts["trajectories"] + facts["left_out"] == 300
+    assert facts["weeks"] + facts["left_out"] == 300
     assert [each["product"] for each in facts["costs"]] == ["bread", "milk", "in all"]
     first, second, both = (np.array(each["policy"]) for each in facts["costs"])
     np.testing.assert_allclose(first + second, both)
     assert (one_release / "ledger.sqlite").read_bytes() == before
     later = json.loads(run(*asked, "--from", "200", "--json"))
-    assert later["trajectories"] == 100
+    assert later["weeks"] == 100
     with pytest.raises(ValueError, match="--by goes with --from"):
         run(*asked, "--by", "step")

@@ -206,3 +206,13 @@ def test_check_names_what_would_help_in_words_of_the_file(tmp_path: Path, comman
         'add scale = "same weekday, last 4 weeks" to [sales], with demand_max in multiples of it (then effect' in seen
     )
     assert "add the shop to [problem] labels, with its declared values (then effect" in seen
+
+
+def test_a_label_may_be_called_shop(tmp_path: Path) -> None:
+    """What check adds to the rows must not be replaced by a label of the same name."""
+    facts = export_facts()
+    facts["problem"]["labels"] = {"shop": ["1", "2"]}
+    write_export(tmp_path, good_rows())
+    seen = {each.what: each for each in look_at(configured(tmp_path, facts))}
+    weeks = 2 * WEEKS
+    assert seen["weeks of shops"].seen == f"{weeks} found: {weeks} complete, 0 incomplete"

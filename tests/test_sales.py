@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from poolrl.data.counts import count_outcomes
 from poolrl.data.sources.engine import answer
+from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.sensitivity import every_level
 from poolrl.shop.example import simulated_export, write_example
 from poolrl.shop.open_log import open_log
@@ -81,6 +83,21 @@ def test_letters_of_windows(tmp_path: Path) -> None:
     week = "shop 7, week of 2025-03-03"
     assert rows_of(tmp_path, export_facts(["Brötchen"], encoding="latin-1")) == [(week, 1, "Brötchen", 0, 4, 3)]
     assert rows_of(tmp_path, export_facts(["Brötchen"])) == []
+    # Windows writes a euro sign as the byte 128. It costs no other row.
+    (tmp_path / "sales.csv").write_bytes(text.encode("latin-1") + b"8,2025-03-03,\x80\x9f,0,4,1,false\n")
+    assert (week, 1, "Brötchen", 0, 4, 3) in rows_of(tmp_path, export_facts(["Brötchen"], encoding="latin-1"))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_lines_are_counted_whatever_their_bytes(tmp_path: Path, ending: str) -> None:
+    """Weißbrot and Äpfel in UTF-8, lines that end in 13 10, blank lines, no end of the last one, over several reads."""
+    many = 400_000
+    text = "Artikel;Menge\r\n" + "Weißbrot;Äpfel\r\n \n" * many + "letzte;\x80"
+    path = tmp_path / f"sales.csv{ending}"
+    path.write_bytes(gzip.compress(text.encode(), 1) if ending else text.encode())
+    assert count_lines(path.name, tmp_path) == many + 1
+    path.write_bytes(gzip.compress(b"header only", 1) if ending else b"header only")
+    assert count_lines(path.name, tmp_path) == 0
 
 
 def test_a_day_that_ran_out_shows_at_least_the_sales(tmp_path: Path) -> None:

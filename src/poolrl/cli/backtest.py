@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from poolrl.certificate.files import POLICY
+from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.shop.backtest import EYES_ONLY, SCENARIOS, Backtest, read_trajectories, replay_policy
+from poolrl.shop.backtest import EYES_ONLY, SCENARIOS, Backtest, replay_policy
 from poolrl.shop.config_file import load_config
 from poolrl.shop.open_log import open_log
+from poolrl.shop.replayed_orders import SameWeekday
+from poolrl.shop.replayed_weeks import read_weeks
+
+# So many products are shown, and costs below this with a decimal.
+MOST_SHOWN, SHORT = 24, 1_000
 
 backtest_verb = verb(
     "backtest",
@@ -51,9 +58,26 @@ def backtest(
         raise ValueError("backtest replays policies of inventory")
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
-    with Console(stderr=True, quiet=json).status("reading, replaying"), open_log(file) as log:
-        weeks, left_out = read_trajectories(log, policy.problem.horizon, since, by)
-        found = replay_policy(policy, weeks, left_out=left_out)
+    period, sales = file.config.declared_period(), file.config.sales
+    options: dict[str, Any] = {
+        "explained": sales is not None,
+        "every_period": sales is not None,
+        "also": [] if by is None else [by],
+    }
+    console = Console(stderr=True, quiet=json)
+    with console.status("reading the log"), open_log(file, **options) as log:
+        # Scales are made from sales of weeks before the period too.
+        weeks = read_weeks(log, policy.problem, since, by, period if sales is not None else None)
+    remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
+    with progress_bar(console) as bars:
+        task = bars.add_task("replaying", total=100)
+        found = replay_policy(
+            policy,
+            weeks,
+            remade=remade,
+            called="trajectories" if sales is None else "weeks of shops",
+            progress=lambda share: bars.advance(task, 100 * share),
+        )
     if json:
         print(dumps(found.facts(), indent=2))
     else:
@@ -62,23 +86,50 @@ def backtest(
 
 def _print(console: Console, found: Backtest, *, learned_from: bool) -> None:
     console.print(f"[bold red]{EYES_ONLY}[/]\n", highlight=False)
-    console.print(
-        f"{found.trajectories:,} trajectories, {found.left_out:,} left out as incomplete. Shelves ran empty on "
-        f"{found.ran_empty:.0%} of days. What more would have been sold then is not known, so there are three answers: "
-        "least (nothing more), estimated (by the policy's estimate of demand), most (up to the declared bound).\n",
-        highlight=False,
-    )
-    table = RichTable(box=None, padding=(0, 2, 0, 0))
-    table.add_column("mean cost")
-    for scenario in SCENARIOS:
-        for side in ("shops", "policy", "change"):
-            table.add_column(f"{scenario}\n{side}", justify="right", no_wrap=True)
-    for each in (*found.products, found.in_all):
-        cells = []
-        for theirs, ours, change in zip(each.shops, each.policy, each.change, strict=True):
-            cells += [f"{theirs:,.1f}", f"{ours:,.1f}", f"{change / theirs:+.0%}" if theirs > 0 else "n/a"]
-        table.add_row(each.product, *cells)
-    console.print(table, highlight=False)
+    for line in _what_was_replayed(found):
+        console.print(f"{line}\n", highlight=False)
+    console.print(_costs_by_product(found), highlight=False)
     console.print(f"\n{found.in_words}", highlight=False)
     if learned_from:
         console.print("These may be the weeks that the policy has learned from: --from names later ones.")
+
+
+def _costs_by_product(found: Backtest) -> RichTable:
+    """Costs by product. Of many products, those that change most."""
+    table = RichTable(box=None, padding=(0, 2, 0, 0))
+    table.add_column("mean cost\nof a week", overflow="fold")
+    changes = [f"{'change' * (place == 0)}\n{each}" for place, each in enumerate(SCENARIOS)]
+    for name in ("\nweeks", "estimated\nthen", "\npolicy", *changes):
+        table.add_column(name, justify="right", no_wrap=True)
+    shown = found.products
+    if len(shown) > MOST_SHOWN:
+        ranked = sorted(shown, key=lambda each: each.change[1])
+        shown = ranked[: MOST_SHOWN // 2] + ranked[-MOST_SHOWN // 2 :]
+        table.caption = f"Of {len(ranked):,} products, the {len(shown)} that change most; --json has them all."
+        table.caption_justify = "left"
+    for each in (*shown, found.in_all):
+        costs = [each.shops[1], each.policy[1]]
+        cells = [*map(_as_cost, costs), *(f"{'+' * (by > 0)}{_as_cost(by)}" for by in each.change)]
+        table.add_row(each.product, f"{each.weeks:,}", *(cells if each.weeks else ["n/a"] * len(cells)))
+    return table
+
+
+def _as_cost(number: float) -> str:
+    return f"{number:,.1f}" if abs(number) < SHORT else f"{number:,.0f}"
+
+
+def _what_was_replayed(found: Backtest) -> Iterator[str]:
+    part = found.weeks - found.complete
+    text = f"{found.weeks:,} {found.called} are replayed, {part:,} of them without some products. "
+    text += f"{found.left_out:,} are not."
+    if found.reasons:
+        why = ", ".join(f"{count:,} where {reason}" for reason, count in found.reasons.items())
+        text += f" Single products of weeks that are left out: {why}."
+    yield text
+    if found.scale != "none":
+        yield f"The scale that the policy orders by is {found.scale}."
+    yield (
+        f"Shelves ran empty on {found.ran_empty:.0%} of days. What more would have been sold then is not known, so "
+        "there are three answers: least (nothing more), estimated (by the policy's estimate of demand), most (up to "
+        "the declared bound)."
+    )

@@ -118,6 +118,7 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
         console.print(f"[bold red]{warning}[/]\n", highlight=False)
     console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
+    console.print(f"Before you switch, replay it on later weeks of the log: poolrl backtest {folder}", markup=False)
 
 
 def _complete(folder: Path) -> str:

@@ -2,38 +2,37 @@
 
 Where a shelf ran empty the log says "at least the sales". So costs are computed thrice: nothing more would have been
 sold, as much more as the policy's own estimate expects, and everything up to the declared bound. Both sides meet the
-same demand. On a day the difference between them falls or stays as that demand grows, so it lies between the ends.
+same demand. On one day the difference between them falls or stays as that demand grows, so it lies between the ends.
+Over days that is no theorem, because what is left over and scales carry demand to later days.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import date
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.data.sources.engine import answer
-from poolrl.data.table import Table
-from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
+from poolrl.learning.rules import Levels
 from poolrl.problems.inventory import Inventory
+from poolrl.shop.replayed_orders import SameWeekday, costs_of, policy_orders, remade_scales, replayed_orders
+from poolrl.shop.replayed_weeks import LEFT_OUT, Weeks
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
-ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+RECORDED, REMADE = "the one that the log recorded", "made anew from the policy's own sales, as estimated"
 SCENARIOS = ("least", "estimated", "most")
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Mean costs per trajectory of one product, in the three scenarios."""
+    """Mean costs of a week of one product, in the three scenarios, and how many weeks were replayed."""
 
     product: str
+    weeks: int
     shops: list[float]
     policy: list[float]
 
@@ -47,16 +46,20 @@ class Replayed:
 class Backtest:
     """What was replayed: how much of the log, how often shelves ran empty, and the costs."""
 
-    trajectories: int
-    left_out: int  # incomplete ones, and those whose labels or scale the policy does not know
+    weeks: int  # those of which at least one product is replayed
+    complete: int  # those of which every product is
+    left_out: int  # the others that were asked for
+    reasons: dict[str, int]  # products of weeks that are not replayed
     ran_empty: float  # share of days and products
+    scale: str  # which one the policy ordered by, in words
     products: list[Replayed]
+    called: str = "trajectories"
 
     @property
     def in_all(self) -> Replayed:
-        """All products together."""
+        """All products together: what a week with all of them costs in the mean."""
         both = ([each.shops for each in self.products], [each.policy for each in self.products])
-        return Replayed("in all", *(np.sum(part, axis=0).tolist() for part in both))
+        return Replayed("in all", self.weeks, *(np.sum(part, axis=0).tolist() for part in both))
 
     @property
     def in_words(self) -> str:
@@ -72,50 +75,83 @@ class Backtest:
         else:
             verdict = "not cheaper by the estimate"
         share = f"{changes[1] / shops[1]:+.1%}" if shops[1] > 0 else "n/a"
-        return f"In these {self.trajectories:,} trajectories the policy would have been {verdict} ({share})."
+        return (
+            f"In these {self.weeks:,} {self.called} the policy would have been {verdict}: {changes[1]:+,.1f} a week "
+            f"({share}) by the estimate, between {low:+,.1f} and {high:+,.1f}."
+        )
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
         rows = [asdict(each) | {"change": each.change} for each in (*self.products, self.in_all)]
-        counts = {"trajectories": self.trajectories, "left_out": self.left_out, "ran_empty": self.ran_empty}
-        return {"notice": EYES_ONLY, **counts, "scenarios": list(SCENARIOS), "costs": rows, "in_words": self.in_words}
+        counts = {name: getattr(self, name) for name in ("weeks", "complete", "left_out", "reasons", "ran_empty")}
+        more = {"scale": self.scale, "scenarios": list(SCENARIOS), "costs": rows, "in_words": self.in_words}
+        return {"notice": EYES_ONLY, **counts, **more}
 
 
-def replay_policy(policy: Policy, log: Trajectories, *, left_out: int = 0) -> Backtest:
-    """Let the policy order from the opening stock of every trajectory on, and compare."""
+def replay_policy(
+    policy: Policy,
+    weeks: Weeks,
+    *,
+    remade: SameWeekday | None = None,
+    called: str = "trajectories",
+    progress: Callable[[float], object] = lambda share: None,
+) -> Backtest:
+    """Let the policy order from the opening stock of every week on, and compare."""
     problem = policy.problem
     assert isinstance(problem, Inventory)
-    every_scale = np.ones_like(log.actions) if log.scale is None else log.scale
-    every_cell = _cells_by_step(problem, log)
-    known = (np.isfinite(every_scale) & (every_scale > 0)).all(axis=(1, 2)) & (every_cell >= 0).all(axis=1)
-    if not known.any():
-        raise ValueError("no complete trajectory is left to replay the policy on")
-    states, actions, left, scale = (part[known] for part in (log.states, log.actions, log.next_states, every_scale))
-    cells = every_cell[known]
-    labels = {name: np.asarray(values)[known] for name, values in log.labels.items() if name in problem.labels.names}
-    sold = actions - left
-    empty = problem.observe(0, states / scale, actions / scale, left / scale)[1]
-    shops, ours = [], []
-    for demand in _demands(policy, sold, empty, scale, cells):
-        shops.append(_costs(problem, actions, demand, cells))
-        ours.append(_replayed_costs(policy, states[:, 0], demand, None if log.scale is None else scale, labels, cells))
-    names = policy.names.products
+    if policy.guarantee.scaled != (weeks.scale is not None):
+        had = "with" if policy.guarantee.scaled else "without"
+        raise ValueError(f"the policy was learned {had} a scale, and the log is otherwise: use the file it came from")
+    used = (weeks.why == 0) & weeks.chosen[:, None]
+    if not isinstance(policy.rule, Levels):
+        # Such a rule may look at all products at once.
+        used &= used.all(axis=1, keepdims=True)
+    if not used.any():
+        raise ValueError(_nothing_left(weeks))
+    kept = np.flatnonzero(used.any(axis=1))
+    cells = np.where(used[kept, None], weeks.cells[kept], 0)
+    scale = None if weeks.scale is None else np.where(used[kept, None], weeks.scale[kept], 1.0)
+    amounts = (np.where(used[kept, None], part[kept], 0.0) for part in (weeks.opening, weeks.level, weeks.left))
+    opening, level, left = amounts
+    unit = np.ones_like(level) if scale is None else scale
+    empty = used[kept, None] & problem.observe(0, opening / unit, level / unit, left / unit)[1]
+    ordering, every = policy_orders(policy, cells), np.arange(len(kept))
+    demands = _demands(policy, level - left, empty, unit, cells)
+    if scale is not None and remade is not None:
+        # One scale for the three of them, of the likeliest sales: shelves that always sell all they could would make
+        # scales that no shop has ever seen.
+        unit = remade_scales(problem, weeks, used, demands[1], ordering, remade, progress)
+    costs: list[tuple[FloatArray, FloatArray]] = []
+    for demand in demands:
+        orders = replayed_orders(problem, opening[:, 0], demand, unit, ordering, every)
+        shops, ours = (costs_of(problem, each, demand, cells, used[kept]) for each in (level, orders))
+        costs.append((shops, ours))
+    number = used.sum(axis=0)
     products = [
-        Replayed(name, *([float(costs[i]) for costs in side] for side in (shops, ours))) for i, name in enumerate(names)
+        Replayed(name, int(number[i]), [float(shops[i]) for shops, _ in costs], [float(ours[i]) for _, ours in costs])
+        for i, name in enumerate(policy.names.products)
     ]
-    return Backtest(int(known.sum()), left_out + int((~known).sum()), float(empty.mean()), products)
+    said = "none" if scale is None else RECORDED if remade is None else REMADE
+    why = weeks.why[weeks.chosen]
+    reasons = {reason: int((why == place).sum()) for place, reason in enumerate(LEFT_OUT, 1)}
+    return Backtest(
+        len(kept),
+        int(used.all(axis=1).sum()),
+        int(weeks.chosen.sum()) - len(kept),
+        {reason: count for reason, count in reasons.items() if count},
+        float(empty.sum() / (used.sum() * problem.horizon)),
+        said,
+        products,
+        called,
+    )
 
 
-def _cells_by_step(problem: Inventory, log: Trajectories) -> IntArray:
-    """The label cell of every row, (n, H); −1 where a label is not among the declared ones."""
-    shape = log.states.shape[:2]
-    given = {}
-    for name in problem.labels.names:
-        if name not in log.label_names:
-            raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
-        values = np.asarray(log.labels[name])
-        given[name] = np.broadcast_to(values[:, None] if values.ndim == 1 else values, shape)
-    return np.broadcast_to(problem.labels.cells(given), shape)
+def _nothing_left(weeks: Weeks) -> str:
+    if not weeks.chosen.any():
+        return "no trajectory was chosen: --from or [period] leaves none of the log"
+    counts = np.bincount(weeks.why[weeks.chosen].ravel(), minlength=len(LEFT_OUT) + 1)[1:]
+    why = f": most often, {LEFT_OUT[int(counts.argmax())]}" if counts.any() else ""
+    return f"no complete trajectory is left to replay the policy on{why}; run poolrl check"
 
 
 def _demands(
@@ -124,9 +160,9 @@ def _demands(
     """Demand (n, H, k) in the three scenarios."""
     problem, outcomes = policy.problem, policy.outcomes
     assert isinstance(problem, Inventory)
-    top = problem.label_bounds.reshape(-1, problem.products)[cells] * scale
+    products = np.arange(problem.products)
+    top = np.maximum(problem.label_bounds.reshape(-1, problem.products)[cells, products] * scale, sold)
     middle = sold if outcomes is None else _drawn_beyond(outcomes, sold / scale, cells) * scale
-    top = np.maximum(top, sold)
     expected = np.where(empty, np.clip(middle, sold, top), sold)
     return [sold, expected, np.where(empty, top, sold)]
 
@@ -136,8 +172,8 @@ def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArr
     *_, horizon, products, bins = outcomes.weights.shape
     below = np.cumsum(outcomes.weights.reshape(-1, bins), axis=-1)
     below /= below[:, -1:]
-    width = 2 * outcomes.points.reshape(-1, products, bins)[..., 0][cells]  # (n, H, k)
-    law = (cells[..., None] * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
+    width = 2 * outcomes.points.reshape(-1, products, bins)[..., 0][cells, np.arange(products)]  # (n, H, k)
+    law = (cells * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
     place = np.clip((sold / width).astype(np.int64), 0, bins - 1)
     reached = np.where(place > 0, below[law, np.maximum(place - 1, 0)], 0.0)
     chance = reached + (1 - reached) * np.random.default_rng(0).random(sold.shape)
@@ -145,101 +181,3 @@ def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArr
     rising = (below + np.arange(len(below))[:, None]).ravel()
     found = np.searchsorted(rising, law + chance) - law * bins
     return np.asarray((np.clip(found, place, bins - 1) + 0.5) * width)
-
-
-def _costs(problem: Inventory, levels: FloatArray, demand: FloatArray, cells: IntArray) -> FloatArray:
-    """Mean costs per trajectory, (k,)."""
-    steps = np.arange(problem.horizon)
-    holding, shortage = (
-        costs.reshape(-1, problem.horizon, problem.products)[cells, steps]
-        for costs in (problem.holding, problem.shortage)
-    )
-    total = holding * np.maximum(levels - demand, 0.0) + shortage * np.maximum(demand - levels, 0.0)
-    return np.asarray(total.sum(axis=1).mean(axis=0))
-
-
-def _replayed_costs(
-    policy: Policy,
-    stock: FloatArray,
-    demand: FloatArray,
-    scale: FloatArray | None,
-    labels: dict[str, NDArray[Any]],
-    cells: IntArray,
-) -> FloatArray:
-    assert isinstance(policy.problem, Inventory)
-    levels = np.empty_like(demand)
-    for step in range(policy.problem.horizon):
-        today = {name: values if values.ndim == 1 else values[:, step] for name, values in labels.items()}
-        levels[:, step] = policy.act(step, stock, scale=None if scale is None else scale[:, step], labels=today)
-        stock = policy.problem.next_state(step, stock, levels[:, step], demand[:, step])
-    return _costs(policy.problem, levels, demand, cells)
-
-
-def read_trajectories(
-    log: Table, horizon: int, since: str | None = None, by: str | None = None
-) -> tuple[Trajectories, int]:
-    """The complete trajectories of a table in memory, and how many were left out.
-
-    `since` keeps those whose column `by` (the id, if it is left out) is at least that: a date, a number or a text. Of
-    an id that holds a date, as 'shop 7, week of 2025-03-03', the date counts.
-    """
-    columns = log.columns
-    parts = {"states": columns.states, "actions": columns.actions, "next_states": columns.next_states}
-    parts |= {"scale": columns.scale} if columns.scale else {}
-    names = dict.fromkeys([columns.trajectory, *columns.labels.values(), *([] if by is None else [by])])
-    numbers = dict.fromkeys([columns.step, *(name for part in parts.values() for name in part)])
-    if by is not None and by not in log.rows.columns:
-        raise ValueError(f"--by names a column that the log does not have: {by!r}")
-    asked = {f"t{i}": log.rows[name] for i, name in enumerate(names)}
-    asked |= {f"n{i}": log.rows[name].cast("float64") for i, name in enumerate(numbers)}
-    found = answer(log.rows.select(**asked))
-    text = {name: found[f"t{i}"] for i, name in enumerate(names)}
-    number = {name: _floats(found[f"n{i}"]) for i, name in enumerate(numbers)}
-    ids = np.asarray(text[columns.trajectory].cast(pa.string()).fill_null("").to_numpy(zero_copy_only=False), dtype=str)
-    every = ids != ""
-    if since is not None:
-        every &= _not_before(text[by or columns.trajectory], since)
-    step = number[columns.step] - log.first_step
-    inside = every & np.isin(step, np.arange(horizon))
-    unique, owner = np.unique(ids[every], return_inverse=True)
-    place = np.full(len(ids), -1)
-    place[every] = owner
-    count = np.zeros((len(unique), horizon), dtype=np.int64)
-    np.add.at(count, (place[inside], step[inside].astype(np.int64)), 1)
-    where = place[inside], step[inside].astype(np.int64)
-    arrays = {}
-    for part, named in parts.items():
-        arrays[part] = np.full((len(unique), horizon, len(named)), np.nan)
-        for i, name in enumerate(named):
-            arrays[part][(*where, i)] = number[name][inside]
-    whole = (count == 1).all(axis=1) & np.all([np.isfinite(each).all(axis=(1, 2)) for each in arrays.values()], axis=0)
-    labels = {}
-    for label, name in columns.labels.items():
-        values = np.full((len(unique), horizon), None, dtype=object)
-        values[where] = text[name].to_numpy(zero_copy_only=False)[inside]
-        labels[label] = values[whole]
-    if not whole.any():
-        raise ValueError("no complete trajectory is left to replay the policy on")
-    kept = {part: values[whole] for part, values in arrays.items()}
-    return Trajectories(**kept, labels=labels or None), int((~whole).sum())
-
-
-def _floats(column: pa.ChunkedArray) -> FloatArray:
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _not_before(column: pa.ChunkedArray, since: str) -> BoolArray:
-    """Which values are at least `since`."""
-    if ISO_DATE.fullmatch(since):
-        date.fromisoformat(since)
-        words = column.cast(pa.string()).fill_null("").to_pylist()
-        dates = [ISO_DATE.search(word) for word in words]
-        if not any(dates):
-            raise ValueError("--from is a date, but no value of its column holds one: name a column of dates with --by")
-        return np.array([found is not None and found.group() >= since for found in dates])
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        try:
-            return np.asarray(np.nan_to_num(_floats(column), nan=-np.inf) >= float(since))
-        except ValueError:
-            raise ValueError(f"--from must be a number, as its column is, got {since!r}") from None
-    return np.asarray([word is not None and word >= since for word in column.cast(pa.string()).to_pylist()])

@@ -105,7 +105,12 @@ def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
 
 
 def simulated_export(seed: int) -> pa.Table:
-    """What a till writes: a row per shop, date and product; opening stock, delivery, sales, and whether it ran out.
+    """What a till writes: a row per shop, date and product; opening stock, delivery, sales, and whether it ran out."""
+    return simulated_chain(seed)[0]
+
+
+def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
+    """The export, and the demand (weeks, shops, H, k) that only nature knows.
 
     Shops differ in size, and a promotion sells half as much again. Managers order by the sales of the last weeks, and
     more for a promotion. So orders follow demand, until amounts are compared with what was usual.
@@ -138,7 +143,7 @@ def simulated_export(seed: int) -> pa.Table:
     weeks = SHOP_COUNT * WEEK_COUNT
     number = np.repeat(np.arange(weeks), problem.horizon * problem.products)
     day = np.tile(np.repeat(np.arange(problem.horizon), problem.products), weeks)
-    return pa.table(
+    table = pa.table(
         {
             "shop": number // WEEK_COUNT + 1,
             "date": np.datetime64(FIRST_MONDAY) + (7 * (number % WEEK_COUNT) + day).astype("timedelta64[D]"),
@@ -150,3 +155,4 @@ def simulated_export(seed: int) -> pa.Table:
             "promotion": np.where(promotion.T.ravel()[number], "yes", "no"),
         }
     )
+    return table, demand

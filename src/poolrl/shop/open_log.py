@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -14,35 +14,41 @@ from poolrl.data.table import Table
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
 
-# What an explained log has besides: why a row is unobserved.
-EXPLAINED = {"why": "why", "shop": "shop"}
+# What an explained log has besides. No label of a user has such a name.
+EXPLAINED = {f"explained {name}": name for name in ("why", "shop", "monday")}
 
 
 @contextmanager
 def open_log(
-    file: ConfigFile, before_rows: Callable[[], object] = lambda: None, *, explained: bool = False
+    file: ConfigFile,
+    before_rows: Callable[[], object] = lambda: None,
+    *,
+    explained: bool = False,
+    every_period: bool = False,
+    also: Sequence[str] = (),
 ) -> Iterator[Table]:
     """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there.
 
-    `explained` adds columns to the rows of a sales export that no count uses, for the data holder's eyes.
+    For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, `also` adds
+    columns of the table by name, and `every_period` keeps rows outside [period].
     """
     config, columns = file.config, file.config.columns()
-    sales, also = config.sales, columns
+    sales, more = config.sales, {f"also {name}": name for name in also if name not in columns.names()}
     options: dict[str, Any] = {"query": config.query(explained=explained and config.sales is not None)}
     if sales is not None:
         options["csv"] = CsvFormat(sales.delimiter, sales.encoding)
-        if explained:
-            also = replace(columns, labels={**EXPLAINED, **columns.labels})
-    with open_source(config.log.source, also, folder=file.folder, before_rows=before_rows, **options) as opened:
-        yield as_table(config, opened)
+        more |= EXPLAINED if explained else {}
+    named = replace(columns, labels={**columns.labels, **more})
+    with open_source(config.log.source, named, folder=file.folder, before_rows=before_rows, **options) as opened:
+        yield as_table(config, opened, every_period=every_period)
 
 
-def as_table(config: Config, opened: Source) -> Table:
+def as_table(config: Config, opened: Source, *, every_period: bool = False) -> Table:
     """Rows that have the columns of a configuration, with all that it declares of them."""
     columns, period = config.columns(), config.declared_period()
     coordinates = {} if columns.coordinate is None else {"coordinates": config.problem.products}
     rows = opened.rows
-    if period is not None:
+    if period is not None and not every_period:
         # Scales are in the rows already, and may come from the weeks before the period.
         rows = rows_of_period(rows, columns, first=period.first, before=period.before)
     return Table(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import glob
+import gzip
 import itertools
+import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from poolrl.data.sources.engine import quoted_name, quoted_text
 
@@ -52,6 +54,7 @@ _LINE_LIMIT = 2 * LONGEST_LINE
 # DuckDB would choose its buffer by a line's size, and read slowly. A power of two: with a size that is no multiple of
 # 64, DuckDB loses lines that lie across the end of a buffer.
 LINES_AT_ONCE = 2**25
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,42 @@ class CsvFormat:
 COMMAS = CsvFormat()
 
 
-def line_count(files: Sequence[str]) -> str:
-    """SQL: how many lines there are behind the headers but blank ones, whatever their bytes."""
-    return f"SELECT count(*) FROM {CsvFormat(encoding='latin-1').lines(files)} WHERE trim(line) <> ''"
+def line_count(files: Sequence[str]) -> int:
+    """How many lines there are behind the headers but blank ones, whatever their bytes."""
+    found = 0
+    for file in files:
+        with _bytes_of(file) as source:
+            header, rest = True, b""
+            while part := source.read(_AT_ONCE):
+                *lines, rest = re.split(rb"[\r\n]", rest + part)
+                found += sum(bool(line.strip(b" ")) for line in lines[header:])
+                header = header and not lines
+        found += bool(rest.strip(b" ")) and not header
+    return found
+
+
+def as_utf8(files: Sequence[str], form: CsvFormat, folder: Path) -> tuple[list[str], CsvFormat, bool]:
+    """The files as UTF-8, copied into a private folder if they are not; how they are written; whether that succeeded.
+
+    DuckDB refuses a whole file of latin-1 where one byte lies in 128 .. 159. So one row would decide about all of them.
+    Nothing fails here, because this is before a query sees rows.
+    """
+    if form.encoding == "utf-8":
+        return list(files), form, True
+    copies, whole = [], True
+    for number, file in enumerate(files):
+        copies.append(str(folder / f"{number}.csv"))
+        try:
+            with _bytes_of(file) as source, open(copies[-1], "wb") as copy:
+                while part := source.read(_AT_ONCE):
+                    copy.write(part.decode(form.encoding).encode())
+        except (OSError, EOFError, zlib.error):
+            whole = False
+    return copies, replace(form, encoding="utf-8"), whole
+
+
+def _bytes_of(file: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file, "rb")) if file.endswith(".gz") else open(file, "rb")
 
 
 def csv_reader(files: Sequence[str], form: CsvFormat = COMMAS) -> str:

@@ -10,6 +10,7 @@ A database's message about a failed query may quote the log. So only the kind of
 from __future__ import annotations
 
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +36,17 @@ from poolrl.data.sources.duckdb import (
     shut,
     try_query,
 )
-from poolrl.data.sources.engine import quoted_name, refused
-from poolrl.data.sources.files import COMMAS, CsvFormat, csv_reader, files_of, line_count, parquet_reader, sql_list
+from poolrl.data.sources.engine import RowError, quoted_name, refused
+from poolrl.data.sources.files import (
+    COMMAS,
+    CsvFormat,
+    as_utf8,
+    csv_reader,
+    files_of,
+    line_count,
+    parquet_reader,
+    sql_list,
+)
 from poolrl.data.sources.postgres import open_postgres
 
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -107,6 +117,9 @@ def open_source(
         else:
             files, is_csv = files_of(where)
             with connected(":memory:", settings) as database:
+                whole = True
+                if is_csv:
+                    files, csv, whole = as_utf8(files, csv, Path(spill))
                 reader = csv_reader(files, csv) if is_csv else parquet_reader(where, files)
                 _make_log(database, where, files, reader)
                 if query is not None:
@@ -114,6 +127,8 @@ def open_source(
                         copy_log_without_rows(database, empty)
                         kinds = try_query(query, columns.names(), empty)
                     before_rows()
+                    if not whole:
+                        raise RowError(f"{where} cannot be read to its end")
                 backend = shut(database)
                 if query is not None:
                     run_query(query, database, kinds)
@@ -130,12 +145,10 @@ def count_lines(source: str, folder: Path) -> int | None:
     files, is_csv = files_of(where)
     if not is_csv:
         return None
-    with connected(":memory:", dict(DUCKDB_SETTINGS)) as database:
-        try:
-            (found,) = database.execute(line_count(files)).fetchone() or (0,)
-        except duckdb.Error as error:
-            raise ValueError(refused("DuckDB", error)) from None
-    return int(found)
+    try:
+        return line_count(files)
+    except (OSError, EOFError, zlib.error):
+        raise ValueError(f"{where} cannot be read to its end") from None
 
 
 def _needed(query: str | None, what: str) -> str:
