@@ -13,12 +13,17 @@ from benchmarks.report import Report, run
 from poolrl import Backlog, LostSales
 from poolrl.audit.audit import attack_case
 from poolrl.audit.worst_case import Configured
+from poolrl.shop.payable import LEFT_OVER
 
 THREATS = Path(__file__).parent.parent / "docs" / "threat-model.md"
 FACTS: dict[str, Any] = {"holding": 1.0, "shortage": 1.0, "horizon": 3, "products": 2, "boundary": 0.9}
 TWO: dict[str, Any] = FACTS | {"demand_max": [40.0, 60.0]}
 SIZES = {"size": ["large", "small", "tiny"]}
 UNITS = 300
+# As by fit: a tenth of ρ for sums of what was left. A boundary limits how much can be left.
+SUMS: dict[str, Any] = {"left_over": LEFT_OVER, "units": UNITS}
+OPEN = TWO | {"boundary": 1.0}
+MEMORY: dict[str, Any] = {"scaled": True, "scale_memory": 2}
 # Budgets of 0.7 and 0.59 have variances that are not whole numbers.
 FITS = [
     (Configured(LostSales(**TWO), units=UNITS, title="two products, three steps, a boundary of 0.9"), 1.0),
@@ -27,6 +32,9 @@ FITS = [
     (Configured(LostSales(**TWO, labels=SIZES), units=UNITS, title="three labels, protected"), 1.0),
     (Configured(LostSales(**TWO, labels=SIZES), units=UNITS, labels_public=True, title="three labels, public"), 0.59),
     (Configured(LostSales(**TWO), units=UNITS, scaled=True, scale_memory=2, title="a scale with a memory of 2"), 1.0),
+    (Configured(LostSales(**TWO), **SUMS, title="two products and what was left"), 1.0),
+    (Configured(LostSales(**TWO, labels=SIZES), **SUMS, title="three labels, protected, and what was left"), 1.0),
+    (Configured(LostSales(**OPEN), **SUMS, **MEMORY, title="a scale with a memory of 2, and what was left"), 1.0),
     (Configured(LostSales(**FACTS, demand_max=8.0), "published", title="the published learner"), 1.0),
 ]
 
@@ -38,7 +46,8 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
         found = attack_case(case, rho=rho, releases=arguments.releases)
         flagged |= bool(found.faults)
         proved = f"{found.rho_bound:.3f} ({found.rho_bound / rho:.1%})"
-        facts = [f"{found.numbers:,}", str(found.variance), f"{found.moved_share:.0%}", f"{rho:g}", proved]
+        variances = ", ".join(dict.fromkeys(str(each.variance) for each in found.tables))
+        facts = [f"{found.numbers:,}", variances, f"{found.moved_share:.0%}", f"{rho:g}", proved]
         rows.append([case.name, *facts, found.verdict])
     header = ("fit", "numbers", "σ²", "moved, of what is paid for", "ρ claimed", "ρ proved, if Gaussian", "verdict")
     report.table(header, rows)

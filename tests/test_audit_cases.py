@@ -93,12 +93,12 @@ def test_releases_from_one_count_are_those_that_the_door_makes() -> None:
 def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> None:
     said = run("audit", "default", "--releases", "100", "--workers", "1", "--out", tmp_path / "audit")
     assert "epsilon = 7.77 at delta = 1e-06" in said
-    assert "6 audits, 0 flagged" in said
+    assert "7 audits, 0 flagged" in said
     assert "move 100% of what is paid for" in said
     facts = json.loads((tmp_path / "audit/audit.json").read_text())
     assert facts["private"] is True
     assert "summary" not in facts
-    assert [each["trajectories_per_unit"] for each in facts["audits"]] == [1, 3, 1, 1, 1, 1]
+    assert [each["trajectories_per_unit"] for each in facts["audits"]] == [1, 3, 1, 1, 1, 1, 1]
     assert not any(each["flagged"] for each in facts["audits"])
     assert {"audit.svg", "audit.png", "audit.json"} == {path.name for path in (tmp_path / "audit").iterdir()}
     with pytest.raises(ValueError, match="exists, and no audit is written over another"):
@@ -135,14 +135,18 @@ def test_an_audit_of_a_configured_fit(tmp_path: Path, facts: Facts, run: Run) ->
     found = json.loads((tmp_path / "audit/audit.json").read_text())
     audited = found["audits"][0]
     assert not audited["flagged"]
-    # Δ₂² = 2 H k L c² with H = 3, k = 2, c = 2, and σ² = Δ₂² / 2ρ.
-    sizes = Outcomes().level_sizes(steps=3, coordinates=2, slots=80, per_unit=2, rho=0.5)
-    assert Fraction(audited["variance"]) == 2 * 3 * 2 * len(sizes) * 4 / Fraction(1)
+    # Δ₂² = 2 H k L c² and H k c² P² with H = 3, k = 2, c = 2, and σ² = Δ₂² / 2ρ with nine tenths of ρ and a tenth.
+    sizes = Outcomes().level_sizes(steps=3, coordinates=2, slots=80, per_unit=2, rho=0.45)
+    trees, sums = (Fraction(each["variance"]) for each in audited["tables"])
+    assert trees == 2 * 3 * 2 * len(sizes) * 4 / Fraction(9, 10)
+    assert sums == 3 * 2 * 4 * 32**2 * 10
     assert audited["engine"] == "table"
     assert audited["end_to_end_releases"] == 4
     summary = AuditSummary.model_validate(found["summary"])
     assert summary.config_sha256 == sha256(config.read_bytes()).hexdigest()
-    assert (summary.claimed_rho, summary.moved_share, summary.releases) == (0.5, 1.0, 400)
+    assert (summary.claimed_rho, summary.releases) == (0.5, 400)
+    # Behind λ = 0.9 at most 29 of 32 parts are left: 28.8, rounded.
+    assert summary.moved_share == pytest.approx(0.9 + 0.1 * (29 / 32) ** 2)
     assert summary.verdict == audited["verdict"]
 
 

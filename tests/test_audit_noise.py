@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from poolrl.audit.noise import _by_lag, moment_limits, noise_faults
+from poolrl.audit.noise import _by_lag, moment_limits
+from poolrl.audit.parts import noise_faults
 from poolrl.audit.tally import FACTORS, Noise, Windows, _window_hashes, matchings, tally
 from tests.helpers.noisy import discrete
 

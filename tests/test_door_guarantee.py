@@ -125,8 +125,8 @@ MANY = "replacing one trajectory changes the scales of at most"
             {"labels": "public", "scaled": True},
             [
                 f"{SCALE}the scale comes from outside the log.",
-                "Labels are public: the other trajectory has the same trajectories and steps with the same labels, and "
-                "how many rows have which labels is released exactly.",
+                "Labels are public: the other trajectory has the same rows (trajectories, steps and products) with the "
+                "same labels, and how many rows have which labels is released exactly.",
             ],
         ),
     ],

@@ -322,7 +322,10 @@ def test_what_labels_need() -> None:
 
 def test_the_guarantee_says_whether_labels_are_protected() -> None:
     problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={"store": ["a"]})
-    for public, words in ((True, "steps with the same labels, and how many rows"), (False, "may have other labels")):
+    for public, words in (
+        (True, "products) with the same labels, and how many rows"),
+        (False, "may have other labels"),
+    ):
         log = Trajectories(**rows([[[0.0]]], [[[4.0]]], [[[2.0]]]), labels={"store": ["a"]}, labels_public=public)
         guarantee = release_outcomes(log, problem, level_sizes=(1, 2), rho=1.0, noise=SeededNoise(0)).guarantee
         assert words in str(guarantee)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from poolrl import Policy
 from poolrl.certificate.certificate import Certificate
 from poolrl.cli.configured_audit import configured_case
+from poolrl.ledger.units import Spend, UnitsError, totals
 from poolrl.privacy.release import release_outcomes
 from poolrl.shop.config_file import load_config
 from poolrl.shop.example import write_example
@@ -57,6 +59,27 @@ def test_one_account_for_one_kind_of_neighbours(tmp_path: Path) -> None:
     facts["privacy"]["weeks_public"] = False
     with pytest.raises(ValueError, match=r"its releases compare other neighbours .*keep to weeks_public as it was"):
         fit_release(configured(tmp_path, facts), tmp_path / "second")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [("sales", "date", "booked"), ("sales", "date_format", "%d.%m.%Y"), ("sales", "shop", "region")],
+)
+def test_weeks_of_other_columns_are_other_trajectories(tmp_path: Path, section: str, key: str, value: str) -> None:
+    """Every export has weeks and shops, but not the same ones: cut by another date, two of them share rows."""
+    facts = write_example(tmp_path, seed=1)
+    usual = configured(tmp_path, facts).config
+    facts[section][key] = value
+    other = configured(tmp_path, facts).config
+    with pytest.raises(UnitsError, match="is not known"):
+        totals([Spend(Fraction(1), "committed", each.unit()) for each in (usual, other)])
+    facts["period"] = {"column": "monday", "first": "2025-01-06", "before": "2025-02-03"}
+    january = configured(tmp_path, facts).config.declared_period()
+    facts[section][key] = "elsewhere" if key != "date_format" else "%m/%d/%Y"
+    again = configured(tmp_path, facts).config.declared_period()
+    assert january is not None
+    assert january.overlaps(again) == (january.axis != again.axis or january == again)  # type: ignore[union-attr]
+    assert (january.axis != again.axis) == (key != "shop")  # type: ignore[union-attr]
 
 
 def test_an_audit_attacks_the_configured_scale_and_labels(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
-from poolrl.certificate.all_periods import period_faults
+from poolrl.certificate.all_periods import period_faults, seen_in
 from poolrl.certificate.certificate import Certificate
+from poolrl.certificate.label import percent
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
@@ -307,6 +308,12 @@ def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: P
     assert spent(tmp_path) == 1
     claim = certificate_of(tmp_path / "february")
     assert (claim.rho, claim.in_all.rho) == ("1/2", "1")
+    # A shop is in both months, and the policy holds both: whoever sees February's folder alone sees the sum.
+    assert seen_in(claim).rho == "1"
+    label = " ".join((tmp_path / "february" / "label.txt").read_text().split())
+    assert "rho = 1 (zero-concentrated differential privacy)" in label
+    assert f"at most {percent(claim.in_all.attack.true_positives_at_most)} of the cases where it is" in label
+    assert "rho: 1.0" in (tmp_path / "february" / "registry.yaml").read_text()
     assert broken(tmp_path / "february", tmp_path / "ledger.sqlite") == []
     config = month(tmp_path, facts, 2)
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0\.2 of 1\.2 is left"):

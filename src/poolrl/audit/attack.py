@@ -10,9 +10,9 @@ import numpy as np
 from poolrl.audit.evidence import ReleaseMoments, Rows, learned_score, stated_score
 from poolrl.audit.neighbours import Revealed, revealed
 from poolrl.audit.noise import NUMBERS_AT_ONCE
+from poolrl.audit.parts import NoiseEvidence, Parts, look_at_noise
 from poolrl.audit.repeated import Repeated
 from poolrl.audit.structure import NOISE
-from poolrl.audit.tally import Noise, Sums, Windows, added, tally, tally_of_both
 from poolrl.audit.worst_case import Configured
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
@@ -32,9 +32,7 @@ MOST_LEARNED = 400
 class Gathered:
     """What all blocks together show. Scores come in the order of releases, those of training first."""
 
-    sums: list[Sums] = field(default_factory=lambda: [{}, {}])
-    twins: Sums = field(default_factory=dict)
-    windows: list[Windows] = field(default_factory=list)
+    noise: NoiseEvidence | None = None
     blocks: list[tuple[int, list[FloatArray], list[FloatArray]]] = field(default_factory=list)
     moments: list[ReleaseMoments | None] = field(default_factory=lambda: [None, None])
     trained: int = 0
@@ -60,9 +58,7 @@ class Block:
     stated: list[FloatArray]
     judged: list[FloatArray]
     moments: list[ReleaseMoments]
-    sums: list[Sums]
-    twins: Sums
-    windows: list[Windows]
+    noise: NoiseEvidence
 
 
 @dataclass(frozen=True)
@@ -75,19 +71,23 @@ class Attack:
     exact: tuple[Revealed, Revealed]
     each: int
     end_to_end: int
-    about: Noise
+    about: Parts
     learned_from: IntArray  # the places of the numbers that the second attack looks at
 
     @classmethod
     def on(cls, case: Configured, rho: float, noise: str, exact: tuple[Revealed, Revealed], releases: int) -> Attack:
         """The attack on the logs that have these exact counts, by so many releases of both together."""
         numbers = exact[0].numbers.size
-        moves = np.flatnonzero(exact[0].numbers != exact[1].numbers)
-        learned_from = np.arange(numbers) if numbers <= MOST_LEARNED else moves[:MOST_LEARNED]
         each = releases // 2
+        about = Parts.of(tuple(exact[0].public["shapes"]), exact[0].table_variances, 2 * each)
+        moves = exact[0].numbers != exact[1].numbers
+        # Some of every part.
+        some = [
+            where.start + np.flatnonzero(moves[where])[: MOST_LEARNED // len(about.slices)] for where in about.slices
+        ]
+        learned_from = np.arange(numbers) if numbers <= MOST_LEARNED else np.concatenate(some)
         # The training releases are the first, so these are among them.
         whole_fits = max(1, min(END_TO_END[case.engine], each // 100))
-        about = Noise(tuple(exact[0].public["shapes"]), exact[0].variance, 2 * each)
         return cls(case, rho, noise, exact, each, whole_fits, about, learned_from)
 
     def run(self, workers: int, progress: Callable[[int], None]) -> Gathered:
@@ -98,7 +98,7 @@ class Attack:
         first, second = found.moments
         assert first is not None
         assert second is not None
-        score = learned_score(first, second, self.exact[0].variance)
+        score = learned_score(first, second, self.exact[0].variances[self.learned_from])
         self._look(found, score, self._blocks(cut, self.each), workers, progress)
         return found
 
@@ -118,9 +118,7 @@ class Attack:
 
         run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
         for block in run(joblib.delayed(self._block)(score, *each) for each in blocks if each[1]):
-            found.sums = [added(*pair) for pair in zip(found.sums, block.sums, strict=True)]
-            found.twins = added(found.twins, block.twins)
-            found.windows += block.windows
+            found.noise = block.noise if found.noise is None else found.noise + block.noise
             found.blocks.append((block.start, block.stated, block.judged))
             if score is None:
                 pairs = zip(found.moments, block.moments, strict=True)
@@ -137,12 +135,10 @@ class Attack:
         places = start, self.each + start
         return Block(
             start,
-            [stated_score(rows, first, second, self.exact[0].variance) for rows in released],
+            [stated_score(rows, first, second, self.exact[0].variances) for rows in released],
             [] if score is None else [score(rows) for rows in looked_at],
             [] if score is not None else [ReleaseMoments.of(rows) for rows in looked_at],
-            [tally(rows, self.about) for rows in noise],
-            tally_of_both(noise[0], noise[1], self.about),
-            [Windows.of(n, self.about, first_release=at) for n, at in zip(noise, places, strict=True)],
+            look_at_noise(noise[0], noise[1], self.about, places),
         )
 
     def _released(self, prepared: Prepared, log: Log, which: int, start: int, count: int) -> Rows:

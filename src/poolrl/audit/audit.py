@@ -15,10 +15,10 @@ import numpy as np
 
 from poolrl import __version__
 from poolrl.audit.attack import Attack
-from poolrl.audit.evidence import Errors, best_threshold, discreteness, roc
+from poolrl.audit.evidence import Errors, best_threshold, joint_discreteness, roc
 from poolrl.audit.neighbours import Exact, revealed
-from poolrl.audit.noise import judge_noise
-from poolrl.audit.structure import DIFFER, NOISE, moved_share, structure_faults
+from poolrl.audit.parts import judge_parts
+from poolrl.audit.structure import DIFFER, NOISE, MovedTable, moved_share, moved_tables, structure_faults
 from poolrl.audit.worst_case import Configured
 from poolrl.checks import FloatArray, positive, whole
 from poolrl.privacy import zcdp
@@ -49,9 +49,9 @@ class AuditFinding:
     epsilon_bound: float  # the same by Clopper-Pearson, for any mechanism
     curve: tuple[FloatArray, FloatArray] = field(repr=False)
     faults: tuple[str, ...]  # why it is flagged, if it is
-    moved_share: float = 1.0  # what the two logs move, as a share of what is paid for
+    moved_share: float = 1.0  # how much of ρ the two logs use: what they move, as a share of what is paid for
     numbers: int = 0  # that a release consists of
-    variance: str = ""  # of their noise, exactly
+    tables: tuple[MovedTable, ...] = ()  # each mechanism: its noise, exactly, and what the logs move of it
     end_to_end: int = 0  # releases for which an engine counted anew
 
     @property
@@ -114,22 +114,23 @@ def attack_case(
         first, second = (revealed(prepared, prepared.release(log, Exact())) for log in logs)
         exact = first, second
         faults = structure_faults(case, logs, exact, rho, noise)
-    mechanism = exact[0].public["guarantee"].mechanisms[0]
-    facts: dict[str, Any] = {"numbers": exact[0].numbers.size, "variance": str(mechanism.variance)}
+    facts: dict[str, Any] = {"numbers": exact[0].numbers.size}
     if any("self-test" in fault for fault in faults):
         return AuditFinding(case, noise, 0, rho, 0.0, 0.0, CERTAINTY, tuple(faults), **facts)
     if exact[0].public != exact[1].public:
         everything = tuple(dict.fromkeys([*faults, DIFFER]))
         return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, everything, **facts)
+    facts["tables"] = moved_tables(*exact)
     attack = Attack.on(case, rho, noise, exact, releases)
     found = attack.run(workers, progress)
-    faults += judge_noise(found.sums[0], found.sums[1], found.twins, found.windows, attack.about)
+    assert found.noise is not None
+    faults += judge_parts(found.noise, attack.about)
     stated, judged = found.stated, found.judged
     tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
     trained = found.trained
     threshold = best_threshold(stated[0][:trained], stated[1][:trained], delta=DELTA, confidence=CONFIDENCE)
     general = Errors.of(stated[0][trained:], stated[1][trained:], threshold)
-    allowance = discreteness(exact[1].numbers - exact[0].numbers, exact[0].variance)
+    allowance = joint_discreteness(exact[1].numbers - exact[0].numbers, exact[0].variances)
     if exceeds(rho, tests, general, allowance=allowance):
         faults.append("the logs can be distinguished better than the claim allows")
     stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged

@@ -25,19 +25,19 @@ from poolrl.privacy.noise.self_test import sampler_faults
 
 # No two bytes are equal, so none can be left out or come twice unseen.
 KNOWN_KEY = bytes(range(101, 133))
-# Besides the audited variance: fractions, which must not be rounded to whole numbers.
+# Besides the audited variances: fractions, which must not be rounded to whole numbers.
 PROBED_VARIANCES = Fraction(41, 2), Fraction(1001, 3)
 PROBED_DRAWS = 2**14
 DIGITS = 60
 
 
-def construction_faults(variance: Fraction) -> list[str]:
-    """The faults of the sampler of secure noise, for this variance and some others."""
+def construction_faults(*stated: Fraction) -> list[str]:
+    """The faults of the sampler of secure noise, for these variances and some others."""
     failed = [f"the sampler fails its self-test: {fault}" for fault in sampler_faults()]
     if failed:
         return failed
     faults = []
-    variances = dict.fromkeys((variance, *PROBED_VARIANCES))
+    variances = dict.fromkeys((*stated, *PROBED_VARIANCES))
     if not all(np.array_equal(inversion(each).thresholds, thresholds(each)[1]) for each in variances):
         faults.append("the table of a distribution is not exact")
     if not all(_follows_from_key(each) for each in variances):

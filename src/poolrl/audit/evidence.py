@@ -75,10 +75,10 @@ def rate_limit(errors: int, trials: int, failure: float) -> float:
     return 1.0 if errors >= trials else float(betainccinv(errors + 1, trials - errors, failure))
 
 
-def stated_score(released: Rows, first: IntArray, second: IntArray, variance: float) -> FloatArray:
+def stated_score(released: Rows, first: IntArray, second: IntArray, variance: FloatArray | float) -> FloatArray:
     """The log-likelihood ratio of each row, which is linear if the noise is as stated:
 
-    log p₂(t) − log p₁(t) = ⟨t − (c₁ + c₂)/2, c₂ − c₁⟩ / σ²
+    log p₂(t) − log p₁(t) = ⟨t − (c₁ + c₂)/2, (c₂ − c₁) / σ²⟩, where each number may have a σ² of its own
     """
     return (released - (first + second) / 2) @ ((second - first) / variance)
 
@@ -111,7 +111,9 @@ class ReleaseMoments:
         return self.products - np.outer(self.sum, self.mean)
 
 
-def learned_score(first: ReleaseMoments, second: ReleaseMoments, variance: float) -> Callable[[Rows], FloatArray]:
+def learned_score(
+    first: ReleaseMoments, second: ReleaseMoments, variance: FloatArray | float
+) -> Callable[[Rows], FloatArray]:
     """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
 
     A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells,
@@ -130,10 +132,13 @@ def discreteness(moved: IntArray, variance: float) -> float:
     The stated score is a sum of discrete Gaussians, each multiplied by how far its count moved. Its distribution is
     their convolution, and a threshold has errors α and β in it.
     """
-    if variance > SMOOTH:
+    if variance > SMOOTH or not moved.any():
         return 0.0
     _, weights = discrete_gaussian(math.sqrt(variance))
     steps, times = np.unique(np.abs(moved[moved != 0]), return_counts=True)
+    # The score in its own unit, because numbers that move by 32 have no others in between.
+    unit = int(np.gcd.reduce(steps))
+    steps = steps // unit
     length = 1 + int((steps * times).sum()) * (len(weights) - 1)
     transform = np.ones(length // 2 + 1, dtype=np.complex128)
     for step, often in zip(steps, times, strict=True):
@@ -141,11 +146,23 @@ def discreteness(moved: IntArray, variance: float) -> float:
         stretched[:: int(step)] = weights
         transform *= np.fft.rfft(stretched, length) ** int(often)
     pmf = np.fft.irfft(transform, length)
-    below, shift = np.cumsum(pmf), int((moved.astype(np.int64) ** 2).sum())
-    # Under the second log the sum is higher by Σ moved².
+    below, shift = np.cumsum(pmf), int((moved.astype(np.int64) ** 2).sum()) // unit
+    # Under the second log the sum is higher by Σ moved², in the same unit.
     alpha, beta = 1 - below[shift:], below[: len(below) - shift]
     kept = (alpha > RAREST) & (beta > RAREST)
-    return float((-ndtri(alpha[kept]) - ndtri(beta[kept])).max(initial=0.0) - math.sqrt(shift / variance))
+    return float((-ndtri(alpha[kept]) - ndtri(beta[kept])).max(initial=0.0) - math.sqrt(shift * unit / variance))
+
+
+def joint_discreteness(moved: IntArray, variances: FloatArray) -> float:
+    """The same where numbers have different variances.
+
+    Those of one variance are (μᵢ + aᵢ)-GDP by `discreteness`, and all together √Σ (μᵢ + aᵢ)²-GDP (Dong, Roth and Su).
+    """
+    laws = np.unique(variances)
+    each = [moved[variances == variance] for variance in laws]
+    smooth = [math.sqrt(float((m.astype(np.float64) ** 2).sum()) / v) for m, v in zip(each, laws, strict=True)]
+    more = [max(0.0, discreteness(m, float(v))) for m, v in zip(each, laws, strict=True)]
+    return math.hypot(*np.add(smooth, more)) - math.hypot(*smooth)
 
 
 def best_threshold(first: FloatArray, second: FloatArray, *, delta: float, confidence: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from poolrl.audit.worst_case import Configured
-from poolrl.checks import IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import OnOutcomes, OnVisits, Prepared
 from poolrl.privacy.noise.source import NoiseSource
-from poolrl.privacy.sensitivity import TableLayout, outcome_trees, visit_tables
+from poolrl.privacy.sensitivity import TableLayout, left_sums, outcome_trees, visit_tables
 from poolrl.problems.inventory import Backlog, LostSales
 
 # Two products and three steps, because noise could be shared between products, or between a step and the next but one.
@@ -32,16 +33,39 @@ CASES = (
     Configured(LostSales(**_FACTS, labels=_LABELS), engine="arrays"),
     Configured(LostSales(**_FACTS, labels=_LABELS), labels_public=True, engine="arrays"),
     Configured(Backlog(**_FACTS), title="default, c = 1, backlog"),
+    Configured(LostSales(**_FACTS, labels=_LABELS), left_over=0.1, title="default, c = 1, labels, stock left over"),
 )
 
 
 @dataclass(frozen=True)
 class Revealed:
-    """Everything that a release reveals: noisy numbers in one row, and public facts, equal for all neighbours."""
+    """Everything that a release reveals: noisy numbers in one row, and public facts, equal for all neighbours.
+
+    Among these are the `shapes` of its tables, and the number of the mechanism to which each `belongs`.
+    """
 
     numbers: IntArray
-    variance: float
     public: dict[str, Any]
+
+    @property
+    def mechanism_of(self) -> IntArray:
+        """The number of each number's mechanism."""
+        return np.repeat(self.public["belongs"], [math.prod(shape) for shape in self.public["shapes"]])
+
+    @property
+    def table_variances(self) -> list[float]:
+        """The stated variance of each table."""
+        mechanisms = self.public["guarantee"].mechanisms
+        return [float(mechanisms[number].variance) for number in self.public["belongs"]]
+
+    @property
+    def variances(self) -> FloatArray:
+        """That of each number."""
+        return np.array([float(each.variance) for each in self.public["guarantee"].mechanisms])[self.mechanism_of]
+
+    def of_mechanism(self, number: int) -> IntArray:
+        """The numbers of one mechanism."""
+        return self.numbers[self.mechanism_of == number]
 
 
 def revealed(prepared: Prepared, released: Any) -> Revealed:
@@ -49,14 +73,19 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
     if isinstance(prepared, OnVisits):
         nodes = np.arange(prepared.where.pair_count)
         tables = [released.pairs, *(released.transitions(step, nodes) for step in range(prepared.problem.horizon))]
+        belongs = [0] + [1] * prepared.problem.horizon
     else:
-        tables = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
+        trees = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
+        sums = [] if released.left is None else [released.left.sums]
+        last = len(released.guarantee.mechanisms) - 1
+        tables, belongs = [*trees, *sums], [0] * len(trees) + [last] * len(sums)
     numbers = np.concatenate([table.ravel() for table in tables])
     shapes = [table.shape for table in tables]
     public = {"guarantee": released.guarantee, "total": getattr(released, "total", None), "shapes": shapes}
+    public["belongs"] = belongs
     totals = getattr(released, "totals", None)
     public["totals"] = None if totals is None else totals.tolist()
-    return Revealed(numbers, released.variance, public)
+    return Revealed(numbers, public)
 
 
 def layouts(prepared: Prepared, found: Revealed, *, per_unit: int) -> tuple[TableLayout, ...]:
@@ -65,18 +94,17 @@ def layouts(prepared: Prepared, found: Revealed, *, per_unit: int) -> tuple[Tabl
         nodes = {"pairs": prepared.where.pair_count, "states": prepared.where.state_count}
         return visit_tables(prepared.problem, **nodes, per_unit=per_unit)
     assert isinstance(prepared, OnOutcomes)
-    # Levels are (*labels, H, k, kinds, size). Unless the log is complete, the last table counts what is unobserved.
-    shapes, problem = found.public["shapes"], prepared.problem
-    trees = [shape for shape in shapes if len(shape) == len(problem.labels.shape) + 4]
-    return (
-        outcome_trees(
-            problem,
-            level_sizes=tuple(shape[-1] for shape in trees),
-            per_unit=per_unit,
-            complete=len(trees) == len(shapes),
-            labels_public=found.public["guarantee"].labels == "public",
-        ),
+    # Levels are (*labels, H, k, kinds, size). Unless the log is complete, one table counts what is unobserved.
+    problem, belongs = prepared.problem, found.public["belongs"]
+    trees = [shape for shape in found.public["shapes"] if len(shape) == len(problem.labels.shape) + 4]
+    layout = outcome_trees(
+        problem,
+        level_sizes=tuple(shape[-1] for shape in trees),
+        per_unit=per_unit,
+        complete=len(trees) == belongs.count(0),
+        labels_public=found.public["guarantee"].labels == "public",
     )
+    return (layout, left_sums(problem, per_unit=per_unit)) if prepared.left_over else (layout,)
 
 
 class Exact:

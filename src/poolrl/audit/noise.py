@@ -18,43 +18,30 @@ from numpy.typing import NDArray
 from scipy import fft
 from scipy.special import xlogy
 
-from poolrl.audit.evidence import Rows
-from poolrl.audit.tally import PAIRINGS, Noise, Sums, Windows, added, matchings, tally, tally_of_both
+from poolrl.audit.tally import PAIRINGS, Noise, Sums, Windows, added, matchings
 from poolrl.checks import FloatArray
 from poolrl.privacy.noise.seeded import discrete_gaussian
 
-# How often a sound release may fail, and the share of each of the eleven checks.
+# How often a sound release may fail, and the share of each of the twelve checks: eleven here, one in `parts`.
 LUCK = 1e-6
-EACH = LUCK / 11
+EACH = LUCK / 12
 # Numbers that are looked at together: a block of them needs some 100 MB.
 NUMBERS_AT_ONCE = 2**20
 NoiseCheck = Callable[[Sums, Noise, float], bool]
 
 
-def noise_faults(first: Rows, second: Rows, variance: float, shapes: tuple[tuple[int, ...], ...] = ()) -> list[str]:
-    """The faults of the noise in the two logs' releases, (releases, numbers) each; `shapes` are those of the tables."""
-    about = Noise(shapes or (first.shape[1:],), variance, len(first) + len(second))
-    sums: list[Sums] = [{}, {}, {}]
-    windows = []
-    length = max(2, NUMBERS_AT_ONCE // about.numbers // 2 * 2)
-    for start in range(0, max(len(first), len(second)), length):
-        blocks = [each[start : start + length] for each in (first, second)]
-        found = [*(tally(each, about) for each in blocks), tally_of_both(blocks[0], blocks[1], about)]
-        sums = [added(*each) for each in zip(sums, found, strict=True)]
-        places = start, len(first) + start
-        windows += [Windows.of(b, about, first_release=at) for b, at in zip(blocks, places, strict=True)]
-    return judge_noise(sums[0], sums[1], sums[2], windows, about)
-
-
-def judge_noise(first: Sums, second: Sums, twins: Sums, windows: list[Windows], about: Noise) -> list[str]:
-    """The faults by the sums of all blocks: of each log, and of the same release of both."""
+def judge_noise(
+    first: Sums, second: Sums, twins: Sums, windows: list[Windows], about: Noise, *, parts: int = 1
+) -> list[str]:
+    """The faults by the sums of all blocks: of each log, and of the same release of both. One of so many `parts`."""
+    luck = EACH / parts
     # In each log, because faults of the two logs may cancel; and in both together, because more releases show more.
     looks = first, second, added(first, second)
-    found = [fault for fault, check in CHECKS.items() if any(check(each, about, EACH / len(looks)) for each in looks)]
+    found = [fault for fault, check in CHECKS.items() if any(check(each, about, luck / len(looks)) for each in looks)]
     if Windows.repeated(windows):
         found.append("two releases have the same noise")
     pairs = [(sums, name) for sums in (first, second) for name in PAIRINGS[:2]] + [(twins, PAIRINGS[2])]
-    if any(_coupled(sums, name, about, EACH / len(pairs)) for sums, name in pairs):
+    if any(_coupled(sums, name, about, luck / len(pairs)) for sums, name in pairs):
         found.append("two releases share the noise of a number")
     return found
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import sha256
+from itertools import groupby
 
 import numpy as np
 
@@ -32,8 +35,8 @@ def structure_faults(
     case: Configured, logs: tuple[Log, Log], exact: tuple[Revealed, Revealed], rho: float, noise: str
 ) -> list[str]:
     """All of them, by the logs and their exact counts. For another noise, secure noise is not looked at."""
-    prepared, mechanism = case.prepared(rho), exact[0].public["guarantee"].mechanisms[0]
-    faults = construction_faults(mechanism.variance) if noise == "secure" else []
+    prepared, mechanisms = case.prepared(rho), exact[0].public["guarantee"].mechanisms
+    faults = construction_faults(*(each.variance for each in mechanisms)) if noise == "secure" else []
     if any("self-test" in fault for fault in faults):
         return faults
     # At rho = 1 no two releases are equal by chance.
@@ -45,10 +48,31 @@ def structure_faults(
     return faults + _counted_faults(case, prepared, exact) + _paid_faults(case, prepared, logs[0], exact, rho)
 
 
+@dataclass(frozen=True)
+class MovedTable:
+    """What two neighbours move of one mechanism: Σ (difference)² as a share of Δ₂², both in whole numbers."""
+
+    name: str
+    cells: int
+    rho: Fraction
+    variance: Fraction
+    share: Fraction
+
+
+def moved_tables(first: Revealed, second: Revealed) -> tuple[MovedTable, ...]:
+    """That of every mechanism."""
+    found = []
+    for number, stated in enumerate(first.public["guarantee"].mechanisms):
+        moved = int(((second.of_mechanism(number) - first.of_mechanism(number)) ** 2).sum())
+        share = moved / stated.sensitivity_squared
+        found.append(MovedTable(stated.name, stated.cells, stated.rho, stated.variance, share))
+    return tuple(found)
+
+
 def moved_share(first: Revealed, second: Revealed) -> float:
-    """Σ (difference of neighbours)² as a share of Δ₂², both in whole numbers."""
-    paid_for = sum(each.sensitivity_squared for each in first.public["guarantee"].mechanisms)
-    return float(((second.numbers - first.numbers) ** 2).sum() / paid_for)
+    """How much of ρ the neighbours use: each mechanism's share of Δ₂², weighted by what it costs."""
+    tables = moved_tables(first, second)
+    return float(sum(each.share * each.rho for each in tables) / sum(each.rho for each in tables))
 
 
 def _counted_faults(case: Configured, prepared: Prepared, exact: tuple[Revealed, Revealed]) -> list[str]:
@@ -61,8 +85,10 @@ def _counted_faults(case: Configured, prepared: Prepared, exact: tuple[Revealed,
             counted = [revealed(prepared, prepared.release(log, Exact())) for log in logs if log is not None]
             found[engine] = [*exact, *counted] if engine == case.engine else counted
     for array, table in zip(found["arrays"][:2], found["table"], strict=False):
-        # A table is never taken to be complete, so it may have unobserved counts in addition.
-        if not np.array_equal(array.numbers, table.numbers[: array.numbers.size]):
+        # A table is never taken to be complete, so it may have unobserved counts after its trees.
+        mechanisms = range(len(array.public["guarantee"].mechanisms))
+        pairs = [(array.of_mechanism(number), table.of_mechanism(number)) for number in mechanisms]
+        if not all(np.array_equal(mine, theirs[: mine.size]) for mine, theirs in pairs):
             faults.append("a table in an engine gives other counts than the same arrays")
             break
     if any(other.public != each[0].public for each in found.values() for other in each[1:]):
@@ -79,14 +105,24 @@ def _paid_faults(
     mechanisms = first.public["guarantee"].mechanisms
     if zcdp.compose(each.rho for each in mechanisms) != zcdp.budget(rho):
         faults.append("the guarantee states another rho")
-    if set(watched.variances) != {each.variance for each in mechanisms}:
+    # In the order in which tables are drawn: one must not have another's noise. A public root is not drawn.
+    if _without_repeats(watched.variances) != _without_repeats(mechanisms[n].variance for n in first.public["belongs"]):
         faults.append("noise is drawn with another variance than the guarantee states")
     stated = [(each.name, each.cells, each.sensitivity_squared) for each in mechanisms]
     formulas = layouts(prepared, first, per_unit=case.moved)
     by_formula = [(each.name, each.cells, each.sensitivity_squared) for each in formulas]
-    if first.public != second.public or stated != by_formula or moved_share(first, second) > 1:
+    if first.public != second.public or stated != by_formula or overdrawn(first, second):
         faults.append("one unit moves more than was paid for")
     return faults
+
+
+def overdrawn(first: Revealed, second: Revealed) -> bool:
+    """Whether any mechanism moves more than it paid for, whatever the others have left."""
+    return any(each.share > 1 for each in moved_tables(first, second))
+
+
+def _without_repeats(variances: Iterable[Fraction]) -> list[Fraction]:
+    return [variance for variance, _ in groupby(variances)]
 
 
 def _digests(case: Configured, noise: str) -> list[bytes]:

@@ -1,12 +1,19 @@
 """The worst case of a fit: for its problem and for what is declared of its log, two neighbours as far apart as allowed.
 
 `sensitivity.outcome_trees` says how far one unit can move the counts: at every step, coordinate and level its c
-trajectories leave one node for another. Here they do so:
+trajectories leave one node for another. `sensitivity.left_sums` says how far it can move the sums of what was left:
+from nothing to the bound. Here they do so:
 
     lost sales   nothing is sold of a full shelf      →  a small shelf is sold out
     backlog      nobody asks for anything             →  demand is at its bound
     a scale      a small shelf is sold out            →  the same amounts, but the scale of m others has shrunk
     labels       the first label cell                 →  the last one, unless labels are public
+
+Where sums are released too, both move at once:
+
+    lost sales   all is left of a full shelf          →  nothing is left
+    a scale      almost nothing is sold or left       →  the same amounts, which are now the bound or more
+    labels       all is left in the first label cell  →  all is left in the last one
 
 No row of anybody's log is read. What the two logs move is counted exactly, and compared with what is paid for.
 """
@@ -24,6 +31,7 @@ from poolrl.checks import FloatArray, IntArray, one_of, whole
 from poolrl.data.log import Columns, Log
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
+from poolrl.learning.outcomes import COARSEST_LEVEL
 from poolrl.pool import Pool, Prepared
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.inventory import Inventory
@@ -32,15 +40,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ZONES = 3
-AUDITED: dict[str, Callable[[float], Pool]] = {
-    "default": Pool,
-    "published": lambda rho: Pool.published(rho, zones=FEW_ZONES),
+AUDITED: dict[str, Callable[[float, float], Pool]] = {
+    "default": lambda rho, left_over: Pool(rho, left_over=left_over),
+    "published": lambda rho, _: Pool.published(rho, zones=FEW_ZONES),
 }
 # Shares of the demand bound: a small shelf, what others keep and leave, and how far a scale shrinks. None lies on the
 # edge of a bin. The last is a power of two, so that to divide by it is exact.
 SMALL_SHELF, THEIR_SHELF, SHRUNK = 0.3, (0.6, 0.35), 1 / 128
 # A scale that changes nothing but the units of the amounts.
 SAME_SCALE = 2.0
+# Multiples of a scale may exceed the bound: of a shelf of two bounds one can be sold, and one is left.
+FULL_OF_BOTH = np.array([2.0, 1.0])
+# Behind a boundary they may not: of what is ordered so much is sold that demand leaves the first node of every level.
+LEAST_SOLD = 1.04 / COARSEST_LEVEL
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,8 @@ class Configured:
 
     `per_unit` is c, or None where each trajectory is its own unit. With `scaled`, amounts are multiples of a scale,
     and `scale_memory` is m. `units` is how many units the simulated log has: bins follow from it. With the engine
-    "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory.
+    "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory. `left_over` is the share of ρ for
+    sums of what was left, as in `Pool`.
 
         attack_case(Configured(problem, per_unit=3), rho=0.1)
     """
@@ -60,6 +73,7 @@ class Configured:
     scaled: bool = False
     scale_memory: int = 0
     labels_public: bool = False
+    left_over: float = 0.0
     units: int = 3
     engine: Literal["table", "arrays"] = "table"
     title: str = ""
@@ -88,7 +102,7 @@ class Configured:
 
     def prepared(self, rho: float) -> Prepared:
         """The learner, ready to release."""
-        return AUDITED[self.learner](rho).prepare(self.problem)
+        return AUDITED[self.learner](rho, self.left_over).prepare(self.problem)
 
     @contextmanager
     def logs(self, engine: str | None = None) -> Iterator[tuple[Log, Log]]:
@@ -179,18 +193,29 @@ class Configured:
         """What the unit does before and after, (2, H, k): its levels and what is left, as shares of the bound."""
         most, none = self.problem.share, np.zeros_like(self.problem.share)
         censored = self.problem.censored
+        if self._followers and self.left_over:
+            # Almost nothing in one unit, and in the other the most that can be both sold and left.
+            behind = np.stack([most, np.maximum(most - LEAST_SOLD, 0.0)])
+            both = FULL_OF_BOTH[:, None, None] * most if self.problem.boundary.everywhere else behind
+            return both * SHRUNK, both
         if self._followers:
             # The same amounts in two units: others move by their scale alone.
             end = (most, none) if censored else (none, none - 1.0)
             return np.stack(end) * SHRUNK, np.stack(end)
+        if self.left_over and self._changes_cell:
+            return np.stack([most, most]), np.stack([most, most])
         small = SMALL_SHELF * most
         return np.stack([most, most]), np.stack([small, none if censored else small - 1.0])
 
     def _label_cells(self, unit: IntArray, changed: int) -> IntArray:
         """The label cell of each trajectory. Who must stay beside its followers, or is public, keeps its cell."""
-        count, following = self.problem.labels.count, self._followers
-        moves = changed and not following and not self.labels_public
-        return np.where(unit <= following, count - 1 if moves else 0, unit % count if self.labels_public else 0)
+        count = self.problem.labels.count
+        mine = count - 1 if changed and self._changes_cell else 0
+        return np.where(unit <= self._followers, mine, unit % count if self.labels_public else 0)
+
+    @property
+    def _changes_cell(self) -> bool:
+        return self.problem.labels.count > 1 and not self._followers and not self.labels_public
 
     def _label_values(self, cell: IntArray) -> dict[str, Any]:
         labels = self.problem.labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.parts import CertifiedPeriod
+from poolrl.certificate.parts import CertifiedPeriod, InAll
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.periods import Period, Portion, lost_by_one
 from poolrl.privacy import zcdp
@@ -35,6 +35,17 @@ def periods_in_words(claim: Certificate) -> list[str]:
     return said
 
 
+def seen_in(claim: Certificate) -> InAll:
+    """What an attacker who sees this release alone can use: its own ρ, or that of all releases.
+
+    A policy of several periods holds the trees of all of them. A trajectory is in one, so the others tell nothing of it
+    and only add noise. But a unit may be in each, and its shifts add up where the noise adds up in squares.
+    """
+    if claim.earlier and claim.unit != "trajectory":
+        return claim.in_all
+    return InAll(rho=claim.rho, epsilon=claim.epsilon, attack=claim.attack)
+
+
 def neighbours_keep(unit: str) -> str:
     """Which neighbouring logs a release of a period compares: how many units each period has is public."""
     if unit == "trajectory":
@@ -53,7 +64,7 @@ def for_other_periods(claim: Certificate) -> str:
         return ""
     if claim.scale_memory:
         return " Trajectories of other periods lose to it only through the scales that they served for."
-    return " Trajectories of other periods lose nothing to it."
+    return " Trajectories of other periods lose nothing to it that was not paid for before."
 
 
 def period_faults(claim: Certificate) -> list[str]:

@@ -6,7 +6,7 @@ import math
 import textwrap
 from fractions import Fraction
 
-from poolrl.certificate.all_periods import for_other_periods, in_this_period, periods_in_words
+from poolrl.certificate.all_periods import for_other_periods, in_this_period, periods_in_words, seen_in
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.parts import InAll
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
@@ -35,7 +35,8 @@ def label(certificate: Certificate) -> str:
 def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
     unit, ledger, public = certificate.unit, certificate.ledger, certificate.assumed_public
-    epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in certificate.epsilon.items())
+    seen = seen_in(certificate)
+    epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in seen.epsilon.items())
     spent, budget, left = (_short(amount) for amount in (ledger.spent, ledger.budget, ledger.left))
     return [
         (
@@ -60,7 +61,7 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
         (
             "The numbers a specialist will ask for",
             [
-                f"rho = {_short(certificate.rho)} (zero-concentrated differential privacy), that is epsilon = "
+                f"rho = {_short(seen.rho)} (zero-concentrated differential privacy), that is epsilon = "
                 f"{epsilon}. Neighbouring logs: {neighbours(certificate)}. Noise: exact discrete Gaussian.",
             ],
         ),
@@ -150,7 +151,7 @@ def _key_and_audit(certificate: Certificate) -> list[str]:
 
 
 def _attack(certificate: Certificate) -> list[str]:
-    unit, attack, in_all = certificate.unit, certificate.attack, certificate.in_all
+    unit, in_all, attack = certificate.unit, certificate.in_all, seen_in(certificate).attack
     innocent, hit = percent(attack.false_positives), percent(attack.true_positives_at_most)
     best = percent(attack.true_positives_of_best_known_attack)
     paragraphs = [
@@ -159,7 +160,7 @@ def _attack(certificate: Certificate) -> list[str]:
         f"they find out in at most {hit} of the cases where it is. The best attack known reaches {best}. Blind "
         f"guessing reaches {innocent}.",
     ]
-    if in_all.rho != certificate.rho:
+    if in_all.rho != seen_in(certificate).rho:
         paragraphs.append(
             "Earlier releases, or attempts at them, have taken budget from this data set too. An attacker who sees all "
             f"of them (rho = {_short(in_all.rho)} together, epsilon = {rounded_up(in_all.epsilon['1e-06'])} at delta "

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from poolrl.certificate.all_periods import for_other_periods, periods_in_words
+from poolrl.certificate.all_periods import for_other_periods, periods_in_words, seen_in
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.label import neighbours, whose
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words
@@ -126,10 +126,8 @@ class RegistryRecord(_Part):
 def registry_record(certificate: Certificate) -> RegistryRecord:
     """The record that says what the certificate says."""
     public, ledger, versions = certificate.assumed_public, certificate.ledger, certificate.versions
-    publication, steps = public.publication, certificate.steps
-    curve = "; ".join(
-        f"epsilon {rounded_up(eps)} at delta {float(delta):g}" for delta, eps in certificate.epsilon.items()
-    )
+    publication, steps, seen = public.publication, certificate.steps, seen_in(certificate)
+    curve = "; ".join(f"epsilon {rounded_up(eps)} at delta {float(delta):g}" for delta, eps in seen.epsilon.items())
     mechanisms = "; ".join(
         f"{each.name}: {each.noise}, on {each.cells} integer counts of squared sensitivity "
         f"{each.sensitivity_squared}, variance {each.variance}"
@@ -173,11 +171,9 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                         *periods_in_words(certificate),
                     ]
                 ),
-                privacy_parameters=Parameters(
-                    rho=float(Fraction(certificate.rho)), epsilon=certificate.epsilon["1e-06"], delta=1e-6
-                ),
+                privacy_parameters=Parameters(rho=float(Fraction(seen.rho)), epsilon=seen.epsilon["1e-06"], delta=1e-6),
                 privacy_parameters_details=(
-                    f"rho = {certificate.rho} exactly; {curve}. All releases that the ledger knows of: rho = "
+                    f"rho = {seen.rho} exactly; {curve}. All releases that the ledger knows of: rho = "
                     f"{certificate.in_all.rho}."
                 ),
             ),

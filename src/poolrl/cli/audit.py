@@ -40,7 +40,7 @@ audit_verb = verb(
     "audit",
     examples="""\
   poolrl audit --config poolrl.toml              the fit that you configured, at its own budget
-  poolrl audit                                   eight fits of our own, at rho = 1: some minutes on 2 cores
+  poolrl audit                                   nine fits of our own, at rho = 1: some minutes on 2 cores
   poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
   poolrl audit --times 20 --releases 20000       how often is a sound release flagged?
@@ -84,7 +84,7 @@ def audit(
         raise ValueError("fit has the default learner: leave out the learner with --config")
     file = None if config is None else load_config(config)
     budget = rho if rho is not None else 1.0 if file is None else file.config.privacy.rho
-    cases = [configured_case(file)] if file else [case for case in CASES if learner in ("all", case.learner)]
+    cases = [configured_case(file, budget)] if file else [case for case in CASES if learner in ("all", case.learner)]
     many = _default_releases(file, budget) if releases is None else releases
     for case in cases:
         refuse_impossible(case, rho=budget, releases=many, noise=noise)
@@ -191,10 +191,13 @@ def _print_audit(console: Console, found: list[AuditFinding], cases: int, attack
         console.print("No attack did better than the claim allows.", highlight=False)
     engine = sum(each.end_to_end for each in found)
     share = min((each.moved_share for each in found), default=0.0)
+    parts = [f"{100 * float(each.share):.0f}% of {each.name} (rho = {float(each.rho):g})" for each in first.tables]
+    of_each = f": {', '.join(parts)}" if len(found) == 1 and len(parts) > 1 else ""
     for line in (
         f"This is no proof of privacy. What was attacked: {attacked}.",
-        f"The two logs move {share:.0%} of what is paid for, counted exactly. {engine:,} releases were made from the "
-        "rows on, as by fit. Others share a count, and each has a key of its own and its own noise in every table.",
+        f"The two logs move {share:.0%} of what is paid for, counted exactly{of_each}. {engine:,} releases were made "
+        "from the rows on, as by fit. Others share a count, and each has a key of its own and its own noise in every "
+        "table.",
     ):
         console.print(line, highlight=False, markup=False)
     if first.noise == "seeded":
@@ -238,8 +241,17 @@ def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
         "trajectories_per_unit": finding.case.per_unit or 1,
         "engine": finding.case.engine,
         "numbers": finding.numbers,
-        "variance": finding.variance,
         "moved_share": finding.moved_share,
+        "tables": [
+            {
+                "name": table.name,
+                "numbers": table.cells,
+                "rho": float(table.rho),
+                "variance": str(table.variance),
+                "moved_share": float(table.share),
+            }
+            for table in finding.tables
+        ],
         "end_to_end_releases": finding.end_to_end,
         "noise": finding.noise,
         "releases": finding.releases,

@@ -19,14 +19,16 @@ from poolrl.data.sources.opening import open_source
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import as_table, open_log
+from poolrl.shop.payable import left_over_share
 
 # Rows of the simulated log: an engine counts so many in a fraction of a second.
 MOST_ROWS = 100_000
 
 
-def configured_case(file: ConfigFile) -> Configured:
-    """The fit that the file describes, with as many units as `plan` assumes, or as many as can be simulated."""
+def configured_case(file: ConfigFile, rho: float | None = None) -> Configured:
+    """The fit that the file describes, at its ρ or another; as many units as `plan` assumes, or as can be simulated."""
     config = file.config
+    budget = config.privacy.rho if rho is None else rho
     trajectories = MOST_ROWS // config.problem.horizon
     return Configured(
         config.problem.shop,
@@ -34,6 +36,7 @@ def configured_case(file: ConfigFile) -> Configured:
         scaled=bool(config.columns().scale),
         scale_memory=config.scale_memory,
         labels_public=config.privacy.labels_public,
+        left_over=left_over_share(config.problem.shop, moved=config.moved, rho=budget),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
         opened_by=AsByFit(file),

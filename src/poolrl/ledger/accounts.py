@@ -68,7 +68,14 @@ class Account:
         return sorted({each.name for each in totals(self.spends.values()) if not each.same_kind(unit)})
 
     def with_spend(self, rho: Fraction, unit: ProtectedUnit, period: Period | None = None) -> Fraction:
-        """What would be spent after one more release, by the unit that loses most."""
+        """What would be spent after one more release, by the unit that loses most.
+
+        Once a release has read a period, neighbours of the account keep their places in its column (lemma 20). So a
+        release that promises more, to neighbours without a place or in another column, cannot be added to it.
+        """
+        read = [spend.period for spend in self.spends.values() if spend.period and spend.stage != "void"]
+        if other := [each for each in read if period is None or period.axis != each.axis]:
+            raise UnitsError(f"its releases read periods by {other[0].column}: declare [period] by the same column")
         return max(totals([*self.spends.values(), Spend(rho, "reserved", unit, period)]).values())
 
     def released_in(self, period: Period) -> list[Period | None]:

@@ -211,8 +211,8 @@ def declared_in_words(of: Declared) -> list[str]:
         sentences.append("Declared by the data holder: the scale comes from outside the log.")
     if of.labels == "public":
         sentences.append(
-            f"Labels are public: the other {of.unit} has the same trajectories and steps with the same labels, and how "
-            "many rows have which labels is released exactly."
+            f"Labels are public: the other {of.unit} has the same rows (trajectories, steps and products) with the "
+            "same labels, and how many rows have which labels is released exactly."
         )
     elif of.labels == "protected":
         sentences.append(f"Labels are protected: the other {of.unit} may have other labels.")

@@ -6,6 +6,7 @@ asks, and the help of its flag; its type and bounds are the rule by which both t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Self
 
 from pydantic import model_validator
@@ -262,14 +263,26 @@ class Config(ConfigSection):
     def declared_period(self) -> Period | None:
         """Which trajectories a release reads; None stands for all of them."""
         rule = () if self.sales is None or self.sales.scale is None else (self.sales.scale,)
-        return self.period.of(rule or self.columns().scale)
+        found = self.period.of(rule or self.columns().scale)
+        return found if found is None or self.sales is None else replace(found, column=f"{MONDAY} by {self._dates}")
+
+    @property
+    def _dates(self) -> str:
+        """Which column of a sales export holds dates, and how they are read."""
+        assert self.sales is not None
+        return f"{self.sales.date} ({self.sales.date_format or 'ISO'})"
 
     def unit(self) -> ProtectedUnit:
-        """Whom a release protects, for the ledger."""
-        privacy = self.privacy
+        """Whom a release protects, for the ledger, by names that differ where other columns say who it is.
+
+        Every sales export has weeks and shops. Those of another column, or of dates read in another way, are others.
+        """
+        privacy, trajectory, owner = self.privacy, self.columns().trajectory, self.privacy.unit
+        if self.sales is not None:
+            trajectory, owner = f"week of {self.sales.shop} by {self._dates}", owner and self.sales.shop
         return ProtectedUnit(
-            self.columns().trajectory,
-            privacy.unit,
+            trajectory,
+            owner,
             privacy.per_unit,
             privacy.owns_at_most,
             scale_memory=self.scale_memory,
@@ -290,8 +303,8 @@ class Config(ConfigSection):
             problem=self.problem.shop.facts(),
             products=self.problem.products,
             steps=self.names().steps,
-            columns=self.columns().names(),
-            unit_column=self.privacy.unit,
+            columns=[self.unit().trajectory, *self.columns().names()[1:]],
+            unit_column=self.unit().column,
             clip=self.log.clip,
             query=self.query(),
             protects=self.privacy.protects,

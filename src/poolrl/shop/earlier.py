@@ -127,6 +127,8 @@ def with_earlier(
         trees = trees.after(earlier.trees, terms.forgetting)
         released = trees.to_learn_from(released)
         words += f" The policy also rests on {len(earlier.releases())} earlier periods, each with its own certificate."
+        if released.guarantee.unit != "trajectory":
+            words += f" One {released.guarantee.unit} may be in all of them, and loses the sum of their rho."
     return replace(released, guarantee=replace(released.guarantee, periods=words)), trees
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from poolrl.certificate.all_periods import seen_in
 from poolrl.certificate.label import label_sections, neighbours, percent, whose
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
@@ -56,7 +57,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
     """The page. Its policy lets only its own style and script run, and nothing be fetched."""
     certificate, policy = release.certificate, release.policy
     assert isinstance(policy.problem, Inventory)
-    numbers = page_numbers(policy)
+    numbers, seen = page_numbers(policy), seen_in(certificate)
     loader = PackageLoader("poolrl.shop", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     files = ("page.css", "levels.js", "page.js")
@@ -70,9 +71,9 @@ def release_page(release: Released, forecast: Forecast) -> str:
         steps=policy.names.steps,
         products=policy.names.products,
         whose=whose(certificate),
-        rho=f"{float(Fraction(certificate.rho)):g}",
-        epsilon=rounded_up(certificate.epsilon["1e-06"]),
-        attack=percent(certificate.attack.true_positives_at_most),
+        rho=f"{float(Fraction(seen.rho)):g}",
+        epsilon=rounded_up(seen.epsilon["1e-06"]),
+        attack=percent(seen.attack.true_positives_at_most),
         hides=policy.problem.censored or not policy.problem.boundary.everywhere,
         scale=scale_in_words(policy),
         forecast=forecast,

@@ -9,6 +9,7 @@ from poolrl.certificate.parts import AuditSummary
 from poolrl.ledger.accounts import Account
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.periods import Period
+from poolrl.ledger.units import ProtectedUnit
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import Earlier
 from poolrl.shop.fit import Released, fit_release
@@ -32,7 +33,7 @@ def cost_in_words(file: ConfigFile) -> list[str]:
     said = [f"This update reads {period}, and takes rho = {float(rho):g}."]
     if unit.column is None:
         said.append(
-            f"Only trajectories of this period lose it. One {unit.name} will then have lost {float(after):g} at most, "
+            f"{_losers(unit)} One {unit.name} will then have lost {float(after):g} at most, "
             f"of a budget of {float(budget):g}."
         )
         if any(found is None for found in account.released_in(period)):
@@ -58,3 +59,9 @@ def _account(file: ConfigFile) -> tuple[Account, Period]:
     if account is None:
         raise ValueError(f"{file.ledger} has no account {file.config.privacy.data_set!r}: the first fit opens it")
     return account, period
+
+
+def _losers(unit: ProtectedUnit) -> str:
+    if unit.scale_memory:
+        return "Trajectories of this period lose it, and less of it those before that its scales come from."
+    return "Only trajectories of this period lose it."
