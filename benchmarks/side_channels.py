@@ -122,7 +122,8 @@ def rows_of(findings: Sequence[Finding]) -> list[list[str]]:
         if others := [each for each in here if each not in told]:
             equal = all(each.equal for each in others)
             who = others[0].pair if len(others) == 1 else f"{len(others)} {'others' if told else 'pairs'}"
-            rows.append(_row(measured, who, others, "equal in every run" if equal else "nothing seen"))
+            seen = "hint" if min(each.p_value for each in others) <= FALSE_ALARMS else "nothing seen"
+            rows.append(_row(measured, who, others, "equal in every run" if equal else seen))
     return rows
 
 
@@ -148,8 +149,9 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
         f"{arguments.repetitions} fits of each log, in turn with its neighbour. Memory and sizes are of "
         f"{arguments.processes} fits of each, in processes of their own. The difference is that of the medians. The "
         "AUC says what one look tells: 0.5 is a guess, and 0 and 1 tell the logs apart. p is a permutation test's. "
-        f"*Open* means: chance does that in at most {FALSE_ALARMS:.0%} of such tables. A row for several pairs shows "
-        "the largest difference, the AUC farthest from 0.5, and the least p."
+        f"*Open* means: chance does that in at most {FALSE_ALARMS:.0%} of such tables. *Hint* means: p is at "
+        f"most {FALSE_ALARMS:.0%}, which chance may do among several pairs. A row for several pairs shows the largest "
+        "difference, the AUC farthest from 0.5, and the least p."
     )
     header = ("measured", "a typical shop against", "difference", "AUC", "p", "state")
     report.table(header, rows_of(findings))

@@ -125,12 +125,15 @@ def test_what_is_told_apart_has_a_row_of_its_own() -> None:
         Finding("time", "slow", usual[2], usual[3] + 5),
         Finding("time", "other", usual[1], usual[2]),
         Finding("size", "plain", np.full(5, 7.0), np.full(5, 7.0)),
+        # Told apart for certain, but by too few looks to be certain in a table.
+        Finding("memory", "slow", np.arange(4.0), np.arange(4.0) + 10),
     ]
     rows = rows_of(findings)
     assert [(row[0], row[1], row[-1]) for row in rows] == [
         ("time", "slow", "**open**"),
         ("time", "2 others", "nothing seen"),
         ("size", "plain", "equal in every run"),
+        ("memory", "slow", "hint"),
     ]
     assert rows[0][3] == "1.00"
 
