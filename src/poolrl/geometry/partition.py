@@ -178,7 +178,7 @@ class Partition:
         if dimensions == 1:
             # Twice as many as nodes along the axis, so that some action falls inside every grid cell and ring.
             return np.linspace(0.0, 1.0, int(np.clip(2 * self.state_count + 1, FEWEST_ACTIONS, MOST_ACTIONS)))[:, None]
-        # SciPy takes half a second to import, and inventory does not need it.
+        # It takes a third of a second to import, and inventory does not need it.
         from scipy.stats import qmc
 
         ends = np.array([np.zeros(dimensions), np.ones(dimensions)])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from scipy.stats import qmc
 
 from poolrl.checks import FloatArray, IntArray, fraction
 from poolrl.geometry.partition import Partition
@@ -120,6 +119,9 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
 def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition) -> Stages:
     """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
+    # It takes a third of a second to import, and inventory does not need it.
+    from scipy.stats import qmc
+
     problem = partition.problem
     assert isinstance(problem, OutcomeProblem)  # only such a problem has an estimate of outcomes
     cumulative = np.cumsum(outcomes.weights, axis=-1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from poolrl.checks import FloatArray
 
@@ -14,19 +14,35 @@ TOP = 100.0
 
 
 @dataclass(frozen=True)
+class Law:
+    """A continuous law of [0, TOP] for every step and product: its distribution function, and its name in SciPy."""
+
+    below: Callable[[FloatArray], FloatArray]
+    name: str
+    parameters: dict[str, FloatArray | float]
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+        """Draws of the given shape."""
+        # It takes a third of a second to import, and only simulations draw.
+        from scipy import stats
+
+        return np.asarray(getattr(stats, self.name)(**self.parameters).rvs(shape, random_state=rng))
+
+
+@dataclass(frozen=True)
 class Family:
     """One member of a family: independent demand per step and product, as a mixture of continuous laws."""
 
-    parts: list[tuple[FloatArray, stats.rv_continuous]]  # weight (H, k), frozen law with parameters (H, k)
+    parts: list[tuple[FloatArray, Law]]  # weight (H, k), law with parameters (H, k)
 
     def sample(self, rng: np.random.Generator, episodes: int) -> FloatArray:
         """Demand (episodes, H, k)."""
         shape = (episodes, *self.parts[0][0].shape)
         which = rng.random(shape)
-        drawn = self.parts[0][1].rvs(shape, random_state=rng)
+        drawn = self.parts[0][1].sample(rng, shape)
         threshold = self.parts[0][0]
         for weight, law in self.parts[1:]:
-            other = law.rvs(shape, random_state=rng)
+            other = law.sample(rng, shape)
             drawn = np.where(which < threshold, drawn, other)
             threshold = threshold + weight
         return np.clip(drawn, 0.0, TOP)
@@ -34,16 +50,24 @@ class Family:
     def probabilities(self, top: float, bins: int) -> FloatArray:
         """The true probability of each of `bins` equal bins of [0, top], (H, k, bins)."""
         edges = np.linspace(0.0, top, bins + 1)[:, None, None]
-        cumulative = sum(weight * law.cdf(edges) for weight, law in self.parts)
+        cumulative = sum(weight * law.below(edges) for weight, law in self.parts)
         return np.moveaxis(np.diff(cumulative, axis=0), 0, -1)
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
-    return Family([(np.ones(shape), stats.uniform(np.zeros(shape), TOP))])
+    law = Law(lambda t: np.broadcast_to(t / TOP, (len(t), *shape)), "uniform", {"loc": np.zeros(shape), "scale": TOP})
+    return Family([(np.ones(shape), law)])
 
 
-def _normal_law(mean: FloatArray, sd: FloatArray) -> stats.rv_continuous:
-    return stats.truncnorm((0 - mean) / sd, (TOP - mean) / sd, loc=mean, scale=sd)
+def _normal_law(mean: FloatArray, sd: FloatArray) -> Law:
+    """Normal, given that it lies in [0, TOP]."""
+    low, high = (0 - mean) / sd, (TOP - mean) / sd
+    inside = special.ndtr(high) - special.ndtr(low)
+    return Law(
+        lambda t: (special.ndtr((t - mean) / sd) - special.ndtr(low)) / inside,
+        "truncnorm",
+        {"a": low, "b": high, "loc": mean, "scale": sd},
+    )
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
@@ -51,13 +75,16 @@ def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
 
 
 def _beta(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
-    law = stats.beta(rng.uniform(0.7, 5, shape), rng.uniform(0.7, 5, shape), scale=TOP)
+    a, b = rng.uniform(0.7, 5, shape), rng.uniform(0.7, 5, shape)
+    law = Law(lambda t: special.betainc(a, b, t / TOP), "beta", {"a": a, "b": b, "scale": TOP})
     return Family([(np.ones(shape), law)])
 
 
 def _exponential(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
+    """Exponential, given that it is at most TOP."""
     mean = rng.uniform(10, 40, shape)
-    return Family([(np.ones(shape), stats.truncexpon(TOP / mean, scale=mean))])
+    law = Law(lambda t: np.expm1(-t / mean) / np.expm1(-TOP / mean), "truncexpon", {"b": TOP / mean, "scale": mean})
+    return Family([(np.ones(shape), law)])
 
 
 def _bimodal(rng: np.random.Generator, shape: tuple[int, int]) -> Family:
