@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import Guarantee, Mechanism, declared_in_words
+from poolrl.privacy.guarantee import KEEP_IDS, Guarantee, Mechanism, declared_in_words, neighbours_in_words
 
 # Δ₂² = 36 and σ² = 4: sensitivity 6, sd 2, ρ = 36 / 8 = 4.5; and the same again.
 TREES = Mechanism("outcome trees", 1234, Fraction(36), Fraction(4))
@@ -177,13 +177,20 @@ NUMBERS = st.fractions(min_value=Fraction(1, 10**6), max_value=10**6)
     unit=st.text(min_size=1),
     memory=st.integers(0, 9),
     labels=st.sampled_from(["none", "protected", "public"]),
+    periods=st.text(),
 )
 def test_a_file_gives_the_same_guarantee_back(
-    mechanisms: list[Mechanism], secure: bool, steps: int, per_unit: int, unit: str, memory: int, labels: Any
+    mechanisms: list[Mechanism],
+    secure: bool,
+    steps: int,
+    per_unit: int,
+    unit: str,
+    memory: int,
+    labels: Any,
+    periods: str,
 ) -> None:
-    written = Guarantee(
-        tuple(mechanisms), secure, steps, per_unit, unit, "add one", memory > 0, scale_memory=memory, labels=labels
-    )
+    declared = {"scale_memory": memory, "labels": labels, "periods": periods}
+    written = Guarantee(tuple(mechanisms), secure, steps, per_unit, unit, "add one", memory > 0, **declared)
     assert Guarantee.from_dict(json.loads(json.dumps(written.to_dict()))) == written
 
 
@@ -240,3 +247,12 @@ def test_a_hundred_mechanisms_at_most() -> None:
     assert len(Guarantee.from_dict(guarantee(mechanisms=(TREES,) * 100).to_dict()).mechanisms) == 100
     with pytest.raises(ValueError, match="no guarantee of more than 100 mechanisms"):
         Guarantee.from_dict(guarantee(mechanisms=(TREES,) * 101).to_dict())
+
+
+@pytest.mark.parametrize(("unit", "several"), [("trajectory", "trajectories"), ("shop", "shops")])
+def test_what_neighbours_do(unit: str, several: str) -> None:
+    keeps = guarantee(unit=unit, adjacency=KEEP_IDS)
+    kept = f"replace what happened in one {unit}; which {several} there are, by their ids, is public and stays"
+    assert neighbours_in_words(keeps) == kept
+    assert f"neighbouring logs {kept}." in str(keeps)
+    assert neighbours_in_words(guarantee(unit=unit)) == f"replace one {unit} by any other"

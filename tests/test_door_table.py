@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl import Backlog, Grid, LostSales, Table, Trajectories, Zones
+from poolrl import Backlog, Grid, LostSales, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_joint, count_outcomes, count_visits
 from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless
 from poolrl.data.ids import can_be_ids
+from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
+from poolrl.privacy.release import release_outcomes
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, Pinned, PostedPrice
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
@@ -291,3 +294,27 @@ def test_nan_in_any_part_of_a_parquet_row_is_unobserved(tmp_path: Path, part: st
     problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=8.0)
     table = Table(ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet"), **columns(1), clip=clip)
     assert table.outcome_leaves(problem, bins=4).sum() == 3
+
+
+@pytest.mark.parametrize("name", ["state_0", "state_1", "action_0", "next_state_0", "next_state_1"])
+def test_nan_in_one_of_several_coordinates_of_a_parquet_row(tmp_path: Path, name: str) -> None:
+    """Coordinates that belong together: statistics must not hide a NaN in any of them."""
+    amounts = {"state_0": [1.0] * 3, "state_1": [2.0] * 3, "action_0": [3.0] * 3}
+    amounts |= {"next_state_0": [4.0] * 3, "next_state_1": [5.0] * 3}
+    amounts[name][1] = math.nan
+    pq.write_table(pa.table({"at": range(3), **amounts}), tmp_path / "log.parquet")
+    table = ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
+    parts = [[table[each] for each in amounts if each.startswith(part)] for part in PARTS]
+    found = executed(table.select("at", **harmless(Pinned(1), parts, clip=False)).order_by("at"))
+    assert found["fine_0"] == [True, False, True]
+    assert all(found[each] == [values[0], 0.0, values[2]] for each, values in amounts.items())
+
+
+@pytest.mark.parametrize("ids_public", [False, True])
+def test_a_table_says_whether_its_ids_are_public(ids_public: bool) -> None:
+    """What neighbours keep is part of the guarantee."""
+    table = Table(a_table(step=[0, 0]), **columns(1), ids_public=ids_public)
+    problem = LostSales(horizon=1, holding=0.2, shortage=0.4, demand_max=10.0)
+    found = release_outcomes(table, problem, level_sizes=(1, 2), rho=Fraction(1), noise=SeededNoise(1)).guarantee
+    assert table.ids_public is ids_public
+    assert found.adjacency == (KEEP_IDS if ids_public else REPLACE_ANY)

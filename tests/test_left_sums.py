@@ -32,6 +32,7 @@ from tests.helpers.neighbours import (
     scaled_neighbours,
     squared_change,
 )
+from tests.helpers.own_problems import Wear
 from tests.helpers.shops import small_shop
 from tests.helpers.tables import a_labelled_shop, a_shop, columns
 
@@ -199,3 +200,21 @@ def test_a_policy_that_could_not_be_read_again_is_refused_before_payment(tmp_pat
         require_payable(config, LEFT_OVER)
     facts["problem"] |= {"labels": {"trajectory": "1..600"}}
     require_payable(Config.model_validate(facts), LEFT_OVER)
+
+
+def test_sums_are_told_by_name_and_with_their_exact_variance() -> None:
+    """Δ₂² = 2 H k P² with labels, σ² = Δ₂² / 2ρ, which is no whole number here."""
+    problem, log, _ = moves(labels=True)
+    rho = Fraction(7, 3)
+    asked = {"level_sizes": (1, 2), "left_over": rho, "noise": SeededNoise(1)}
+    released = release_outcomes(log, problem, rho=Fraction(1), **asked)
+    *_, summing = released.guarantee.mechanisms
+    variance = Fraction(problem.horizon * problem.products * LEFT_PARTS**2) / rho
+    assert (summing.name, summing.variance) == ("stock left over", variance)
+    assert released.left is not None
+    assert released.left.variance == float(variance) != int(variance)
+
+
+def test_only_stock_can_be_left() -> None:
+    with pytest.raises(ValueError, match="left_over needs a problem of inventory; Wear is none"):
+        sensitivity.left_sums(Wear(2), per_unit=1)
