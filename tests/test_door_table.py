@@ -190,6 +190,19 @@ def test_small_logs_are_visited_like_arrays(values: Any) -> None:
         np.testing.assert_array_equal(mine.transitions(step, rows), theirs.moves[step].toarray()[rows])
 
 
+def test_a_visit_needs_all_its_coordinates() -> None:
+    """A pair of states has one node. So one product that is missing or out of bounds hides the row."""
+    problem, log = a_shop(LostSales, gridded=False, trajectories=30)
+    table = log.to_arrow()
+    place = table.schema.get_field_index("next_state_1")
+    amounts = table["next_state_1"].to_pylist()
+    partition = Grid(2).partition(problem)
+    everything = count_visits(Table(table, **columns(2)), partition).pairs.sum()
+    amounts[0], amounts[1] = None, 99.0
+    bad = table.set_column(place, "next_state_1", pa.array(amounts, pa.float64()))
+    assert everything - count_visits(Table(bad, **columns(2)), partition).pairs.sum() == 2
+
+
 def test_labels_scales_and_bounds_of_their_own() -> None:
     problem, log = a_labelled_shop(trajectories=80)
     names = columns(
