@@ -87,7 +87,13 @@ class Asked:
         ]
 
 
+# What a German table may call its columns.
+GERMAN = {"weekday": "Wochentag", "step": "WOCHENTAG", "product": "Artikel", "stock": "Bestand", "scale": "Erwartung"}
+
+
 def write(path: Path, rows: list[dict[str, Any]], *, german: bool = False) -> Path:
+    if german:
+        rows = [{GERMAN.get(name, name): cell for name, cell in row.items()} for row in rows]
     with open(path, "w", newline="", encoding="utf-8-sig" if german else "utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), delimiter=";" if german else ",")
         writer.writeheader()
@@ -101,7 +107,7 @@ def number(text: str) -> float:
     return float(text.replace(",", "."))
 
 
-@pytest.mark.parametrize("german", [False, True], ids=["commas", "semicolons"])
+@pytest.mark.parametrize("german", [False, True], ids=["English", "German"])
 @pytest.mark.parametrize("is_long", [False, True], ids=["wide", "long"])
 @pytest.mark.parametrize("cells", [400_000, 40])
 def test_a_table_is_answered_as_row_by_row(
@@ -126,6 +132,28 @@ def test_a_table_is_answered_as_row_by_row(
             end = "" if is_long else f"_{PRODUCTS[j]}"
             assert number(row[f"order_up_to{end}"]) == pytest.approx(asked.levels[who, j], abs=6e-7)
             assert number(row[f"order{end}"]) == pytest.approx(asked.levels[who, j] - asked.stock[who, j], abs=6e-7)
+
+
+@pytest.mark.parametrize("amounts", ["product,stock,Bestand", "Artikel,Bestand"])
+def test_a_column_s_own_name_comes_first(chain: Path, run: Run, tmp_path: Path, amounts: str) -> None:
+    """A second column that could be meant is kept as it is."""
+    header = f"step,{amounts},shop,promo,scale"
+    row = {"step": "Fri", "product": "bread", "Artikel": "bread", "stock": 3, "shop": 7, "promo": "no", "scale": 10}
+    row["Bestand"] = "not read" if "stock" in header else 3
+    path = tmp_path / "stocks.csv"
+    path.write_text(header + "\n" + ",".join(str(row[name]) for name in header.split(",")) + "\n")
+    (found,) = csv.DictReader(io.StringIO(run("decide", chain, "--csv", path)))
+    assert float(found["order_up_to"]) - float(found["order"]) == pytest.approx(3)
+
+
+def test_two_columns_that_may_be_meant_are_not_chosen_from(
+    chain: Path, command_line: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "stocks.csv"
+    path.write_text("step,Artikel,Ware,Bestand,shop,promo,scale\nFri,bread,bread,3,7,no,10\n")
+    answer = command_line("decide", chain, "--csv", path)
+    assert answer.code == 1
+    assert "or the columns product and stock" in answer.err
 
 
 def test_json_lines_say_the_same(chain: Path, run: Run, tmp_path: Path) -> None:

@@ -90,5 +90,5 @@ def test_holidays_are_part_of_the_predicted_cost(monkeypatch: pytest.MonkeyPatch
         return predicted / rollout_cost(problem, policy, later, labels=labels) - 1
 
     assert abs(off()) < 0.08
-    monkeypatch.setattr(idle_steps, "CLEARLY", math.inf)  # planted: no step is ever idle
+    monkeypatch.setattr(idle_steps, "NO_ACCIDENT", math.inf)  # planted: no step is ever idle
     assert off() < -0.12

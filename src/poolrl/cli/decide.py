@@ -31,8 +31,9 @@ decide_verb = verb(
 A CSV file has a row for each shop, or for each shop and product:
   step,bread,milk,salad,shop,promo,scale
   step,product,stock,shop,promo,scale
-Other columns stay as they are. step may be called weekday. A column pack is
-the size of a pack. For each product: scale_bread,... and pack_bread,...
+Other columns stay as they are. Names may be German: Wochentag, Artikel,
+Bestand, Erwartung. A column pack (Gebinde) is the size of a pack. For each
+product: scale_bread,... and pack_bread,...
 
 Labels (here shop and promo) and scale are needed where the policy was learned
 with them. JSON lines give them by the same names. A value that was not

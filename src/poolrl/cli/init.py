@@ -24,10 +24,11 @@ from poolrl.shop.answers import (
     missing_keys,
     split_names,
 )
+from poolrl.shop.column_names import LABEL_MEANINGS
 from poolrl.shop.config_file import parse_config
 from poolrl.shop.config_log import SALES_ROLES
 from poolrl.shop.example import write_example
-from poolrl.shop.header import LABEL_MEANINGS, Proposal, propose_columns
+from poolrl.shop.header import Proposal, propose_columns
 from poolrl.shop.toml import write_toml
 
 init_verb = verb(

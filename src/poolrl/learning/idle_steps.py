@@ -19,11 +19,11 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
 
 # Standard errors beyond which a share is no accident.
-CLEARLY = 3.0
+NO_ACCIDENT = 3.0
 # A step is not idle altogether: then there would be nothing left to explain.
 MOST_IDLE = 0.9
 # The laws of the first turn lean towards the idle part; those of the second one no more.
-TURNS = 2
+IDLE_TURNS = 2
 
 
 def explain_with_idle_steps(
@@ -37,7 +37,7 @@ def explain_with_idle_steps(
 ) -> CellLaws:
     """`explain`, with a share of zeros for every step; `steps` (cells,) says which step a cell belongs to."""
     laws, idle = explain(levels, variance, totals, factors, reach=reach), np.zeros(len(totals))
-    for _ in range(TURNS):
+    for _ in range(IDLE_TURNS):
         seen = _zeros_seen(laws, levels[-1].shape[-1])
         idle = idle_shares(laws, levels[-1], variance, totals, steps, already=idle)[steps]
         if not idle.any():
@@ -71,7 +71,7 @@ def idle_shares(
     error = np.sqrt(variance * np.bincount(steps) + np.maximum(over_cells(expected), 1.0)) / slots
     before = over_cells(already * totals) / np.maximum(over_cells(totals), 1.0)
     share = np.clip(before + more, 0.0, MOST_IDLE)
-    return np.where(share > CLEARLY * error, share, 0.0)
+    return np.where(share > NO_ACCIDENT * error, share, 0.0)
 
 
 def _zeros_seen(laws: CellLaws, bins: int) -> FloatArray:

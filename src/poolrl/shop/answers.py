@@ -9,10 +9,11 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.problems.inventory import LostSales
+from poolrl.shop.column_names import LABEL_MEANINGS
 from poolrl.shop.config_keys import Key, config_keys
 from poolrl.shop.config_log import DATABASE_FILE, SAME_WEEKDAY, WEEKDAYS, WIDE_ONLY
 from poolrl.shop.config_problem import AMOUNTS
-from poolrl.shop.header import LABEL_MEANINGS, Proposal
+from poolrl.shop.header import Proposal
 
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.

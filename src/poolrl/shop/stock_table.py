@@ -3,7 +3,8 @@
     wide    a row for each shop: step, a column for each product, labels, scale or scale_<product>
     long    a row for each shop and product: product, stock, step, labels, scale
 
-Every cell is text. A column is read as a whole, and only if that fails cell by cell, to name the line.
+Columns may have other names (`column_names`). Every cell is text. A column is read as a whole, and only if that fails
+cell by cell, to name the line.
 """
 
 from __future__ import annotations
@@ -15,15 +16,12 @@ from functools import cached_property
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.shop.column_names import DELIMITERS, STOCK_MEANINGS, meanings_of
 from poolrl.shop.desk import Desk
 from poolrl.shop.shelf import Questions, RowRefusedError
 
-# What the column of the step may be called.
-STEP_COLUMNS = ("step", "weekday")
 # Spellings that are kept in memory, for each column.
 MOST_SPELLINGS = 100_000
-# Delimiters that a file may have, for a hint.
-DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class StockTable:
                 f"must have one column {missing[0]!r}{self._other_delimiter}: {', '.join(self._wanted)} and a column "
                 f"for each product ({some}), or the columns product and stock"
             )
-        for name in (self._step_name, *self.desk.labels):
+        for name in (self._called["step"], *self.desk.labels):
             if name not in self.header:
                 raise ValueError(f"must have one column {name!r}{self._other_delimiter}: {', '.join(self._wanted)}")
         if self.desk.scaled and not self._amount_columns("scale"):
@@ -116,7 +114,7 @@ class StockTable:
     def is_long(self) -> bool:
         """Whether a row asks for one product. A file with a column for each product is wide."""
         wide = all(name in self.header for name in self.desk.names.products)
-        return not wide and {"product", "stock"} <= set(self.header)
+        return not wide and {self._called["product"], self._called["stock"]} <= set(self.header)
 
     @cached_property
     def answer_names(self) -> list[str]:
@@ -133,11 +131,11 @@ class StockTable:
     def questions(self, rows: Sequence[Sequence[str]], packs: FloatArray | None) -> Questions:
         """The questions of some rows, each as long as the header. `packs` (products,) are those of the command line."""
         columns = list(zip(*rows, strict=True))
-        step = self._words(columns, self._step_name, self._steps)
+        step = self._words(columns, self._called["step"], self._steps)
         places = [self._words(columns, name, read) for name, read in zip(self.desk.labels, self._places, strict=True)]
         if self.is_long:
-            product = self._words(columns, "product", self._products)[:, None]
-            stock = self._amounts(columns, ["stock"], "stock")
+            product = self._words(columns, self._called["product"], self._products)[:, None]
+            stock = self._amounts(columns, [self._called["stock"]], "stock")
         else:
             product = self.desk.all_products
             stock = self._amounts(columns, self.desk.names.products, "stock of {}")
@@ -151,9 +149,14 @@ class StockTable:
         return Questions(step, np.stack(places, axis=1) if places else empty, product, stock, scale, pack)
 
     @cached_property
-    def _step_name(self) -> str:
-        found = [name for name in STEP_COLUMNS if name in self.header and name not in self.desk.labels]
-        return found[0] if found else STEP_COLUMNS[0]
+    def _called(self) -> dict[str, str]:
+        """What this file calls the columns step, product, stock, scale and pack. Their own names come first."""
+        taken = {*self.desk.labels, *self.desk.names.products}
+        found = meanings_of([name for name in self.header if name not in taken], STOCK_MEANINGS)
+        return {
+            meaning: names[0] if len(names) == 1 and meaning not in names else meaning
+            for meaning, names in found.items()
+        }
 
     @cached_property
     def _wanted(self) -> list[str]:
@@ -166,8 +169,8 @@ class StockTable:
 
     def _amount_columns(self, what: str) -> list[str]:
         """One column for all products, or one for each; none if there is neither."""
-        if what in self.header and what not in self.desk.names.products:
-            return [what]
+        if self._called[what] in self.header and self._called[what] not in self.desk.names.products:
+            return [self._called[what]]
         by_product = [f"{what}_{name}" for name in self.desk.names.products]
         return by_product if not self.is_long and all(name in self.header for name in by_product) else []
 
