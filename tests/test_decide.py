@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -73,6 +74,31 @@ def test_whole_units_and_pipes(policy: Path, tmp_path: Path, run: Run) -> None:
     question = "step,bread,milk\nSat,1,2\n"
     answer = subprocess.run([*command, "--csv", "-"], input=question, capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[1].startswith("Sat,1,2,")
+
+
+def test_nobody_reads_on(policy: Path, tmp_path: Path) -> None:
+    """As `poolrl decide ... | head -1`: it ends without a word, and not as if all were answered."""
+    stocks = tmp_path / "stocks.csv"
+    stocks.write_text("step,bread,milk\n" + "Sat,1,2\n" * 20_000)
+    command = [*POOLRL, "decide", policy, "--csv", stocks]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"step,bread,milk,")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_answers_do_not_replace_what_is_no_file(policy: Path, tmp_path: Path, run: Run) -> None:
+    """A folder, or a device such as /dev/null, which a new file would replace for all."""
+    (tmp_path / "stocks.csv").write_text("step,bread,milk\nSat,1,2\n")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(ValueError, match="--out must be a file"):
+            run("decide", policy, "--csv", tmp_path / "stocks.csv", "--out", tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_json_lines(policy: Path, run: Run, tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def answers_to(out: Path | None, source: Path) -> Iterator[IO[str]]:
         return
     if out.exists() and source.exists() and out.samefile(source):
         raise ValueError("--out must not be the file that is read")
+    if out.exists() and not out.is_file():
+        raise ValueError(f"--out must be a file, and {out} is none")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}")
     # A name that cannot be taken. JSON can name half a character, which UTF-8 cannot write: it stays escaped.
