@@ -83,6 +83,38 @@ def test_blocks_change_nothing(numbers: int, fewest: int, monkeypatch: pytest.Mo
         Trajectories(**bad).check(plain)
 
 
+def test_threads_add_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that add to the same counts at once would lose rows, now and then."""
+    held: list[bool] = []
+
+    class Watched:
+        """A lock that tells when it is held."""
+
+        def __enter__(self) -> None:
+            held.append(True)
+
+        def __exit__(self, *error: object) -> None:
+            held.append(False)
+
+    problem, log = a_shop(LostSales, gridded=False, trajectories=40)
+    expected = log.outcome_leaves(problem, bins=4)
+    monkeypatch.setattr(array_rows, "BLOCK_NUMBERS", 1)
+    monkeypatch.setattr(array_rows.threading, "Lock", Watched)
+    np.testing.assert_array_equal(log.outcome_leaves(problem, bins=4), expected)
+    blocks = -(-40 // max(1, 2 * 2 * 4 // 2))  # as many numbers at once as there are counts of a step
+    assert held == [True, False] * (blocks * problem.horizon)
+
+
+def test_clipping_keeps_the_bits_of_what_fits() -> None:
+    """A third of an amount, times three, may be another number, and fall into the next bin."""
+    problem = LostSales(horizon=1, holding=1.0, shortage=1.0, demand_max=4.0)
+    rng = np.random.default_rng(0)
+    order = rng.uniform(0.0, 10.0, (400, 1, 1))
+    log = Trajectories(states=0 * order, actions=order, next_states=order / 2, scale=np.full_like(order, 3.0))
+    assert (order / 3.0 * 3.0 != order).any()
+    np.testing.assert_array_equal(log.clipped(problem).actions, order)
+
+
 def test_where_prices_are_counted() -> None:
     """Feedback on the higher side: bins count from the top, and a value below the price is cut off at the price."""
     problem = PostedPrice(2, lowest_price=10.0)
