@@ -442,3 +442,30 @@ def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
             formula()
     alone = CoordinateFacts(1).vector([row.x], {})
     assert np.concatenate([alone, np.ones(1)]).shape == (2,)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_every_product_has_its_own_bounds(scaled: bool) -> None:
+    """Without clipping. The first product goes up to 10 and the second to 7, or to as many times the scale.
+
+    An amount beyond its bound hides the row, whichever product's bound that is. A multiple may exceed its bound.
+    """
+    problem = LostSales(horizon=1, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 7.0])
+    amounts = np.array([[9.0, 6.0], [9.0, 8.0], [11.0, 6.0], [11.0, 8.0]])[:, None]
+    scale = {"scale": np.full_like(amounts, 0.5)} if scaled else {}
+    log = Trajectories(states=0 * amounts, actions=amounts, next_states=amounts / 2, **scale)
+    found = Table(melted(log), **long_columns(**({"scale": ["scale"]} if scaled else {})))
+    by_product = found.outcome_leaves(problem, bins=4).sum(axis=(0, 2))
+    wide = Table(log.to_arrow(), **columns(2, **({"scale": ["scale_0", "scale_1"]} if scaled else {})))
+    np.testing.assert_array_equal(found.outcome_leaves(problem, bins=4), wide.outcome_leaves(problem, bins=4))
+    assert by_product.tolist() == ([4, 4] if scaled else [2, 2])
+
+
+def test_a_stock_beyond_the_bound_of_its_own_product_is_not_counted() -> None:
+    """80 on the shelf are possible for the first product and not for the second, whichever is sold and ordered."""
+    problem = OrderQuantity(1, 2, 0.2, 0.4, cap=60.0)
+    problem.state_high = np.array([160.0, 50.0])
+    stock = np.array([[80.0, 40.0], [40.0, 80.0], [80.0, 80.0]])[:, None]
+    log = Trajectories(states=stock, actions=np.full_like(stock, 5.0), next_states=stock - 30.0)
+    found = Table(melted(log), **long_columns()).outcome_leaves(problem, bins=4)
+    assert found.sum(axis=(0, 2)).tolist() == [3, 1]
