@@ -61,6 +61,12 @@ def test_entries_that_are_no_ids(bad: Any) -> None:
         owners(entries, 2)
 
 
+def test_units_must_be_one_for_each_trajectory() -> None:
+    for bad in ([1], [[1, 2]], 7, [np.zeros((2, 1)), np.zeros((2, 2))]):
+        with pytest.raises(ValueError, match="unit must hold one label per trajectory"):
+            owners(bad, 2)
+
+
 def test_units_are_numbered_as_the_array_has_them() -> None:
     """Numbers in their own order, others in the order in which they come first; text arrays in the order of text."""
     assert owners(np.array([9, 3, 9, 5]), 4).tolist() == [2, 0, 2, 1]
@@ -129,7 +135,8 @@ def test_labels_of_another_kind_or_shape_are_refused() -> None:
     for bad in (np.array([b"x"]), np.array([1j]), np.array(["2024-01-01"], dtype="datetime64[D]")):
         with pytest.raises(ValueError, match="label 'store' must hold numbers or text"):
             label(bad)
-    for shape in ([1, 2, 3], [[1], [2]], [[1, 2, 3], [4, 5, 6]], 5):
+    uneven = [np.zeros((2, 1)), np.zeros((2, 2))]  # NumPy makes no array of it, not even one of objects
+    for shape in ([1, 2, 3], [[1], [2]], [[1, 2, 3], [4, 5, 6]], 5, uneven):
         with pytest.raises(ValueError, match="label 'store' must have one value per trajectory"):
             log_labels({"store": shape}, (2, 2))
     found = log_labels({"store": [1, 2], 7: [[1, 2], [3, 4]]}, (2, 2))

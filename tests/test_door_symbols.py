@@ -64,6 +64,8 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "numbers beside vectors": lambda x, y: x - y.sum(axis=-1)[..., None],
     "a number beside a vector": lambda x, y: x - y.sum(axis=-1) + np.max(x, axis=-1) * y,
     "a number beside a table": lambda x, y: (x[..., None, :] * y.min(axis=-1)).sum(axis=-1),
+    "a vector beside a table": lambda x, y: (x[..., :2, None] * y).sum(axis=-1),
+    "mean of a table": lambda x, y: (x[..., :2, None] * y).mean(axis=-1),
     "a list": lambda x, y: x * [1.0, 2.0, 3.0] + 1,
     "reversed": lambda x, y: 1.0 - x,
     "a constant": lambda x, y: np.array([1.0, 2.0, 3.0]),
