@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from poolrl.privacy.sensitivity import every_level
 BINS, FINE = 16, dictionary(16, 512)
 MIDDLES = (bin_edges(512)[1:] + bin_edges(512)[:-1]) / 2
 GAMMA_03 = 3  # the gamma law with coefficient of variation 0.3
+# The day of every cell of `shops_and_days`, and λ.
+PUBLIC: dict[str, Any] = {"steps": np.tile(np.arange(7), 30), "reach": np.ones(1)}
+ONE_CELL: dict[str, Any] = {"steps": np.zeros(1, dtype=np.int64), "reach": np.ones(1)}
 
 
 def thin_cells(
@@ -54,9 +58,9 @@ def test_thin_cells_lean_on_each_other() -> None:
     log_means, factors = shops_and_days(rng)
     slots = np.full(210, 25.0)
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
-    together = distances(explain(levels, 64.0, slots, factors, reach=np.ones(1)), laws)
+    together = distances(explain(levels, 64.0, slots, factors, **PUBLIC), laws)
     alone = [
-        distances(explain([level[[i]] for level in levels], 64.0, slots[[i]], [], reach=np.ones(1)), laws[[i]])[0]
+        distances(explain([level[[i]] for level in levels], 64.0, slots[[i]], [], **ONE_CELL), laws[[i]])[0]
         for i in range(0, 210, 7)
     ]
     assert together[::7].mean() < 0.6 * np.mean(alone)
@@ -71,9 +75,9 @@ def test_a_cell_without_rows_is_found_by_its_effects() -> None:
     held_out = [8, 60, 111, 205]
     slots[held_out] = 0.0
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
-    found = distances(explain(levels, 64.0, slots, factors, reach=np.ones(1)), laws)[held_out]
+    found = distances(explain(levels, 64.0, slots, factors, **PUBLIC), laws)[held_out]
     # The population's law is what is known of a cell without its effects.
-    population = explain(levels, 64.0, slots, [], reach=np.ones(1))
+    population = explain(levels, 64.0, slots, [], **PUBLIC)
     without = distances(population, laws)[held_out]
     assert found.max() < 0.2
     assert found.mean() < 0.6 * without.mean()

@@ -12,7 +12,6 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning import idle_steps
 from poolrl.learning.cell_laws import explain
-from poolrl.learning.idle_steps import explain_with_idle_steps
 from poolrl.learning.level_costs import costs_of_levels
 from poolrl.learning.outcomes import cell_factors
 from poolrl.privacy.sensitivity import every_level
@@ -50,20 +49,36 @@ def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
     """A shop's own first leaf has 3 zeros under noise of deviation 10. All shops together have 450 under 122."""
     levels = noisy_trees(np.array([0.0, 0.05, 0.15]), cut=cut, seed=0)
     kwargs = {"steps": STEP_OF, "reach": np.ones(1)}
-    laws = explain_with_idle_steps(levels, VARIANCE, ALWAYS, cell_factors((SHOPS, STEPS, 1)), **kwargs)
+    laws = explain(levels, VARIANCE, ALWAYS, cell_factors((SHOPS, STEPS, 1)), **kwargs)
     zero = laws.outcomes.reshape(SHOPS, STEPS, -1)[:, :, 0].mean(axis=0)
     error = math.sqrt(VARIANCE * SHOPS) / (SHOPS * WEEKS)
     assert zero == pytest.approx([0.0, 0.05, 0.15], abs=4 * error)
     assert laws.outcomes.sum(axis=-1) == pytest.approx(1.0)
 
 
-def test_without_idle_days_nothing_changes() -> None:
-    """The laws are those of `explain`, in every bit."""
-    levels = noisy_trees(np.zeros(STEPS), cut=True, seed=1)
-    factors = cell_factors((SHOPS, STEPS, 1))
-    plain = explain(levels, VARIANCE, ALWAYS, factors, reach=np.ones(1))
-    found = explain_with_idle_steps(levels, VARIANCE, ALWAYS, factors, steps=STEP_OF, reach=np.ones(1))
+@pytest.mark.parametrize("cut", [False, True])
+def test_without_idle_days_nothing_changes(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The laws are those of cells that are never asked for idle days, in every bit."""
+    levels = noisy_trees(np.zeros(STEPS), cut=cut, seed=1)
+    given = levels, VARIANCE, ALWAYS, cell_factors((SHOPS, STEPS, 1))
+    found = explain(*given, steps=STEP_OF, reach=np.ones(1))
+    monkeypatch.setattr(idle_steps, "NO_ACCIDENT", math.inf)
+    plain = explain(*given, steps=STEP_OF, reach=np.ones(1))
     assert np.array_equal(found.outcomes, plain.outcomes)
+
+
+def test_shares_by_hand() -> None:
+    """Two cells of step 0 and one of step 1. A tenth of all other days ends in the first leaf, of orders a fifth.
+
+    Step 0: 300 slots show 300 (0.1 × 0.9) = 27 without idle ones, and have room for 300 × 0.9 − 27 = 243. With 75.6
+    seen, z = 48.6 / 243 = 0.2. Step 1 shows what it should.
+    """
+    law, cutoffs = np.tile([0.1, 0.9], (3, 1)), np.tile([0.2, 0.8], (3, 1))
+    seen, totals, steps = np.array([25.2, 50.4, 9.0]), np.array([100.0, 200.0, 100.0]), np.array([0, 0, 1])
+    found = idle_steps.idle_shares(seen, 1.0, law, cutoffs, totals, steps)
+    assert found == pytest.approx([0.2, 0.2, 0.0])
+    noisy = idle_steps.idle_shares(seen, 1000.0, law, cutoffs, totals, steps)  # 48.6 is then an accident
+    assert noisy.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_holidays_are_part_of_the_predicted_cost(monkeypatch: pytest.MonkeyPatch) -> None:

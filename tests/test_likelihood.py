@@ -106,7 +106,8 @@ def test_a_law_of_the_dictionary_is_found_again(censored: bool) -> None:
     shares = CellLaws(laws, orders, 1.0).expected(bins)
     leaves = np.stack([rng.multinomial(n, share.ravel() / share.sum()) for share in shares]).reshape(shares.shape)
     levels = trees(leaves.astype(float), 100.0, rng)
-    found = explain(levels, 100.0, np.full(len(laws), float(n)), [], reach=np.ones(1))
+    steps = np.zeros(len(laws), dtype=np.int64)
+    found = explain(levels, 100.0, np.full(len(laws), float(n)), [], steps=steps, reach=np.ones(1))
     assert found.learned > 0.999
     assert distance(found.outcomes, laws).max() < 0.05
     if censored:

@@ -16,9 +16,8 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray, positive, whole
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
-from poolrl.learning.cell_laws import coarser
+from poolrl.learning.cell_laws import coarser, explain
 from poolrl.learning.exploration import continued, looked_at
-from poolrl.learning.idle_steps import explain_with_idle_steps
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.totals import mean_left, observed_slots
 from poolrl.learning.trees import consistent_masses
@@ -126,7 +125,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     levels = [level.reshape(-1, kinds, level.shape[-1]).astype(np.float64) for level in released.levels]
     reach = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
     totals = observed_slots(released)
-    laws = explain_with_idle_steps(
+    laws = explain(
         levels,
         released.variance,
         totals.ravel(),
