@@ -1,6 +1,7 @@
 """A chain's own export through the command line: init, check, fit, backtest, with the time and the memory of each.
 
-    python -m benchmarks.chain_workflow --products 500 --weeks 2000
+    python -m benchmarks.chain_workflow                        # 40 products x 200 weeks, 500 x 2,000
+    python -m benchmarks.chain_workflow --sizes 500x2000 --labels --write
 
 The export is simulated, and as a German till writes it: semicolons, decimal commas, ja and nein, 31.12.2025. Shops
 differ in size, managers order by the last weeks' sales. Some rows are missing, some stand twice, some have a typing
@@ -22,6 +23,8 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+
+from benchmarks.report import Report
 
 DAYS, SHOPS = 6, 40
 # What goes wrong in a till: shares of rows that are missing, stand twice, or have a field that nobody can read.
@@ -125,27 +128,42 @@ def measure(folder: Path, *, products: int, weeks: int, labels: bool, rho: float
     return [init, timed("check", folder), timed("fit", folder, "--new-account"), timed("backtest", folder)]
 
 
+def report_on(sizes: Sequence[tuple[int, int]], report: Report, asked: argparse.Namespace) -> None:
+    """A row for each size, with the time and the memory of each command."""
+    rows = []
+    for products, weeks in sizes:
+        with tempfile.TemporaryDirectory() as made:
+            folder = (asked.keep or Path(made)) / f"{products}x{weeks}"
+            folder.mkdir(parents=True, exist_ok=True)
+            lines = write_chain(folder / "export.csv", products=products, weeks=weeks, seed=1)
+            size = f"{products:,} × {weeks:,} ({lines:,} rows)"
+            steps = measure(folder, products=products, weeks=weeks, labels=asked.labels, rho=asked.rho)
+            for step in steps:
+                print(step, flush=True)
+                if step.code:
+                    print("  " + (folder / f"{step.name}.txt").read_text().strip().splitlines()[-1])
+            whole = sum(step.seconds for step in steps[:3])
+            took = [f"{step.seconds:.1f} s{'' if step.code == 0 else f', exit {step.code}'}" for step in steps]
+            rows.append([size, *took, f"{whole:.1f} s", f"{max(step.gigabytes for step in steps):.1f} GB"])
+    report.table(["products × weeks of shops", *(step.name for step in steps), "init to page", "most memory"], rows)
+    labels = ", with the promotion as a label" if asked.labels else ""
+    report.text(f"Simulated exports at rho = {asked.rho:g}{labels}. Seconds are on the clock. fit includes its page.")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print what each command took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--products", type=int, default=500)
-    parser.add_argument("--weeks", type=int, default=2000)
+    parser.add_argument("--sizes", default="40x200,500x2000", help="products x weeks (default: 40x200,500x2000)")
     parser.add_argument("--rho", type=float, default=1.0)
     parser.add_argument("--labels", action="store_true", help="the promotion as a label")
     parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks.md")
     asked = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as made:
-        folder = asked.keep or Path(made)
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = write_chain(folder / "export.csv", products=asked.products, weeks=asked.weeks, seed=1)
-        size = (folder / "export.csv").stat().st_size / 2**20
-        print(f"{asked.products:,} products, {asked.weeks:,} weeks of shops: {rows:,} rows, {size:,.0f} MB", flush=True)
-        steps = measure(folder, products=asked.products, weeks=asked.weeks, labels=asked.labels, rho=asked.rho)
-        for step in steps:
-            print(step)
-            if step.code:
-                print("  " + (folder / f"{step.name}.txt").read_text().strip().splitlines()[-1])
-        print("release:", "complete" if (folder / "release" / "certificate.json").exists() else "none")
+    sizes = [(int(products), int(weeks)) for products, weeks in (size.split("x") for size in asked.sizes.split(","))]
+    report = Report("chain_workflow", "A chain's export through the command line")
+    report_on(sizes, report, asked)
+    if asked.write:
+        report.write()
 
 
 if __name__ == "__main__":
