@@ -32,8 +32,8 @@ from poolrl.shop.payable import LEFT_OVER
 # How to read the table on its page.
 READ = (
     "Predicted / true, means over {} seeds (first seed {}). off: predictions more than 10% away; inside: those whose "
-    "90% interval holds the truth; none: no cost was shown. Demand of Rossmann's later weeks differs from that of the log, "
-    "which no log tells: a prediction is for weeks like those in the log."
+    "90% interval holds the truth; none: no cost was shown. Demand of Rossmann's later weeks differs from that of the "
+    "log, which no log tells: a prediction is for weeks like those in the log."
 )
 RHOS = (0.1, 1.0)
 WITHIN = 0.1
