@@ -32,12 +32,14 @@ UNSEEN = "Shelves ran empty so often that much of the shortage lies beyond anyth
 WITHIN_90 = 1.645
 # What no rehearsal finds: demand is never quite as its law, and steps are never quite independent.
 MODEL_ERROR = 0.05
-# A cost that noise makes more uncertain than this is not shown.
-MOST_NOISE_ERROR = 0.12
+# A cost that is shown should be so near to the truth.
+PROMISED = 0.1
+# A cost that noise would move further than that in one case of ten is not shown.
+MOST_NOISE_ERROR = PROMISED / WITHIN_90
 # Demand beyond what was ever ordered is extrapolated by its shape, and may be half or one and a half times that.
 TAIL_DOUBT = 0.5
-# Where that demand makes up more of the policy's cost, no cost is known.
-MOST_UNSEEN = 0.35
+# Where that demand makes up more of the policy's cost, its doubt breaks the promise too.
+MOST_UNSEEN = PROMISED / TAIL_DOUBT
 # Data are worth so little or so much, in shares of the best cost, by an estimate itself; and of that so little is lost.
 WORTHLESS, WORTH_MUCH, LITTLE_LOST = 0.1, 0.5, 0.1
 # The slider simulates a fit for each budget: so many columns times steps of a shop, and so many trees of a policy.
@@ -132,8 +134,6 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
     best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
     policy = float(costs.policy.sum())
     unseen = float(costs.unseen.sum()) > MOST_UNSEEN * policy
-    if max(policy_error, best_error) > MOST_NOISE_ERROR:
-        return _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY)
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
@@ -150,8 +150,9 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
         # Demand beyond what was ever ordered costs both the same, but for what the policy orders of it.
         both = (policy * policy_error, *noise, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
         verdict, because = _verdict(_estimate(policy - now, *both), now)
-    if unseen:
-        nothing = _without_numbers(hidden, UNSEEN)
+    if unseen or max(policy_error, best_error) > MOST_NOISE_ERROR:
+        # The verdict has all of this doubt in its interval, so it may still be clear.
+        nothing = _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY)
         return replace(nothing, verdict=verdict, because=because)
     products = [
         ProductCosts(
