@@ -59,7 +59,7 @@ def test_a_macro_called_floor_does_not_run_in_a_count(
     """Counting where the file's names are known, as before, gives other counts."""
     expected, log = seen(tmp_path, facts), {"source": "shop.duckdb", "query": QUERY}
 
-    def stay(query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
+    def stay(query: str, database: duckdb.DuckDBPyConnection, inside: str | None, *_: object) -> None:
         database.execute(f"USE {inside}")
         database.execute(f"CREATE TEMP TABLE {duckdb_files.ANSWER} AS {query}")
 

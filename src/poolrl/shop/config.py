@@ -236,7 +236,10 @@ class Config(ConfigSection):
         )
 
     def query(self, *, explained: bool = False) -> str | None:
-        """The SQL that gives the log's rows; `explained` adds why a row of a sales export is unobserved."""
+        """The SQL that gives the log's rows, from the answer to `export` if there is one.
+
+        `explained` adds why a row of a sales export is unobserved.
+        """
         if self.sales is None:
             return self.log.query
         # Here, because engines take long to import.
@@ -244,6 +247,18 @@ class Config(ConfigSection):
 
         labels = self.sales.label_columns(list(self.problem.labels))
         return sales_query(self.sales, labels=labels, step_labels=self.problem.step_labels, explained=explained)
+
+    def export(self) -> str | None:
+        """The SQL that gives the rows of a sales export in a database file."""
+        from poolrl.shop.sales import export_query
+
+        sales = self.sales
+        return None if sales is None else export_query(sales, labels=sales.label_columns(list(self.problem.labels)))
+
+    def certified_query(self) -> str | None:
+        """Both as one."""
+        query, export = self.query(), self.export()
+        return query if query is None or export is None else query.replace("WITH ", f"WITH log AS ({export}), ", 1)
 
     def columns(self) -> Columns:
         """Which column holds what."""
@@ -306,7 +321,7 @@ class Config(ConfigSection):
             columns=[self.unit().trajectory, *self.columns().names()[1:]],
             unit_column=self.unit().column,
             clip=self.log.clip,
-            query=self.query(),
+            query=self.certified_query(),
             protects=self.privacy.protects,
             publication=self.publication,
             units=units,

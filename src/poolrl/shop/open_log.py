@@ -36,7 +36,7 @@ def open_log(
     sales, more = config.sales, {f"also {name}": name for name in also if name not in columns.names()}
     options: dict[str, Any] = {"query": config.query(explained=explained and config.sales is not None)}
     if sales is not None:
-        options["csv"] = CsvFormat(sales.delimiter, sales.encoding)
+        options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": config.export()}
         more |= EXPLAINED if explained else {}
     named = replace(columns, labels={**columns.labels, **more})
     with open_source(config.log.source, named, folder=file.folder, before_rows=before_rows, **options) as opened:

@@ -31,7 +31,7 @@ def sales_query(
 ) -> str:
     """SQL of DuckDB on the table `log`: a row per week, day and product, with shop, monday, amounts, scale and labels.
 
-    `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row, for
+    In a database file `log` is the answer to `export_query`. `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row, for
     the data holder's eyes.
     """
     carried = [LABEL_COLUMN.format(name) for name in labels]
@@ -94,7 +94,11 @@ def readings(sales: SalesTable) -> dict[str, str]:
 
 def unreadable(name: str) -> str:
     """Whether what was read of a column cannot be used: missing, another word, no number, or beyond all numbers."""
-    return f"{name} IS NULL" if name in ("open", "stock_out") else f"(abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
+    return (
+        f"{name} IS NULL"
+        if name in ("open", "stock_out")
+        else f"(isfinite({name}) AND abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
+    )
 
 
 def product_reading(sales: SalesTable) -> str:
@@ -102,9 +106,13 @@ def product_reading(sales: SalesTable) -> str:
     return f"trim(CAST({quoted_name(sales.product)} AS VARCHAR))"
 
 
-def table_of(sales: SalesTable) -> str:
-    """The table that holds the export."""
-    return "log" if sales.table is None else quoted_name(sales.table)
+def export_query(sales: SalesTable, *, labels: Mapping[str, str]) -> str | None:
+    """SQL for the columns of the export that are read, in a database file; None for other files."""
+    if sales.table is None:
+        return None
+    read = [sales.shop, sales.date, sales.product, *(getattr(sales, name) for name in readings(sales))]
+    names = dict.fromkeys([*read, *labels.values()])
+    return f"SELECT {', '.join(map(quoted_name, names))} FROM {quoted_name(sales.table)}"
 
 
 def typed_rows(sales: SalesTable, labels: Mapping[str, str]) -> str:
@@ -119,7 +127,7 @@ def typed_rows(sales: SalesTable, labels: Mapping[str, str]) -> str:
             for name, column in labels.items()
         ),
     ]
-    return "typed AS (\n  SELECT " + ",\n    ".join(columns) + f"\n  FROM {table_of(sales)}\n)"
+    return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
 
 
 def _days(sales: SalesTable, labels: list[str]) -> str:
@@ -188,7 +196,7 @@ def _scaled(sales: SalesTable, rows: str) -> str:
     weeks = sales.weeks or 0
     return f"""weeks AS (
   SELECT *, datediff('day', DATE '1800-01-06', monday) // 7 AS week_number,
-    CASE WHEN sales >= 0 THEN CAST(round(1000 * sales) AS BIGINT) END AS sold
+    CASE WHEN sales BETWEEN 0 AND {LARGEST_READ} THEN TRY_CAST(round(1000 * sales) AS BIGINT) END AS sold
   FROM {rows}
 ), scaled AS (
   SELECT *, CASE WHEN count(sold) OVER earlier >= {(weeks + 1) // 2}

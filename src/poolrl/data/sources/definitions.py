@@ -35,15 +35,32 @@ def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConn
 
     `database` says which functions DuckDB has itself; call it before the names of a file are in reach.
     """
+    own, created = _names(folder, database)
+    return in_reach(query, created, own)
+
+
+def refuse_shadows(function: str, folder: Path, database: duckdb.DuckDBPyConnection) -> None:
+    """Refuse a file that would change what a function of ours does: it has one of that name, or of a name in it.
+
+    A macro's names are looked up where it is called, so the file's own come first there.
+    """
+    own, created = _names(folder, database)
+    for name, _ in created:
+        if name.casefold() in {*own, function}:
+            raise ValueError(
+                f"the query uses {function}, and the file defines {name!r}, which {function} would then call instead of "
+                "DuckDB's own function: give it another name"
+            )
+
+
+def _names(folder: Path, database: duckdb.DuckDBPyConnection) -> tuple[set[str], list[tuple[str, str]]]:
+    """The names of DuckDB's own functions; and what the schema in a folder creates, by name."""
     try:
-        own = {
-            name
-            for (name,) in database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
-        }
+        own = database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
         created = list(_created((folder / SCHEMA_FILE).read_text(encoding="utf-8")))
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
-    return in_reach(query, created, {name.casefold() for name in own})
+    return {name.casefold() for (name,) in own}, created
 
 
 def in_reach(query: str, created: Collection[tuple[str, str]], own: Collection[str] = ()) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ itself must be free. It is found where nothing can be revealed: on empty tables 
 files. EXPLAIN would not do, because functions that read files would read them for it.
 
 A file's views and macros may have the names of DuckDB's own functions. A query that uses them means them, but our
-counts do not. So a file is attached to a database in memory, the answer is stored there, and the file is detached.
+counts do not, nor do queries that we write. So a file is attached to a database in memory, the answer is stored there,
+and the file is detached. Of a query of ours only the part that names a table of the file runs before that: `export`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from poolrl.data.ids import canonical
 from poolrl.data.sources.definitions import write_schema
 from poolrl.data.sources.engine import RowError, interruptible, quoted_name, quoted_text, refused
 
-ANSWER = "poolrl_answer"
+ANSWER, EXPORT = "poolrl_answer", "poolrl_export"
 SCHEMAS = "poolrl_schema"
 # A function for queries that put ids together from several columns: it brings one of them into one spelling.
 ID_FUNCTION = "poolrl_id"
@@ -71,11 +72,16 @@ def catalogue_of(file: Path) -> str:
 
 
 def try_query(
-    query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection, inside: str | None = None
+    query: str,
+    names: Collection[str],
+    empty: duckdb.DuckDBPyConnection,
+    inside: str | None = None,
+    export: str | None = None,
 ) -> dict[str, str]:
     """The columns of a query and their types; refuses one that cannot give the named columns.
 
-    `empty` has the tables without rows, in the catalogue `inside` if one is named. It is shut off first.
+    `empty` has the tables without rows, in the catalogue `inside` if one is named. It is shut off first. The answer to
+    `export` is the table `log` of the query, which then sees nothing else of that catalogue.
     """
     try:
         statements = duckdb.extract_statements(query)
@@ -86,10 +92,10 @@ def try_query(
         raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
     shut(empty)
     try:
-        _keep_answer(query, empty, inside)
+        _keep_answer(query, empty, inside, export)
         found = columns_of(ANSWER, empty)
     except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error, _missing_name(str(error), query))) from None
+        raise ValueError(refused("DuckDB", error, _missing_name(str(error), export or query))) from None
     require_columns(names, found)
     return found
 
@@ -136,14 +142,18 @@ def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
 
 
 def run_query(
-    query: str, database: duckdb.DuckDBPyConnection, expected: dict[str, str], inside: str | None = None
+    query: str,
+    database: duckdb.DuckDBPyConnection,
+    expected: dict[str, str],
+    inside: str | None = None,
+    export: str | None = None,
 ) -> None:
     """Store the answer, so that every count sees the same rows even if the query draws at random.
 
     Whatever fails from here on may be due to a row. That is so for other columns than without rows, too.
     """
     try:
-        _keep_answer(query, database, inside)
+        _keep_answer(query, database, inside, export)
         found = columns_of(ANSWER, database)
     except duckdb.Error as error:
         raise RowError(refused("DuckDB", error)) from None
@@ -151,14 +161,24 @@ def run_query(
         raise RowError("the query gives other columns, or columns of other types, than it gives without rows")
 
 
-def _keep_answer(query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
-    """Store the answer to a query whose names are those of a catalogue, and leave that catalogue for good."""
+def _keep_answer(
+    query: str, database: duckdb.DuckDBPyConnection, inside: str | None, export: str | None = None
+) -> None:
+    """Store the answer to a query, and leave the catalogue for good whose names it, or its export, may use."""
+    if export is not None:
+        _store(EXPORT, export, database, inside)
+        database.execute(f"CREATE TEMP VIEW log AS FROM {EXPORT}")
+        inside = None
+    _store(ANSWER, query, database, inside)
+
+
+def _store(table: str, query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
     rows = query.rstrip().rstrip(";")
     if ID_FUNCTION in query.lower():
         database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula('CAST(given AS VARCHAR)')}")
     if inside is not None:
         database.execute(f"USE {quoted_name(inside)}.main")
-    interruptible(lambda: database.execute(f"CREATE TEMP TABLE {ANSWER} AS {rows}\n"), database.interrupt)
+    interruptible(lambda: database.execute(f"CREATE TEMP TABLE {table} AS {rows}\n"), database.interrupt)
     if inside is not None:
         # With its schema, because a file may have a schema called memory.
         database.execute("USE memory.main")

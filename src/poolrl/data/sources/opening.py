@@ -22,9 +22,10 @@ import ibis
 import ibis.expr.types as ir
 
 from poolrl.data.log import Columns, missing_column
-from poolrl.data.sources.definitions import definitions_in_reach
+from poolrl.data.sources.definitions import definitions_in_reach, refuse_shadows
 from poolrl.data.sources.duckdb import (
     ANSWER,
+    ID_FUNCTION,
     SCHEMAS,
     attach,
     catalogue_of,
@@ -58,6 +59,8 @@ DUCKDB_SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "memory_limit": "1GB",
+    # A Parquet file's statistics leave out NaN. With them, one row would decide how DuckDB reads a NaN of another.
+    "disabled_optimizers": "statistics_propagation",
 }
 
 
@@ -82,14 +85,16 @@ def open_source(
     columns: Columns,
     *,
     query: str | None = None,
+    export: str | None = None,
     folder: Path = Path(),
     csv: CsvFormat = COMMAS,
     before_rows: Callable[[], object] = lambda: None,
 ) -> Iterator[Source]:
     """Open a log with the named columns; paths are relative to `folder`.
 
-    `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
-    the query's answer.
+    `export` goes with a DuckDB file and a query of ours: it says which rows are the table `log`, and is all that sees
+    the file's own names. `before_rows` is called if a query is about to see rows while the log is opened. That is so in
+    DuckDB, which stores the query's answer.
     """
     if source.startswith(POSTGRES):
         with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as (table, definitions):
@@ -106,13 +111,16 @@ def open_source(
             name = catalogue_of(where)
             with connected(":memory:", settings) as empty:
                 attach(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
-                kinds = try_query(query, columns.names(), empty, name)
+                kinds = try_query(query, columns.names(), empty, name, export)
             with connected(":memory:", settings) as database:
-                definitions = definitions_in_reach(query, Path(spill) / SCHEMAS, database)
+                of_file, schema = export or query, Path(spill) / SCHEMAS
+                definitions = definitions_in_reach(of_file, schema, database)
+                if ID_FUNCTION in of_file.lower():
+                    refuse_shadows(ID_FUNCTION, schema, database)
                 attach(where, database, name)
                 before_rows()
                 backend = shut(database)
-                run_query(query, database, kinds, name)
+                run_query(query, database, kinds, name, export)
                 yield Source(_table(backend, database, columns, name=ANSWER, numbers_are_text=False), definitions)
         else:
             files, is_csv = files_of(where)
