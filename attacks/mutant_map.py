@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from attacks.mutant_code import imports_of
@@ -121,7 +124,8 @@ class Chooser:
 
     def chosen(self, mutant: Mutant) -> tuple[dict[str, float], int]:
         """Tests that run the mutated line with their seconds, as many as there is time for; and how many do in all."""
-        covering, spent = sorted(self._covering(mutant)), 0.0
+        using, spent = self._using(mutant), 0.0
+        covering = sorted(self._covering(mutant), key=lambda place: (place not in using, place))
         kept: dict[str, float] = {}
         for place in covering:
             name, ran = self._cheapest[place]
@@ -130,6 +134,25 @@ class Chooser:
                 break
             kept[name] = ran.cost
         return kept, len(covering)
+
+    def _using(self, mutant: Mutant) -> set[int]:
+        """Of a mutant that runs at import: tests that run a line with a name which its statement defines.
+
+        Far more tests import a constant than use it, and there is no time for all of them.
+        """
+        if not self.at_import(mutant):
+            return set()
+        names = defined_at((self._root / mutant.file).read_text(), mutant.change.line)
+        return set[int]().union(*(self._of_name.get(name, set()) for name in names))
+
+    @cached_property
+    def _of_name(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for file in {file for file, _ in self._of_line}:
+            for number, line in enumerate((self._root / file).read_text().splitlines(), 1):
+                for name in set(re.findall(r"[^\W\d]\w*", line)):
+                    found.setdefault(name, set()).update(self._of_line.get((file, number), ()))
+        return found
 
     def _covering(self, mutant: Mutant) -> set[int]:
         whole = self._of_file.get(mutant.file, set())
@@ -140,6 +163,18 @@ class Chooser:
         found = set().union(*(self._of_line.get((mutant.file, line), set()) for line in _span(mutant)))
         # Compiled code has no lines that could be traced.
         return found or (whole if "njit" in (self._root / mutant.file).read_text() else found)
+
+
+def defined_at(text: str, line: int) -> set[str]:
+    """The names that the statement at a line of a module defines: of a function, a class, or what is assigned."""
+    for node in ast.parse(text).body:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        if first <= line <= (node.end_lineno or node.lineno):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                return {node.name}
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            return {each.id for target in targets if target for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return set()
 
 
 def _span(mutant: Mutant) -> range:

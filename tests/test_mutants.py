@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from attacks.mutant_code import LiveFunctions
-from attacks.mutant_map import Mutant, mutants_in
+from attacks.mutant_map import Mutant, defined_at, mutants_in
 from attacks.mutant_reasons import Reasons
 from attacks.mutant_syntax import mutants_of, mutated
 
@@ -242,6 +242,13 @@ def entry(**changed: str) -> str:
     facts = {"module": "code.py", "function": "half_tested", "line": "b = a + 1", "reason": "The sign is enough."}
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in (facts | changed).items())
     return f'[[accepted]]\n{lines}changes = ["1 -> 2", "1 -> 0"]\n'
+
+
+def test_names_that_a_statement_defines_worked_by_hand() -> None:
+    lines = ["import os", "A: int = 2", "B, (C, D) = f(", "    1,", ")", "@cache", "def g(a=3):", "    E = 4"]
+    module = "\n".join([*lines, "os.call(5)", "class K:", "    F = 6"])
+    names = [set(), {"A"}, {"B", "C", "D"}, {"B", "C", "D"}, {"B", "C", "D"}, {"g"}, {"g"}, {"g"}, set(), {"K"}, {"K"}]
+    assert [defined_at(module, line) for line in range(1, 12)] == names
 
 
 def test_a_reason_holds_for_its_line_only(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ ONE_UNIT: tuple[tuple[str, ...], ...] = (
     ("店（１）", "店(1)", "店 (1)"),
     ("shop A", "shop a", "Shop\u00a0A", "SHOP\u3000Ａ"),
     ("각", "각 "),
+    ("2025-03-01", "2025-03-01 00:00:00", "2025-03-01T00:00Z", "2025-03-01 00:00:00.000+00"),
 )
 # No unit: blank, several spellings of which no rule finds all, or one character for several.
 NO_UNIT = ("", "  ", "\u200b", "1e3", "1E+3", "7.50", ".5e1", "ﬁ", "½", "\u2126", "\u1100\u1161\u11a8", "㎏")

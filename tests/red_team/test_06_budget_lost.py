@@ -51,6 +51,15 @@ def test_regions_that_are_alike_by_chance_are_not_taken_for_one(steps: int, mean
     assert again.overlaps(sketches[0])
 
 
+def test_logs_without_a_row_of_any_product_are_not_taken_for_one() -> None:
+    """The name of a product was misspelt in both configurations. Each of them has lost its rho, and no more."""
+    empty = [Sketch(b"nothing was read", ()) for _ in range(2)]
+    assert not empty[0].overlaps(empty[1])
+    # All weeks are equal by chance, so that nothing but the whole log can be recognised.
+    alike = [Sketch(b"these very rows.", (b"the only mark...",), by_chance=1.0) for _ in range(2)]
+    assert alike[0].overlaps(alike[1])
+
+
 def test_the_chance_of_equal_weeks_is_that_of_good_and_turing() -> None:
     """Four kinds of weeks: once, once, twice, three times. Of two that came once, 2 x 1 / 2 are expected again."""
     level = np.array([1.0, 2.0, 3.0, 3.0, 4.0, 4.0, 4.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 import unicodedata
 import uuid
@@ -45,6 +46,18 @@ def test_spellings_of_one_unit() -> None:
     assert all(len(found) == 1 and None not in found for found in ids), ids
     assert len(set.union(*ids)) == len(ONE_UNIT)  # and different units stay different
     assert [canonical_text(text) for text in NO_UNIT] == [None] * len(NO_UNIT)
+
+
+def test_a_date_is_one_id_with_and_without_its_midnight() -> None:
+    times = ("", " 00:00", " 00:00:00", "T00:00:00", "t00:00:00", "T00:00Z", " 00:00:00.000", " 00:00:00+00", " 00:00 ")
+    for text in ("2025-03-01", "till 4"):
+        assert len({canonical_text(text + time) for time in times}) == 1
+    others = ("-01 00:01:00", "-01 12:00:00", "-01 00:00:01", "-02", "-01 00:00:00+01")
+    assert len({canonical_text(f"2025-03{text}") for text in ("-01", *others)}) == 6
+    # What was dropped once leaves nothing that would be dropped the second time.
+    for text in ("a00:00" * 3, "7.000:00", "1e300:00", "a.0 00:00.0", "00:00"):
+        once = canonical_text(text)
+        assert once is None or canonical_text(once) == once
 
 
 def test_every_character_is_read_like_what_unicode_says_that_it_is() -> None:
@@ -162,14 +175,19 @@ def test_which_trajectories_are_kept_is_decided_by_ids_as_they_are_read() -> Non
     assert sorted(kept) == ["1", "2"]
 
 
-def test_text_in_one_file_and_floats_in_another(tmp_path: Path, facts: Facts) -> None:
-    """Every trajectory is in both files, so all of its steps are there twice."""
+@pytest.mark.parametrize("kinds", ["numbers", "days"])
+def test_two_types_of_one_id_in_two_files(tmp_path: Path, facts: Facts, kinds: str) -> None:
+    """Text and floats, or text and times. Every trajectory is in both files, so all of its steps are there twice."""
     table = pq.read_table(tmp_path / "log.parquet")
     ids = table["trajectory"].to_pylist()
+    days = [datetime.datetime(2020, 1, 1) + datetime.timedelta(days=int(i)) for i in ids]
     (tmp_path / "both").mkdir()
-    spelt = {"text": pa.array([f"0{i}" for i in ids]), "float": pa.array([float(i) for i in ids])}
-    for name, column in spelt.items():
-        pq.write_table(table.set_column(0, "trajectory", column), tmp_path / "both" / f"{name}.parquet")
+    spelt = {
+        "numbers": (pa.array([f"0{i}" for i in ids]), pa.array([float(i) for i in ids])),
+        "days": (pa.array([f"{day:%Y-%m-%d}" for day in days]), pa.array(days, pa.timestamp("us"))),
+    }
+    for number, column in enumerate(spelt[kinds]):
+        pq.write_table(table.set_column(0, "trajectory", column), tmp_path / "both" / f"{number}.parquet")
     found = seen(tmp_path, facts, source="both")
     assert (found.units, found.counts().sum()) == (300, 0)
 

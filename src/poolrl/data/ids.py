@@ -6,7 +6,8 @@ is read like this:
   1. white space and characters that are not drawn are dropped, and capital letters of every script are small ones;
   2. wide forms are plain ones, digits of every script are 0 .. 9, ß is ss, and i is i with and without its dot;
   3. a letter with marks (é, in one character or in two) counts as ?, whichever letter it is;
-  4. zeros in front are dropped, and so is .0 at the end: 7, 07, +7 and 7.0 are one id.
+  4. midnight at the end is dropped, because a date may be stored as a time: 2025-03-01 and 2025-03-01 00:00:00;
+  5. zeros in front are dropped, and so is .0 at the end: 7, 07, +7 and 7.0 are one id.
 
 A row has no id, and is left out, if its text is blank, is a number like 1e3 or 7.50, or holds a character that stands
 for several (ﬁ, ½, ᾳ, single letters of Korean syllables). The same holds for a float that is not whole or beyond 2⁵³.
@@ -33,8 +34,10 @@ from poolrl.data.id_characters import SHARP_S, foldings, id_characters
 # Every whole number up to here is a double.
 LARGEST_WHOLE_FLOAT = 2.0**53
 # What most ids look like, and what is then an id as it is. Two patterns, because $ may also stand before a line's end.
-_PLAIN_CHARACTER = "!-,/-@^-~-"
-_PLAIN = f"^([a-z]|[1-9][0-9]*[/:_-])[{_PLAIN_CHARACTER}]*$|^[1-9][0-9]*$"
+_PLAIN_CHARACTER = "!-,/-9;-@^-~-"
+_PLAIN = f"^([a-z]|[1-9][0-9]*[/_-])[{_PLAIN_CHARACTER}]*$|^[1-9][0-9]*$"
+# With or without its seconds, their fraction and an offset of nothing.
+_MIDNIGHT = "(t?00:00(:00)?([.]0*)?(z|[+-]00(:?00)?)?)+$"
 _NUMBER = "([0-9]+[.]?[0-9]*|[.][0-9]+)"
 # Numbers that have other spellings, which no pattern can find: they become blank.
 _NO_ID = (f"^[+-]?{_NUMBER}e[+-]?[0-9]+$", "^[+-]?[0-9]*[.][0-9]*[1-9]0+$")
@@ -127,7 +130,8 @@ def _as_read(text: Any, choose: Choice, fails: Callable[[Any], Any], nothing: An
 
 
 def _shortened(text: Any) -> Any:
-    """Numbers without needless zeros, which text may begin or end with too."""
+    """Dates without midnight, numbers without needless zeros. Text may begin or end with them too."""
+    text = text.re_replace(_MIDNIGHT, "")
     for pattern in _NO_ID:
         text = text.re_replace(pattern, "")
     text = text.re_replace("[.]0*$", "").nullif("")

@@ -53,7 +53,8 @@ class Sketch:
         fewer, share = min(len(mine), len(theirs)), self.by_chance + OVERLAPPING * (1 - self.by_chance)
         # Three standard deviations more, because both the chance and the marks of a small log are estimates.
         least = share * fewer + 3 * math.sqrt(fewer * share * (1 - share))
-        return (common >= LEAST_COMMON and common > least) or self.whole == other.whole
+        # Logs without a trajectory, because a name was misspelt, have nothing in common.
+        return (common >= LEAST_COMMON and common > least) or (bool(self.marks) and self.whole == other.whole)
 
 
 def seal_sketch(sketch: Sketch, key: bytes) -> str:

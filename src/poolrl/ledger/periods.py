@@ -13,14 +13,18 @@ largest of their ρ, with or without memory.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass, fields
 from datetime import date
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any, Self
 
 # A date, written like 2025-01-31, or a whole number.
 When = str | int
+# ρ of a release, and the first place of an order that it holds, and the first after it.
+_Span = tuple[Fraction, int, int]
 
 
 @dataclass(frozen=True)
@@ -97,22 +101,40 @@ def lost_by_one(portions: Iterable[Portion]) -> Fraction:
 
 
 def _lost_on_one_axis(portions: list[Portion]) -> Fraction:
-    # Where a period begins, all periods are in force that hold any place after it and before the next beginning.
-    places: list[When | None] = [None, *{each.period.first for each in portions if each.period}]
-    scales: dict[Hashable, list[Portion]] = {}
-    for each in portions:
-        scales.setdefault((each.memory, each.period.scale if each.period and each.memory else ()), []).append(each)
+    """The maximum above, by sums over sorted places.
 
-    def lost(own: When | None, others: When | None, found: list[Portion]) -> Fraction:
-        taken = Fraction(0)
-        for each in found:
-            assert each.period is not None
-            moved = each.period.holds(own) + each.memory * each.period.holds(others)
-            taken += each.rho * Fraction(moved, 1 + each.memory) ** 2
-        return taken
+        Σ_r ρ_r (1[v in r] + m 1[e in r])²  =  R(v) + m² R(e) + 2m R(v, e)
 
-    nothing = Fraction(0)
-    return max(sum((max(lost(v, e, found) for e in places) for found in scales.values()), nothing) for v in places)
+    R sums ρ over the releases that hold all of it. Where a period begins, all periods are in force that hold any place
+    after it and before the next beginning. So no other place need be tried.
+    """
+    spans = [(each, each.period) for each in portions if each.period is not None]
+    places = sorted({period.first for _, period in spans})
+    scales: dict[tuple[int, tuple[str, ...]], list[_Span]] = {}
+    for each, period in spans:
+        scale = each.memory, period.scale if each.memory else ()
+        start, end = (bisect_left(places, place) for place in (period.first, period.before))
+        scales.setdefault(scale, []).append((each.rho, start, end))
+    lost = [Fraction(0)] * (len(places) + 1)  # the last place is in no period
+    for (memory, _), found in scales.items():
+        held = _held_at(found, len(lost))
+        furthest = memory**2 * max(held)
+        for v, own in enumerate(held):
+            both = []
+            if memory:
+                with_v = _held_at([span for span in found if span[1] <= v < span[2]], len(lost))
+                both = [memory**2 * other + 2 * memory * shared for other, shared in zip(held, with_v, strict=True)]
+            lost[v] += (own + max([furthest, *both])) / (1 + memory) ** 2
+    return max(lost)
+
+
+def _held_at(spans: Iterable[_Span], places: int) -> list[Fraction]:
+    """The sum of ρ over all spans that hold a place, for every place."""
+    steps = [Fraction(0)] * (places + 1)
+    for rho, start, end in spans:
+        steps[start] += rho
+        steps[end] -= rho
+    return list(accumulate(steps))[:places]
 
 
 def _is_date(text: str) -> bool:

@@ -31,8 +31,8 @@ def sales_query(
 ) -> str:
     """SQL of DuckDB on the table `log`: a row per week, day and product, with shop, monday, amounts, scale and labels.
 
-    In a database file `log` is the answer to `export_query`. `labels` says which column holds which label. With `explained` a column `why` says what was wrong with a row, for
-    the data holder's eyes.
+    In a database file `log` is the answer to `export_query`. `labels` says which column holds which label. With
+    `explained` a column `why` says what was wrong with a row, for the data holder's eyes.
     """
     carried = [LABEL_COLUMN.format(name) for name in labels]
     steps = [typed_rows(sales, labels), _days(sales, carried), _cells(sales, carried)]

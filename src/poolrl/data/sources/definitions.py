@@ -48,8 +48,8 @@ def refuse_shadows(function: str, folder: Path, database: duckdb.DuckDBPyConnect
     for name, _ in created:
         if name.casefold() in {*own, function}:
             raise ValueError(
-                f"the query uses {function}, and the file defines {name!r}, which {function} would then call instead of "
-                "DuckDB's own function: give it another name"
+                f"the query uses {function}, and the file defines {name!r}, which {function} would then call instead "
+                "of DuckDB's own function: give it another name"
             )
 
 
