@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -55,6 +56,50 @@ def test_a_good_export(tmp_path: Path) -> None:
     assert {stands for stands, _ in seen.values()} == {"good"}
     assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
     assert seen["used by a fit"] == ("good", "100% of all days and products of these weeks")
+
+
+def test_yes_and_no_that_are_swapped(tmp_path: Path) -> None:
+    """Every word is known. What the flag says is not what the numbers say."""
+    facts = export_facts(yes=["false"], no=["true"])
+    stands, seen = findings(tmp_path, good_rows(), facts)["empty or not"]
+    assert stands == "bad"
+    assert seen.startswith("stock_out says yes in ")
+    assert "of which 100% have stock left, and no in 100% of " in seen
+    # Shelves that count as empty although the books have stock are usual; then sold-out shelves are empty too.
+    rows = [[*row[:-1], "true"] for row in good_rows()]
+    assert "empty or not" not in findings(tmp_path, rows)
+
+
+def test_a_product_of_which_nothing_can_be_used(tmp_path: Path) -> None:
+    """A third of the log would only be a note."""
+    misspelt = export_facts(["bread", "milk", "salat"])
+    stands, seen = findings(tmp_path, good_rows(), misspelt)["products"]
+    assert stands == "bad"
+    assert seen.startswith("no row can be used of: salat; is the name spelt as in the export")
+    number = ROLES.index("sales")
+    rows = [[*row[:number], f"{row[number]},5", *row[number + 1 :]] if "milk" in row else row for row in good_rows()]
+    assert findings(tmp_path, rows)["products"][1].startswith("no row can be used of: milk; ")
+    rows = [row for i, row in enumerate(good_rows()) if "milk" not in row or i < 16]
+    assert findings(tmp_path, rows)["products"] == ("note", "less than 50% of the days can be used of: milk")
+
+
+def test_spellings_of_shops_are_told(tmp_path: Path) -> None:
+    seen = findings(tmp_path, good_rows(["7", "007", "B ", "b"]))
+    assert seen["shops"][0] == "note"
+    # Blanks at the end are no spelling of their own in a file.
+    assert seen["shops"][1].startswith("2, in 4 spellings: ")
+    assert findings(tmp_path, good_rows())["shops"] == ("good", "2")
+
+
+def test_an_export_in_a_database_is_looked_at_too(tmp_path: Path) -> None:
+    facts, source = export_facts(table="my export"), write_export(tmp_path, good_rows())
+    facts["log"]["source"] = "shop.duckdb"
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as database:
+        database.execute(f"CREATE TABLE \"my export\" AS FROM read_csv('{source}', all_varchar = true)")
+        database.execute("CREATE MACRO isodow(day) AS 7")
+    seen = {each.what: (each.stands, each.seen) for each in look_at(configured(tmp_path, facts))}
+    assert seen["rows"] == ("good", "64 in the export")
+    assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
 
 
 def test_what_incomplete_weeks_lack(tmp_path: Path) -> None:

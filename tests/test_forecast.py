@@ -13,9 +13,10 @@ from rich.progress import Progress
 from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.learning.level_costs import left_and_missing
 from poolrl.shop import forecast as forecasts
-from poolrl.shop.estimated_costs import EstimatedCosts, orders_follow_demand
+from poolrl.shop.estimated_costs import EstimatedCosts, foreseen_share, orders_follow_demand
 from poolrl.shop.forecast import Forecast, make_forecast
 from poolrl.shop.rehearsal import Rehearsal, Trial, relative_error
+from poolrl.simulation.families import FAMILIES
 from tests.helpers.managers import IN_MULTIPLES, SHOP, managers
 
 SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 0.2, "shortage": [0.5, 0.6]}
@@ -153,8 +154,44 @@ def test_orders_that_follow_demand_leave_no_number() -> None:
     assert (found.today, found.policy, found.best) == (None, None, None)
     assert "follow demand" in found.unknown
     scaled = weeks.log(slice(None), scale=np.where(weeks.scales(slice(None)) > 0, weeks.scales(slice(None)), np.nan))
-    assert orders_follow_demand(fitted(scaled, problem=IN_MULTIPLES)) == ""
-    assert orders_follow_demand(fitted(past_orders(2_000, 0.6, 2.4)[0])) == ""
+    for policy in (fitted(scaled, problem=IN_MULTIPLES), fitted(past_orders(2_000, 0.6, 2.4)[0])):
+        assert orders_follow_demand(policy, EstimatedCosts.of(policy)) == ""
+
+
+@pytest.mark.parametrize("foresight", [0.5, 0.8])
+def test_managers_who_foresee_a_part_of_demand_are_not_told_to_switch(foresight: float) -> None:
+    """Levels 1.15 times a mix of the mean and of what will be asked for: hard to beat, and not by these levels."""
+    paths, rng = demand(2_000, 0), np.random.default_rng(3)
+    expected = (1 - foresight) * MEANS + foresight * paths
+    levels = 1.15 * expected * rng.uniform(0.9, 1.1, paths.shape)
+    left = np.maximum(levels - paths, 0.0)
+    # Stock is sold off in the evening, so that no day depends on the day before.
+    log = Trajectories(states=np.zeros_like(paths), actions=levels, next_states=left)
+    policy = fitted(log)
+    today = float((PROBLEM.holding * left + PROBLEM.shortage * np.maximum(paths - levels, 0)).sum(axis=(1, 2)).mean())
+    assert rollout_cost(PROBLEM, policy, demand(20_000, 9)) > today
+    assert predicted(policy).verdict != "switch"
+
+
+def test_what_managers_foresaw_worked_by_hand() -> None:
+    """A quarter of what independent orders leave was not left, so a quarter of the shortage was foreseen too."""
+    assert foreseen_share(6.0, 8.0) == 0.25
+    assert foreseen_share(9.0, 8.0) == 0.0  # nobody orders against demand
+    assert foreseen_share(-1.0, 8.0) == 1.0  # noise may exceed what was left
+    assert foreseen_share(1.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_weeks_of_one_product_are_known_to_be_few(seed: int) -> None:
+    """With one column, only one family was tried, and that was the one for which data are worth nothing."""
+    one = LostSales(horizon=7, products=1, holding=0.2, shortage=0.5, demand_max=60.0)
+    paths = np.minimum(np.random.default_rng(seed).gamma(6.0, 2.5, (36, 7, 1)), 60.0)
+    log = one.simulate_log(paths, rng=np.random.default_rng(seed), behaviour=lambda h, x, rng: np.maximum(x, 17.0))
+    policy = Pool(0.1, left_over=0.1).fit(one, log, noise=SeededNoise(seed))
+    found = predicted(policy)
+    assert found.noise_dominated
+    assert (found.verdict, found.today, found.policy, found.best) == ("cannot tell", None, None, None)
+    assert len(Rehearsal(policy).on_families().policy) >= len(FAMILIES)
 
 
 def test_without_sums_only_today_is_unknown() -> None:

@@ -16,12 +16,15 @@ from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
-from poolrl.shop.check_sales import empty_shelves, fields_of_rows, weeks_of_shops
+from poolrl.shop.check_fields import fields_of_rows
+from poolrl.shop.check_weeks import empty_shelves, weeks_of_shops
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.shop.open_log import open_log
 from poolrl.shop.order_habits import orders_against_demand
 
+# What is looked at when orders are compared with demand.
+ORDERS = "orders and demand"
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
 
 
@@ -182,7 +185,7 @@ def _order_habits(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     # Backlogged demand is always seen, so nothing is assumed of orders.
     if problem.censored:
         found = orders_against_demand(log, problem, file)
-        yield LogFinding("orders and demand", "note" if found.flagged else "good", found.in_words)
+        yield LogFinding(ORDERS, "note" if found.flagged else "good", found.in_words)
 
 
 def _integers_of(question: ir.Table) -> dict[str, int]:

@@ -14,9 +14,9 @@ from poolrl.shop.hidden import average_over_cells, cell_shares, log_levels
 
 # A plan takes demand beyond the explored range for lognormal. That is cautious: other usual laws have less of it there.
 USUAL_TAIL = 0.75
-# If past orders had nothing to do with demand, as much as this times what was left would have been, at most.
-FOLLOWING = 2.0
-CLEARLY = 3.0  # standard errors
+# Past orders follow demand if so much of what they cost, at least, is shortage that they foresaw.
+FORESEEN = 0.3
+CLEARLY = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class EstimatedCosts:
     unseen: FloatArray  # what demand beyond anything that was ordered costs
     reached: FloatArray  # how much of that the policy would save, by ordering more than was ever tried
     left_error: float  # of what past orders cost to hold, over all products
+    foreseen: float  # what past orders cost less than estimated, over all products, if they follow demand
+    clearly_foreseen: float  # of that, what noise does not explain
     columns: int  # label cells times products
 
     @classmethod
@@ -50,7 +52,7 @@ class EstimatedCosts:
         over = (outcomes.weights * np.maximum(points - levels[..., None], 0.0)).sum(axis=-1)
         unseen = unseen_demand(outcomes)
         reached = average(step_costs(problem, 0.0, np.where(levels > outcomes.explored, unseen - over, 0.0)))
-        today, why_not, error = None, "", 0.0
+        today, why_not, error, foreseen, clearly = None, "", 0.0, 0.0, 0.0
         missing = np.zeros_like(unseen)
         if outcomes.cutoffs is not None:
             missing = left_and_missing(outcomes)[1]
@@ -60,8 +62,17 @@ class EstimatedCosts:
             why_not = "the release has no sums of what was left on the shelves."
         else:
             today = np.maximum(average(step_costs(problem, outcomes.left[0], missing)) - cautious, 0.0)
-            shares = cell_shares(problem, outcomes)[..., None, None]
-            error = float(np.sqrt(((shares * problem.holding * problem.scale_profile * outcomes.left[1]) ** 2).sum()))
+            shares = cell_shares(problem, outcomes)[..., None, None] * problem.scale_profile
+            error = float(np.sqrt(((shares * problem.holding * outcomes.left[1]) ** 2).sum()))
+            if outcomes.cutoffs is not None:
+                of_left = float(np.sqrt(((shares * outcomes.left[1]) ** 2).sum()))
+                left, independent = (
+                    float((shares * each).sum()) for each in (outcomes.left[0], left_and_missing(outcomes)[0])
+                )
+                missed = float(average(step_costs(problem, 0.0, missing)).sum())
+                foreseen, clearly = (
+                    missed * foreseen_share(left + errors * of_left, independent) for errors in (0.0, CLEARLY)
+                )
         return cls(
             policy=average(costs_of_levels(problem, outcomes, levels)) - cautious,
             best=average(best_costs(problem, outcomes)) - cautious,
@@ -71,29 +82,28 @@ class EstimatedCosts:
             unseen=USUAL_TAIL * average(step_costs(problem, 0.0, unseen)),
             reached=np.maximum(reached, 0.0),
             left_error=error,
+            foreseen=foreseen,
+            clearly_foreseen=clearly,
             columns=problem.labels.count * problem.products,
         )
 
 
-def orders_follow_demand(policy: Policy) -> str:
-    """Why orders seem to follow demand, by what was released; empty if they do not.
+def foreseen_share(left: float, independent: float) -> float:
+    """The share of an estimated shortage that never was, because orders followed demand.
 
     If levels Y are independent of demand D, E(Y − D)⁺ follows from their laws. Managers who order what they expect have
-    far less left than that.
+    less left than that, and as much less missing: a share of 1 − left / independent.
     """
+    return min(1.0, max(0.0, 1 - left / independent)) if independent > 0 else 0.0
+
+
+def orders_follow_demand(policy: Policy, costs: EstimatedCosts) -> str:
+    """Why orders seem to follow demand, by what was released; empty if they do not."""
     tested = policy.report.get("dependence")
-    words = (
-        "Past orders follow demand, so demand is overestimated and no cost can be predicted: give a scale or labels."
-    )
-    if tested is not None and tested["flagged"]:
-        return words
-    outcomes, problem = policy.outcomes, policy.problem
-    assert isinstance(problem, Inventory)
-    assert outcomes is not None
-    if outcomes.left is None or outcomes.cutoffs is None:
-        return ""
-    shares = cell_shares(problem, outcomes)[..., None, None] * problem.scale_profile
-    error = float(np.sqrt(((shares * outcomes.left[1]) ** 2).sum()))
-    independent = float((shares * left_and_missing(outcomes)[0]).sum())
-    left = float((shares * outcomes.left[0]).sum())
-    return words if independent > FOLLOWING * (left + CLEARLY * error) else ""
+    flagged = tested is not None and tested["flagged"]
+    if flagged or (costs.today is not None and costs.clearly_foreseen > FORESEEN * float(costs.today.sum())):
+        return (
+            "Past orders follow demand, so demand is overestimated and no cost can be predicted: give a scale, or "
+            "labels for what managers know."
+        )
+    return ""

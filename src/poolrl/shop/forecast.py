@@ -119,7 +119,7 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
         return replace(_without_numbers(hidden, NOISE_HIDES), noise_dominated=True, warning=_noise_warning(families))
     costs = EstimatedCosts.of(policy)
     progress.advance(task)
-    if follows := orders_follow_demand(policy):
+    if follows := orders_follow_demand(policy, costs):
         return _without_numbers(hidden, follows)
     forecast = _with_numbers(costs, trials, hidden)
     if small and forecast.policy is not None and forecast.best is not None:
@@ -147,9 +147,13 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
         # The shortage rests on the same estimate of demand as the policy's cost does.
         noise = (float(costs.missing.sum()) * policy_error, costs.left_error)
         today = _estimate(now, *noise, now * MODEL_ERROR, tail)
+        if math.hypot(*noise) > MOST_NOISE_ERROR * now:
+            today, unknown = None, "The noise of this budget makes the cost of past orders too uncertain to show."
         # Demand beyond what was ever ordered costs both the same, but for what the policy orders of it.
         both = (policy * policy_error, *noise, max(now, policy) * MODEL_ERROR, float(costs.reached.sum()))
-        verdict, because = _verdict(_estimate(policy - now, *both), now)
+        difference = _estimate(policy - now, *both)
+        # If past orders followed demand, they cost less than estimated, and never more.
+        verdict, because = _verdict(replace(difference, high=difference.high + costs.foreseen), now)
     if unseen or max(policy_error, best_error) > MOST_NOISE_ERROR:
         # The verdict has all of this doubt in its interval, so it may still be clear.
         nothing = _without_numbers(hidden, UNSEEN if unseen else TOO_NOISY)
@@ -157,7 +161,7 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
     products = [
         ProductCosts(
             each.product,
-            None if costs.today is None else float(costs.today[i]),
+            None if today is None or costs.today is None else float(costs.today[i]),
             float(costs.policy[i]),
             float(of_knowing[i]),
             each.binds,
@@ -170,7 +174,7 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
 
 
 def _estimate(mean: float, *errors: float) -> CostEstimate:
-    width = WITHIN_90 * float(np.sqrt(sum(error**2 for error in errors)))
+    width = WITHIN_90 * math.hypot(*errors)
     return CostEstimate(mean, mean - width, mean + width)
 
 

@@ -7,7 +7,7 @@ policy, and nothing is spent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -100,22 +100,30 @@ class Rehearsal:
         tops = (self.points[:, -1] + self.points[:, 0]) / self.shop.demand_max
         return self._trial(truth, TreeLaws(self.weights, self.cutoffs, tops), seed, variance)
 
-    def on_families(self, seed: int = 0) -> Trial:
-        """A fit where every column's demand is of another public family, and past orders are even up to λ."""
+    def on_families(self) -> Trial:
+        """Fits where every column's demand is of another public family, and past orders are even up to λ.
+
+        Where there are fewer columns than families, there are more fits. Data are worth nothing for some families.
+        """
+        columns = self.shop.products
+        fits = [self._on_families(first) for first in range(0, len(FAMILIES), columns)]
+        return Trial(*(np.concatenate([getattr(fit, each.name) for fit in fits]) for each in fields(Trial)))
+
+    def _on_families(self, first: int) -> Trial:
         shape = (self.shop.horizon, self.shop.products)
         bins = self.weights.shape[-1]
         of_families = [
-            FAMILIES[name](np.random.default_rng([FAMILY_SEED, seed]), shape).probabilities(TOP, bins)
+            FAMILIES[name](np.random.default_rng([FAMILY_SEED, first]), shape).probabilities(TOP, bins)
             for name in FAMILIES
         ]
-        which = np.arange(shape[1]) % len(of_families)
+        which = (first + np.arange(shape[1])) % len(of_families)
         weights = np.stack(of_families)[which, :, np.arange(shape[1])].swapaxes(0, 1)
         weights = weights / weights.sum(axis=-1, keepdims=True)
         points = (np.arange(bins) + 0.5) / bins * self.shop.demand_max[:, None]
         even = np.diff(np.minimum(np.arange(bins + 1) / bins / self.shop.share[..., None], 1.0), axis=-1)
         cutoffs = even if self.shop.censored else None
         laws = TreeLaws(weights, cutoffs, np.ones(shape[1]))
-        return self._trial(OutcomeDistribution(points, weights, slots=self.slots), laws, seed, None)
+        return self._trial(OutcomeDistribution(points, weights, slots=self.slots), laws, first, None)
 
     def _trial(self, truth: OutcomeDistribution, laws: TreeLaws, seed: int, variance: float | None) -> Trial:
         noise = self.variance if variance is None else variance

@@ -1,6 +1,6 @@
-"""What is lost of a sales export, and why. For the data holder's eyes; not for release: the counts are exact.
+"""Which weeks of a sales export are complete, and what do the others lack?
 
-Two looks: at every row of the export (can its fields be read?), and at every week of a shop (is it complete?).
+For the data holder's eyes; not for release: the counts are exact.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from poolrl.data.label_cells import comparable
-from poolrl.data.log import Columns
 from poolrl.data.relative import SMALLEST_SCALE, usable_divisor
-from poolrl.data.sources.engine import answer, quoted_text
-from poolrl.data.sources.files import LONGEST_LINE, CsvFormat
-from poolrl.data.sources.opening import count_lines, open_source
+from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.problems.problem import ROUNDING
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.config_log import WEEKDAYS, SalesTable
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
-from poolrl.shop.sales import SHUT, TWICE, readings, typed_rows, unreadable
+from poolrl.shop.sales import SHUT, TWICE, readings
 
 # Reasons why a row that can be read is unobserved. Those of the query come first.
 UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = (
@@ -36,84 +32,6 @@ UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = (
 NO_ROW = "missing"
 # So many products have a share of their own in a line.
 FEW_PRODUCTS = 12
-
-
-def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
-    """Whether the fields of the export can be read as [sales] says, column by column."""
-    config = file.config
-    counts = _count_fields(file, sales)
-    rows = counts.pop("rows")
-    lines = count_lines(config.log.source, file.folder)
-    if lines is not None and rows < lines:
-        lost = lines - rows
-        why = (
-            f"of {many(lines, 'line')} were left out: another number of fields than the header ([sales] delimiter is "
-            f"{sales.delimiter!r}), no {sales.encoding} ([sales] encoding), or longer than {LONGEST_LINE:,} bytes"
-        )
-        yield LogFinding("lines", _stands(lost, lines), f"{lost:,} {why}")
-    yield LogFinding("rows", "good" if rows else "bad", f"{rows:,} in the export")
-    by_day = {day: counts.pop(day) for day in WEEKDAYS if day in counts}
-    never = [day for day, number in by_day.items() if not number]
-    if never and any(by_day.values()):
-        names = ", ".join(f'"{day}"' for day in never)
-        yield LogFinding(
-            "days", "note", f"no row lies on {', '.join(never)}; if no shop opens then: closed = [{names}]"
-        )
-    for name, number in counts.items():
-        if number:
-            column, why, fix = _fault_of_field(sales, name)
-            seen = f"{number:,} of {many(rows, 'row')} ({share_of(number, rows)}) {why}; {fix}"
-            # An export may have other products and days than those that are planned.
-            fine = name in ("product", "closed") and number < rows
-            yield LogFinding(
-                f"{'days of' if name == 'closed' else 'column'} {column}",
-                "note" if fine else _stands(number, rows),
-                seen,
-            )
-
-
-def _stands(lost: int, of: int) -> Standing:
-    return "bad" if lost > MOSTLY * of else "note"
-
-
-def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
-    """How many rows there are, and in how many of them each field cannot be read. One scan of the export."""
-    config, known = file.config, list(readings(sales))
-    names = ", ".join(map(quoted_text, config.problem.products))
-    asked = {
-        "rows": "count(*)",
-        "shop": "count(*) FILTER (shop IS NULL)",
-        "date": "count(*) FILTER (date IS NULL)",
-        "closed": f"count(*) FILTER (isodow(date) NOT IN ({', '.join(map(str, sales.open_days))}))",
-        "product": f"count(*) FILTER (product IS NULL OR product NOT IN ({names}))",
-        **{name: f"count(*) FILTER ({unreadable(name)})" for name in known},
-        **{WEEKDAYS[day - 1]: f"count(*) FILTER (isodow(date) = {day})" for day in sales.open_days},
-    }
-    counted = ", ".join(f"{sql} AS counted_{name}" for name, sql in asked.items())
-    query = f"WITH {typed_rows(sales, {})} SELECT {counted} FROM typed"
-    first, second, *others = (f"counted_{name}" for name in asked)
-    columns, form = Columns(first, second, tuple(others), (), ()), CsvFormat(sales.delimiter, sales.encoding)
-    with open_source(config.log.source, columns, query=query, folder=file.folder, csv=form) as opened:
-        found = answer(opened.rows).to_pylist()[0]
-    return {name: int(found[f"counted_{name}"]) for name in asked}
-
-
-def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
-    """A column, what is wrong with rows in it, and the key that would mend it."""
-    written = f"decimal is {sales.decimal!r}" + (f", thousands {sales.thousands!r}" if sales.thousands else "")
-    words = f"none of the words {', '.join(map(repr, [*sales.yes, *sales.no]))}"
-    form = "of the form 2025-12-31" if sales.date_format is None else f"of the form {sales.date_format}"
-    if name == "shop":
-        return sales.shop, "name no shop and belong to no week", "an empty field, or a number like 1e3, is no id"
-    if name == "date":
-        return sales.date, f"have no date {form} and belong to no week", "see [sales] date_format"
-    if name == "closed":
-        return sales.date, f"lie on days that [sales] closed names ({', '.join(sales.closed)})", "they are not used"
-    if name == "product":
-        return sales.product, "name a product that [problem] products does not", "they are not used"
-    if name in ("stock_out", "open"):
-        return getattr(sales, name), f"hold {words} ({name})", "they are unobserved; see [sales] yes and no"
-    return getattr(sales, name), f"hold no number ({name}; {written})", "they are unobserved; see [sales] decimal"
 
 
 def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
@@ -147,11 +65,32 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
                 "bad" if in_cells > MOSTLY * cells else "note",
                 f"{lost_share}, in {many(in_weeks, 'week')}, {fix}",
             )
+    yield from _products(config, log, weeks)
     if surplus and config.privacy.unit is not None:
         beyond = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
         yield LogFinding("max_per_unit", "note", beyond)
     stands: Standing = "bad" if used <= MOSTLY * cells else "note" if used < 0.9 * cells else "good"
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
+
+
+def _products(config: Config, log: Table, weeks: int) -> Iterator[LogFinding]:
+    """Products of which little or nothing can be used. In a total over all products they would hardly be seen."""
+    cells = _judged_cells(config, log)
+    used = cells.group_by("product").aggregate(used=cells.reason.isnull().sum())
+    found = {row["product"]: int(row["used"] or 0) for row in answer(used).to_pylist()}
+    shares = {name: found.get(name, 0) / max(1, weeks * config.problem.horizon) for name in config.problem.products}
+    nothing = [name for name, share in shares.items() if not share]
+    little = [name for name, share in shares.items() if 0 < share <= MOSTLY]
+    if nothing:
+        fix = "is the name spelt as in the export, and can its numbers be read ([sales] decimal)?"
+        yield LogFinding("products", "bad", f"no row can be used of: {_some(nothing)}; {fix}")
+    if little:
+        yield LogFinding("products", "note", f"less than {MOSTLY:.0%} of the days can be used of: {_some(little)}")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - FEW_PRODUCTS
+    return ", ".join(names[:FEW_PRODUCTS]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def empty_shelves(config: Config, log: Table) -> LogFinding:
@@ -179,11 +118,7 @@ def _reason_names(config: Config) -> list[str]:
 def _reasons_by_week(config: Config, log: Table) -> ir.Table:
     """One row of counts: weeks and cells (a day and product) in all, used, and lost for each reason."""
     problem, names = config.problem.shop, _reason_names(config)
-    limits = problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)
-    declared = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": limits}
-    products = ibis.memtable(pa.table({name: pa.array(values) for name, values in declared.items()}))
-    cells = log.rows.inner_join(products, log.rows["product"] == products.declared)
-    cells = cells.mutate(reason=_reason(config, cells))
+    cells = _judged_cells(config, log)
     cells = cells.mutate(place=cells.reason.isnull().ifelse(-1, cells.reason.find_in_set(names)))
     by_week = cells.group_by("week").aggregate(
         found=cells.count(),
@@ -201,6 +136,16 @@ def _reasons_by_week(config: Config, log: Table) -> ir.Table:
         cells_used=by_week.used.sum(),
         **counted,
     )
+
+
+def _judged_cells(config: Config, log: Table) -> ir.Table:
+    """Rows of declared products, with the reason why they are unobserved."""
+    problem = config.problem.shop
+    limits = problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)
+    declared = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": limits}
+    products = ibis.memtable(pa.table({name: pa.array(values) for name, values in declared.items()}))
+    cells = log.rows.inner_join(products, log.rows["product"] == products.declared)
+    return cells.mutate(reason=_reason(config, cells))
 
 
 def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
