@@ -24,7 +24,7 @@ from poolrl.shop.open_log import open_log
 from poolrl.shop.order_habits import orders_against_demand
 
 # What is looked at when orders are compared with demand.
-ORDERS = "orders and demand"
+ORDER_HABITS = "orders and demand"
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
 
 
@@ -185,7 +185,7 @@ def _order_habits(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     # Backlogged demand is always seen, so nothing is assumed of orders.
     if problem.censored:
         found = orders_against_demand(log, problem, file)
-        yield LogFinding(ORDERS, "note" if found.flagged else "good", found.in_words)
+        yield LogFinding(ORDER_HABITS, "note" if found.flagged else "good", found.in_words)
 
 
 def _integers_of(question: ir.Table) -> dict[str, int]:

@@ -65,7 +65,7 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
                 "bad" if in_cells > MOSTLY * cells else "note",
                 f"{lost_share}, in {many(in_weeks, 'week')}, {fix}",
             )
-    yield from _products(config, log, weeks)
+    yield from _lost_products(config, log, weeks)
     if surplus and config.privacy.unit is not None:
         beyond = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
         yield LogFinding("max_per_unit", "note", beyond)
@@ -73,7 +73,7 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
 
 
-def _products(config: Config, log: Table, weeks: int) -> Iterator[LogFinding]:
+def _lost_products(config: Config, log: Table, weeks: int) -> Iterator[LogFinding]:
     """Products of which little or nothing can be used. In a total over all products they would hardly be seen."""
     cells = _judged_cells(config, log)
     used = cells.group_by("product").aggregate(used=cells.reason.isnull().sum())
