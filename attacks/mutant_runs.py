@@ -182,11 +182,12 @@ class _Collected:
                 raise RuntimeError(f"{file} could not be traced: {ended}")
             known.add(file, ended.said)
             self._say(traced=file)
-        self._without_mutant(known)
+        chooser = plan.chooser(known)
+        here = [place for place in self._places if not chooser.at_import(self._mutants[place])]
+        self._without_mutant(known, here)
         known.save()
         self._texts = {module: (plan.root / module).read_text() for module in plan.modules}
         self._chooser = plan.chooser(known)
-        here = [place for place in self._places if not self._chooser.at_import(self._mutants[place])]
         for place, ended in in_children(here, self._mutant, workers=plan.workers, limit=plan.limit):
             tests, covering = self._chooser.chosen(self._mutants[place])
             self._say(place=place, ended=vars(ended), tests=len(tests), covering=covering)
@@ -198,11 +199,11 @@ class _Collected:
         (folder / "said").write_text(traced.to_json())
         return SURVIVED
 
-    def _without_mutant(self, known: TestMap) -> None:
+    def _without_mutant(self, known: TestMap, places: Sequence[int]) -> None:
         """The null mutant: nothing is changed, so it must survive. A test that fails here would kill all others too."""
         while True:
             chooser, tests = self._plan.chooser(known), dict[str, float]()
-            for place in self._places:
+            for place in places:
                 tests |= chooser.chosen(self._mutants[place])[0]
             # The order in which every mutant gets them: the quickest first.
             jobs = [sorted(tests, key=lambda name: tests[name])] if tests else []

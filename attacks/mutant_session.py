@@ -19,6 +19,8 @@ from attacks.mutant_children import limit_cpu
 # The quick tests, without output. Files that cannot be collected are left out.
 ARGUMENTS = (
     *("-o", "addopts=", "-m", "not slow", "-p", "no:cacheprovider", "-s", "-q", "--tb=no", "--no-header"),
+    # By its own patterns pytest would take a module called self_test for tests, and import it past every mutant.
+    *("-o", "python_files=test_*.py"),
     # Plugins are imported before.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )

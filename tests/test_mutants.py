@@ -136,7 +136,7 @@ def loop(n: int) -> int:
 '''
 TESTS = """import time
 
-from planted.code import half_tested, loop, tested
+from planted.self_test import half_tested, loop, tested
 
 SEEN = []
 
@@ -169,14 +169,23 @@ def test_that_needs_another_before() -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A whole run on planted code."""
+    """A whole run on planted code. By the name of its module, pytest might take it for tests."""
     root = tmp_path_factory.mktemp("planted")
     (root / "src" / "planted").mkdir(parents=True)
     (root / "tests").mkdir()
     (root / "src" / "planted" / "__init__.py").write_text("")
-    (root / "src" / "planted" / "code.py").write_text(PACKAGE)
+    (root / "src" / "planted" / "self_test.py").write_text(PACKAGE)
     (root / "tests" / "test_planted.py").write_text(TESTS)
-    arguments = ["-m", "attacks.mutants", "src/planted/code.py", "--root", str(root), "--patience", "0.3", "--json"]
+    arguments = [
+        "-m",
+        "attacks.mutants",
+        "src/planted/self_test.py",
+        "--root",
+        str(root),
+        "--patience",
+        "0.3",
+        "--json",
+    ]
     answer = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.stdout, answer.stderr
     facts: dict[str, Any] = json.loads(answer.stdout)
@@ -201,8 +210,8 @@ def test_planted_bugs_are_killed_or_survive(results: dict[str, Any]) -> None:
     }
     assert set(ended(results, "untested").values()) == {"uncovered"}
     assert results["code"] == 1
-    assert "src/planted/code.py:10  1 -> 2" in results["report"]
-    assert "src/planted/code.py:15  -a -> a" in results["report"]
+    assert "src/planted/self_test.py:10  1 -> 2" in results["report"]
+    assert "src/planted/self_test.py:15  -a -> a" in results["report"]
 
 
 @pytest.mark.slow
