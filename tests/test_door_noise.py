@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import threading
+from contextlib import nullcontext
 from fractions import Fraction
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,33 @@ def test_without_opendp_only_tabled_variances_can_be_drawn(monkeypatch: Plant) -
         OpenDPNoise().begin()
     with pytest.raises(ValueError, match="needs OpenDP's sampler"):
         SecureNoise().begin().add(np.zeros(1, dtype=np.int64), MOST + 1)
+
+
+def test_a_version_that_is_not_there_is_none(monkeypatch: Plant) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(secure, "version", missing)
+    assert secure.opendp_version() is None
+
+
+@pytest.mark.parametrize("found", ["0.14.1", "0.14.1a2", None])
+def test_biased_versions_of_opendp_cannot_be_imported_past(monkeypatch: Plant, found: str | None) -> None:
+    """The module is executed once more as it is imported, and is then what it was."""
+
+    def version(name: str) -> str:
+        if found is None:
+            raise PackageNotFoundError(name)
+        return found
+
+    before = dict(vars(secure))
+    monkeypatch.setattr("importlib.metadata.version", version)
+    try:
+        with nullcontext() if found is None else pytest.raises(ImportError, match="draws biased noise"):
+            importlib.reload(secure)
+    finally:
+        vars(secure).clear()
+        vars(secure).update(before)
 
 
 def test_who_draws_which_variance(monkeypatch: Plant) -> None:

@@ -222,6 +222,20 @@ def test_words_without_a_fork_guard(monkeypatch: Plant) -> None:
         assert can_be_continued()
 
 
+def test_words_are_refused_in_a_fork_with_the_number_of_its_parent(monkeypatch: Plant) -> None:
+    """The system may give a new process the number of one that has ended. So forks are counted as well."""
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    stream = Stream()
+
+    def taken() -> bytes:
+        try:
+            return str(stream.take(4)).encode()
+        except RuntimeError as error:
+            return str(error).encode()
+
+    assert b"begin another after a fork" in in_child(taken)
+
+
 def test_words_are_refused_in_a_fork() -> None:
     stream = Stream()
     first = stream.take(4)
