@@ -58,6 +58,21 @@ def test_a_good_export(tmp_path: Path) -> None:
     assert seen["used by a fit"] == ("good", "100% of all days and products of these weeks")
 
 
+@pytest.mark.parametrize(
+    ("header", "hint"),
+    [
+        (["shop", "date", "product", "opening", "deliverys", "sales", "stock_out"], "did you mean 'deliverys'?"),
+        ([";".join(ROLES)], "is there a header line, with ',' between names?"),
+    ],
+)
+def test_a_header_without_a_column_of_the_file(tmp_path: Path, header: list[str], hint: str) -> None:
+    """Another name, or another delimiter. What the header has is not repeated: it may be a row."""
+    rows = good_rows() if len(header) > 1 else [[";".join(row)] for row in good_rows()]
+    stands, seen = findings(tmp_path, rows, header=header)["table"]
+    column = "delivery" if len(header) > 1 else "shop"
+    assert (stands, seen) == ("bad", f"the table must have one column '{column}' ({hint})")
+
+
 def test_yes_and_no_that_are_swapped(tmp_path: Path) -> None:
     """Every word is known. What the flag says is not what the numbers say."""
     facts = export_facts(yes=["false"], no=["true"])

@@ -172,8 +172,8 @@ def check_declarations(*, has_scale: bool, scale_memory: int, has_labels: bool, 
         raise ValueError("labels_public needs labels")
 
 
-def missing_column(name: str, names: Sequence[str]) -> str:
+def missing_column(name: str, names: Sequence[str], between: str = "commas") -> str:
     """The message about a missing column. It lists no names of the table, because they may be its first row."""
     near = get_close_matches(name, names, n=1, cutoff=0.8)
-    hint = f"did you mean {near[0]!r}?" if near else "is there a header line, with commas between names?"
+    hint = f"did you mean {near[0]!r}?" if near else f"is there a header line, with {between} between names?"
     return f"the table must have one column {name!r} ({hint})"

@@ -11,6 +11,7 @@ from poolrl.data.sources.opening import count_lines, open_source
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.config_log import LABEL_COLUMN, WEEKDAYS, SalesTable
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
+from poolrl.shop.log_query import log_export, log_reads
 from poolrl.shop.sales import readings, typed_rows, unreadable
 
 # Rows on which the shelf ran out, those of them with stock left, rows that sold all, those of them that did not run
@@ -97,7 +98,13 @@ def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
     first, second, *others = (f"counted_{name}" for name in asked)
     columns, form = Columns(first, second, tuple(others), (), ()), CsvFormat(sales.delimiter, sales.encoding)
     with open_source(
-        config.log.source, columns, query=query, export=config.export(), folder=file.folder, csv=form
+        config.log.source,
+        columns,
+        query=query,
+        export=log_export(config),
+        reads=log_reads(config),
+        folder=file.folder,
+        csv=form,
     ) as opened:
         found = answer(opened.rows).to_pylist()[0]
     return {name: int(found[f"counted_{name}"]) for name in asked}

@@ -106,13 +106,17 @@ def product_reading(sales: SalesTable) -> str:
     return f"trim(CAST({quoted_name(sales.product)} AS VARCHAR))"
 
 
-def export_query(sales: SalesTable, *, labels: Mapping[str, str]) -> str | None:
-    """SQL for the columns of the export that are read, in a database file; None for other files."""
+def columns_read(sales: SalesTable, labels: Mapping[str, str]) -> list[str]:
+    """The columns of the export that the query reads."""
+    read = [sales.shop, sales.date, sales.product, *(getattr(sales, name) for name in readings(sales))]
+    return list(dict.fromkeys([*read, *labels.values()]))
+
+
+def export_query(sales: SalesTable, labels: Mapping[str, str]) -> str | None:
+    """SQL for these columns in a database file; None for other files."""
     if sales.table is None:
         return None
-    read = [sales.shop, sales.date, sales.product, *(getattr(sales, name) for name in readings(sales))]
-    names = dict.fromkeys([*read, *labels.values()])
-    return f"SELECT {', '.join(map(quoted_name, names))} FROM {quoted_name(sales.table)}"
+    return f"SELECT {', '.join(map(quoted_name, columns_read(sales, labels)))} FROM {quoted_name(sales.table)}"
 
 
 def typed_rows(sales: SalesTable, labels: Mapping[str, str]) -> str:

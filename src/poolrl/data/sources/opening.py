@@ -86,6 +86,7 @@ def open_source(
     *,
     query: str | None = None,
     export: str | None = None,
+    reads: Sequence[str] = (),
     folder: Path = Path(),
     csv: CsvFormat = COMMAS,
     before_rows: Callable[[], object] = lambda: None,
@@ -93,8 +94,9 @@ def open_source(
     """Open a log with the named columns; paths are relative to `folder`.
 
     `export` goes with a DuckDB file and a query of ours: it says which rows are the table `log`, and is all that sees
-    the file's own names. `before_rows` is called if a query is about to see rows while the log is opened. That is so in
-    DuckDB, which stores the query's answer.
+    the file's own names. Other files must have the columns that the query `reads`, as far as they are known.
+    `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
+    the query's answer.
     """
     if source.startswith(POSTGRES):
         with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as (table, definitions):
@@ -130,6 +132,7 @@ def open_source(
                     files, csv, whole = as_utf8(files, csv, Path(spill))
                 reader = csv_reader(files, csv) if is_csv else parquet_reader(where, files)
                 _make_log(database, where, files, reader)
+                _require_read(reads, list(columns_of("log", database)), csv.delimiter)
                 if query is not None:
                     with connected(":memory:", settings) as empty:
                         copy_log_without_rows(database, empty)
@@ -174,6 +177,14 @@ def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[
         raise ValueError(
             f"{where} is not a readable Parquet or CSV file (truncated, another format, or files of different columns?)"
         ) from None
+
+
+def _require_read(reads: Sequence[str], header: list[str], delimiter: str) -> None:
+    """Refuse a header without columns that a query reads. DuckDB does not tell names by their case."""
+    known = {name.casefold() for name in header}
+    for name in reads:
+        if name.casefold() not in known:
+            raise ValueError(missing_column(name, header, f"{delimiter!r}"))
 
 
 def _table(
