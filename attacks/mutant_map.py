@@ -119,13 +119,16 @@ class Chooser:
                 self._of_file.setdefault(file, set()).add(place)
 
     def at_import(self, mutant: Mutant) -> bool:
-        """Whether it runs while modules are imported, which is over when tests run."""
+        """Whether it runs while modules are imported, too or only then, which is over when tests run."""
         return not set(_span(mutant)).isdisjoint(self._known.imported.get(mutant.file, ()))
 
-    def chosen(self, mutant: Mutant) -> tuple[dict[str, float], int]:
-        """Tests that run the mutated line with their seconds, as many as there is time for; and how many do in all."""
-        using, spent = self._using(mutant), 0.0
-        covering = sorted(self._covering(mutant), key=lambda place: (place not in using, place))
+    def chosen(self, mutant: Mutant, *, at_import: bool = False) -> tuple[dict[str, float], int]:
+        """Tests that run the mutated line with their seconds, as many as there is time for; and how many do in all.
+
+        Those that use what it defines, if it is to be run while modules are imported.
+        """
+        using, spent = self._using(mutant) if at_import else set(), 0.0
+        covering = sorted(self._covering(mutant, at_import), key=lambda place: (place not in using, place))
         kept: dict[str, float] = {}
         for place in covering:
             name, ran = self._cheapest[place]
@@ -137,12 +140,10 @@ class Chooser:
         return kept, len(covering)
 
     def _using(self, mutant: Mutant) -> set[int]:
-        """Of a mutant that runs at import: tests that run a line with a name which its statement defines.
+        """Tests that run a line with a name which the mutated statement defines.
 
         Far more tests import a constant than use it, and there is no time for all of them.
         """
-        if not self.at_import(mutant):
-            return set()
         names = defined_at((self._root / mutant.file).read_text(), mutant.change.line)
         return set[int]().union(*(self._of_name.get(name, set()) for name in names))
 
@@ -155,9 +156,9 @@ class Chooser:
                     found.setdefault(name, set()).update(self._of_line.get((file, number), ()))
         return found
 
-    def _covering(self, mutant: Mutant) -> set[int]:
+    def _covering(self, mutant: Mutant, at_import: bool) -> set[int]:
         whole = self._of_file.get(mutant.file, set())
-        if self.at_import(mutant):
+        if at_import:
             # Its value may be used wherever the module is imported.
             users = [file for file, used in self._graph.items() if self._root / mutant.file in used]
             return whole.union(*(self._of_file.get(str(file.relative_to(self._root)), set()) for file in users))

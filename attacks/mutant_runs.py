@@ -182,13 +182,11 @@ class _Collected:
                 raise RuntimeError(f"{file} could not be traced: {ended}")
             known.add(file, ended.said)
             self._say(traced=file)
-        chooser = plan.chooser(known)
-        here = [place for place in self._places if not chooser.at_import(self._mutants[place])]
-        self._without_mutant(known, here)
+        self._without_mutant(known)
         known.save()
         self._texts = {module: (plan.root / module).read_text() for module in plan.modules}
         self._chooser = plan.chooser(known)
-        for place, ended in in_children(here, self._mutant, workers=plan.workers, limit=plan.limit):
+        for place, ended in in_children(self._places, self._mutant, workers=plan.workers, limit=plan.limit):
             tests, covering = self._chooser.chosen(self._mutants[place])
             self._say(place=place, ended=vars(ended), tests=len(tests), covering=covering)
 
@@ -199,11 +197,11 @@ class _Collected:
         (folder / "said").write_text(traced.to_json())
         return SURVIVED
 
-    def _without_mutant(self, known: TestMap, places: Sequence[int]) -> None:
+    def _without_mutant(self, known: TestMap) -> None:
         """The null mutant: nothing is changed, so it must survive. A test that fails here would kill all others too."""
         while True:
             chooser, tests = self._plan.chooser(known), dict[str, float]()
-            for place in places:
+            for place in self._places:
                 tests |= chooser.chosen(self._mutants[place])[0]
             # The order in which every mutant gets them: the quickest first.
             jobs = [sorted(tests, key=lambda name: tests[name])] if tests else []
@@ -216,12 +214,13 @@ class _Collected:
     def _mutant(self, place: int, folder: Path) -> int:
         mutant = self._mutants[place]
         tests, _ = self._chooser.chosen(mutant)
+        file, also_at_import = str(self._plan.root / mutant.file), self._chooser.at_import(mutant)
         if not tests:
-            return SURVIVED
-        file = str(self._plan.root / mutant.file)
+            return NOT_HERE if also_at_import else SURVIVED
         if not self._live.swap(file, self._texts[mutant.file], mutant.number):
             return NOT_HERE
-        return self._verdict(tests, list(tests), folder)
+        ended = self._verdict(tests, list(tests), folder)
+        return NOT_HERE if ended == SURVIVED and also_at_import else ended
 
     def _verdict(self, tests: dict[str, float], names: list[str], folder: Path) -> int:
         return _verdict(self._plan, [self._items[name] for name in names], tests, folder)
@@ -243,7 +242,7 @@ def imported(plan: Plan, mutants: Sequence[Mutant], places: Sequence[int]) -> It
 
     def work(place: int, folder: Path) -> int:
         mutant = mutants[place]
-        tests, _ = chooser.chosen(mutant)
+        tests, _ = chooser.chosen(mutant, at_import=True)
         file = plan.root / mutant.file
         if compiled & {file, *importers_of(file, graph)}:
             _numba_cache(folder / "numba")
@@ -253,7 +252,7 @@ def imported(plan: Plan, mutants: Sequence[Mutant], places: Sequence[int]) -> It
         return _staged(plan, tests, folder)
 
     for place, ended in in_children(places, work, workers=plan.workers, limit=plan.limit):
-        tests, covering = chooser.chosen(mutants[place])
+        tests, covering = chooser.chosen(mutants[place], at_import=True)
         yield Answer(place, ended, len(tests), covering)
 
 

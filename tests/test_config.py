@@ -19,7 +19,6 @@ from poolrl.shop.config import Config
 from poolrl.shop.config_file import load_config
 from poolrl.shop.config_keys import config_keys
 from poolrl.shop.config_log import WIDE_ONLY
-from poolrl.shop.log_query import log_query
 from poolrl.shop.toml import write_toml
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.shops import Run
@@ -279,12 +278,12 @@ def test_labels_and_scale_of_a_file(tmp_path: Path) -> None:
     assert config.problem.shop.labels.values == ((2, 3, 4), (1, 5, 6, 9), ("nein", "ja"))
     np.testing.assert_array_equal(config.problem.shop.scale_profile[0, 0, 0], [[1.0] * 2, [2.0] * 2])
     assert config.columns().labels == {name: f"label_{name}" for name in ("shop", "size", "promotion")}
-    query = log_query(config) or ""
+    query = config.query() or ""
     assert all(f'"{column}"' in query for column in ("shop", "size", "Aktion"))
     unit = config.unit()
     assert (unit.scale_memory, unit.labels_kept, unit.adjacency) == (3, True, "replace what happened in one")
     assert config.moved == 4
-    assert len(query) == len(log_query(configured(tmp_path, facts | {"problem": _many_products(facts)}).config) or "")
+    assert len(query) == len(configured(tmp_path, facts | {"problem": _many_products(facts)}).config.query() or "")
 
 
 def _many_products(facts: Facts) -> Any:

@@ -20,7 +20,6 @@ from poolrl.shop.check_fields import fields_of_rows
 from poolrl.shop.check_weeks import empty_shelves, weeks_of_shops
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
-from poolrl.shop.log_query import log_query
 from poolrl.shop.open_log import open_log
 from poolrl.shop.order_habits import orders_against_demand
 
@@ -85,7 +84,7 @@ def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
             surplus=lives.surplus.sum(),
         )
     )
-    query = "; rows that the query leaves out are not among them" if log_query(config) else ""
+    query = "; rows that the query leaves out are not among them" if config.query() else ""
     yield LogFinding("table", "good", f"{many(seen['trajectories'], 'trajectory')} of {horizon} steps{query}")
     yield LogFinding("units", "good", f"{log.units:,}, each a {config.privacy.unit or 'trajectory'}")
     last = config.first_step + horizon - 1

@@ -11,8 +11,7 @@ from poolrl.data.sources.opening import count_lines, open_source
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.config_log import LABEL_COLUMN, WEEKDAYS, SalesTable
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
-from poolrl.shop.log_query import log_export, log_reads
-from poolrl.shop.sales import readings, typed_rows, unreadable
+from poolrl.shop.sales import columns_read, readings, typed_rows, unreadable
 
 # Rows on which the shelf ran out, those of them with stock left, rows that sold all, those of them that did not run
 # out.
@@ -101,8 +100,8 @@ def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
         config.log.source,
         columns,
         query=query,
-        export=log_export(config),
-        reads=log_reads(config),
+        export=config.export(),
+        reads=columns_read(sales, config.columns_of_labels()),
         folder=file.folder,
         csv=form,
     ) as opened:

@@ -235,6 +235,34 @@ class Config(ConfigSection):
             per_unit=privacy.per_unit, scale_memory=self.scale_memory, has_units=privacy.unit is not None
         )
 
+    def query(self, *, explained: bool = False) -> str | None:
+        """The SQL that gives the log's rows, from the answer to `export` if there is one.
+
+        `explained` adds why a row of a sales export is unobserved.
+        """
+        if self.sales is None:
+            return self.log.query
+        # Here, because engines take long to import.
+        from poolrl.shop.sales import sales_query
+
+        steps = self.problem.step_labels
+        return sales_query(self.sales, labels=self.columns_of_labels(), step_labels=steps, explained=explained)
+
+    def export(self) -> str | None:
+        """The SQL that gives the rows of a sales export in a database file."""
+        from poolrl.shop.sales import export_query
+
+        return None if self.sales is None else export_query(self.sales, self.columns_of_labels())
+
+    def export_and_query(self) -> str | None:
+        """Both as one, for a certificate."""
+        query, export = self.query(), self.export()
+        return query if query is None or export is None else query.replace("WITH ", f"WITH log AS ({export}), ", 1)
+
+    def columns_of_labels(self) -> dict[str, str]:
+        """Which column of a sales export holds which label."""
+        return {} if self.sales is None else self.sales.label_columns(list(self.problem.labels))
+
     def columns(self) -> Columns:
         """Which column holds what."""
         log, names, period = self.log, list(self.problem.labels), self.period.column or None
@@ -289,9 +317,6 @@ class Config(ConfigSection):
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
-        # Here, because engines take long to import.
-        from poolrl.shop.log_query import certified_query
-
         public = AssumedPublic(
             problem=self.problem.shop.facts(),
             products=self.problem.products,
@@ -299,7 +324,7 @@ class Config(ConfigSection):
             columns=[self.unit().trajectory, *self.columns().names()[1:]],
             unit_column=self.unit().column,
             clip=self.log.clip,
-            query=certified_query(self),
+            query=self.export_and_query(),
             protects=self.privacy.protects,
             publication=self.publication,
             units=units,

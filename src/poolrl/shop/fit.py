@@ -34,7 +34,6 @@ from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
-from poolrl.shop.log_query import log_query
 from poolrl.shop.open_log import open_log
 from poolrl.shop.payable import left_over_share, require_payable
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
@@ -176,7 +175,7 @@ def _release(
             units = units_in(log, terms.period)
             account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
-            paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=log_query(config) is not None)
+            paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.query() is not None)
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:

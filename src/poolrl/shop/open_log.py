@@ -13,7 +13,7 @@ from poolrl.data.sources.opening import Source, open_source
 from poolrl.data.table import Table
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.log_query import log_export, log_query, log_reads
+from poolrl.shop.sales import columns_read
 
 # What an explained log has besides. No label of a user has such a name.
 EXPLAINED = {f"explained {name}": name for name in ("why", "shop", "monday")}
@@ -35,10 +35,10 @@ def open_log(
     """
     config, columns = file.config, file.config.columns()
     sales, more = config.sales, {f"also {name}": name for name in also if name not in columns.names()}
-    options: dict[str, Any] = {"query": log_query(config, explained=explained)}
+    options: dict[str, Any] = {"query": config.query(explained=explained)}
     if sales is not None:
-        options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": log_export(config)}
-        options["reads"] = log_reads(config)
+        options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": config.export()}
+        options["reads"] = columns_read(sales, config.columns_of_labels())
         more |= EXPLAINED if explained else {}
     named = replace(columns, labels={**columns.labels, **more})
     with open_source(config.log.source, named, folder=file.folder, before_rows=before_rows, **options) as opened:
