@@ -121,7 +121,7 @@ def test_where_prices_are_counted() -> None:
     state = np.zeros((5, 1))
     price = np.array([[20.0], [20.0], [0.0], [50.0], [5.0]])
     after = np.array([[30.0], [0.0], [0.0], [50.0], [7.0]])
-    cell, observed = outcome_cells(problem, 0, state, price, after, bins=4)
+    cell, observed = outcome_cells(problem, 0, state, price, after, bins=4, relative=False)
     seen = np.array([30.0, 20.0, 0.0, 50.0, 7.0])
     expected = bin_of(1 - seen / 50, 4) + 4 * np.array([0, 1, 1, 0, 0])
     assert cell.ravel().tolist() == expected.tolist()
@@ -153,10 +153,10 @@ def test_where_levels_and_sales_are_counted() -> None:
     leaf = bin_of((order - left) / 16, 4).ravel()
     level = bin_of(order / 16, 4).ravel()
     cut = (left == 0).ravel()
-    joint, observed = joint_cells(problem, 0, state, order, left, bins=4)
+    joint, observed = joint_cells(problem, 0, state, order, left, bins=4, relative=False)
     assert joint.ravel().tolist() == (level * 8 + 4 * cut + np.minimum(leaf, level)).tolist()
     assert observed.all()
-    cell, _ = outcome_cells(problem, 0, state, order, left, bins=4)
+    cell, _ = outcome_cells(problem, 0, state, order, left, bins=4, relative=False)
     assert cell.ravel().tolist() == (leaf + 4 * cut).tolist()
     # 20 − 3 = 17 sold of at most 16: in multiples that is cut off at 16.
     for relative in (False, True):

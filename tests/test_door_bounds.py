@@ -33,7 +33,7 @@ def test_a_multiple_at_its_bound_is_counted_like_one_beyond(kind: type[LostSales
 def test_what_is_left_is_rounded_to_the_nearest_part() -> None:
     problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0)
     left = np.array([[0.0], [0.12], [0.13], [4.0], [7.87], [7.88], [8.0], [9.0]])
-    found, _ = left_cells(problem, 0, np.zeros_like(left), np.full_like(left, 8.0), left, bins=33)
+    found, _ = left_cells(problem, 0, np.zeros_like(left), np.full_like(left, 8.0), left, bins=33, relative=False)
     assert found[:, 0].tolist() == [0, 0, 1, 16, 31, 32, 32, 32]
 
 

@@ -323,6 +323,12 @@ def test_nan_in_one_of_several_coordinates_of_a_parquet_row(tmp_path: Path, name
     assert all(found[each] == [values[0], 0.0, values[2]] for each, values in amounts.items())
 
 
+def test_nothing_is_public_unless_it_is_said() -> None:
+    table = Table(a_table(step=[0, 0]), **columns(1))
+    assert (table.ids_public, table.labels_public, table.clip) == (False, False, False)
+    assert (table.scale_memory, table.max_per_unit) == (0, 1)
+
+
 @pytest.mark.parametrize("ids_public", [False, True])
 def test_a_table_says_whether_its_ids_are_public(ids_public: bool) -> None:
     """What neighbours keep is part of the guarantee."""

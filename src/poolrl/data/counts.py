@@ -58,7 +58,7 @@ def outcome_cells(
     next_state: Numbers,
     *,
     bins: int,
-    relative: bool = False,
+    relative: bool,
 ) -> tuple[Numbers, Numbers]:
     """Where each row of a step is counted, (..., k) from 0 to kinds · bins − 1, and whether it is observed.
 
@@ -78,7 +78,7 @@ def joint_cells(
     next_state: Numbers,
     *,
     bins: int,
-    relative: bool = False,
+    relative: bool,
 ) -> tuple[Numbers, Numbers]:
     """Where each row of a step stands by its level and by what it shows, (..., k) from 0 to bins · 2 · bins − 1.
 
@@ -100,7 +100,7 @@ def left_cells(
     next_state: Numbers,
     *,
     bins: int,
-    relative: bool = False,
+    relative: bool,
 ) -> tuple[Numbers, Numbers]:
     """What each row of a step has left, in whole parts of the bound, (..., k) from 0 to bins − 1, rounded."""
     share = np.clip(next_state / problem.outcome_high, 0.0, 1.0)

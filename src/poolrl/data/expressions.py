@@ -117,7 +117,7 @@ def cells_by_step(
     formulas: Formulas,
     *,
     clip: bool,
-    relative: bool = False,
+    relative: bool,
     facts: CoordinateFacts | None = None,
 ) -> list[ir.Value]:
     """The expressions of `formulas(step, row, usable)` on `harmless` rows; cases by step only where steps differ.

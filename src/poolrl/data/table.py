@@ -272,7 +272,7 @@ class Table(KeptRows):
             return [part for v in (node, target, unit, arrived) for part in v.columns()]
 
         rows = self._rows(problem, self._numbers(problem)).anti_join(self.dropped(problem.horizon), self._keys)
-        node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip)
+        node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip, relative=False)
         points = {f"unit_{i}": number for i, number in enumerate(numbers)}
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
         names, dimensions = list(points), problem.state_dim + problem.action_dim
