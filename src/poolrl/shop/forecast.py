@@ -210,7 +210,7 @@ def _noise_warning(families: Trial) -> str:
     gap, without = signed_percent(families.gap), signed_percent(families.free_gap)
     return (
         f"This log is noise-dominated. With so few units at this rho, about {lost:.0%} of what data could save is lost "
-        f"({gap} above the optimum on demand that nobody estimated, {without} without data). The policy rests on the "
+        f"({gap} above the optimum on demand that nobody estimated, {without} without data). The policy leans on the "
         "declared bounds, and no cost can be predicted."
     )
 
