@@ -18,12 +18,12 @@ from poolrl.data.sources import opening
 from poolrl.privacy.release import release_outcomes
 from poolrl.shop import sales
 from poolrl.shop.open_log import open_log
+from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.ledgers import spent
 from tests.helpers.neighbours import Recorder, squared_change
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import seen
-from tests.red_team.test_03_macros_and_views import hostile, write_file
 
 MONDAY, NAN = datetime.date(2025, 3, 3), float("nan")
 WEEKS = 24
