@@ -169,10 +169,18 @@ class Chooser:
 
 def defined_at(text: str, line: int) -> set[str]:
     """The names that the statement at a line of a module defines: of a function, a class, or what is assigned."""
-    for node in ast.parse(text).body:
+    return _defined_in(ast.parse(text).body, line)
+
+
+def _defined_in(body: Sequence[ast.stmt], line: int) -> set[str]:
+    for node in body:
         first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
         if first <= line <= (node.end_lineno or node.lineno):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if isinstance(node, ast.ClassDef):
+                # A class is used far more often than one of its methods.
+                inside = _defined_in(node.body, line)
+                return {node.name} if inside <= {"__init__"} else inside
+            if isinstance(node, ast.FunctionDef):
                 return {node.name}
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             return {each.id for target in targets if target for each in ast.walk(target) if isinstance(each, ast.Name)}

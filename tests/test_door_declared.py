@@ -29,6 +29,11 @@ def a_log(*, scaled: bool = False, labelled: bool = False) -> Trajectories:
     return Trajectories(states=rows, actions=rows, next_states=rows, **more)
 
 
+def test_units_are_a_whole_number() -> None:
+    """A certificate prints it."""
+    assert (type(a_log().units), a_log().units) == (int, 1)
+
+
 def test_rows_are_relative_with_a_scale_or_a_bound_of_their_own() -> None:
     assert [has_own_bounds(problem) for problem in (PLAIN, LABELLED, EVEN, Wear(1))] == [False] * 4
     assert has_own_bounds(UNEVEN) is True

@@ -255,9 +255,11 @@ def entry(**changed: str) -> str:
 
 def test_names_that_a_statement_defines_worked_by_hand() -> None:
     lines = ["import os", "A: int = 2", "B, (C, D) = f(", "    1,", ")", "@cache", "def g(a=3):", "    E = 4"]
-    module = "\n".join([*lines, "os.call(5)", "class K:", "    F = 6"])
-    names = [set(), {"A"}, {"B", "C", "D"}, {"B", "C", "D"}, {"B", "C", "D"}, {"g"}, {"g"}, {"g"}, set(), {"K"}, {"K"}]
-    assert [defined_at(module, line) for line in range(1, 12)] == names
+    module = "\n".join(
+        [*lines, "os.call(5)", "class K:", "    F = 6", "    def m(self, a=7): ...", "    def __init__(self, a=8): ..."]
+    )
+    names = [set(), {"A"}, {"B", "C", "D"}, {"B", "C", "D"}, {"B", "C", "D"}, {"g"}, {"g"}, {"g"}, set(), {"K"}, {"F"}]
+    assert [defined_at(module, line) for line in range(1, 14)] == [*names, {"m"}, {"K"}]
 
 
 def test_a_reason_holds_for_its_line_only(tmp_path: Path) -> None:
