@@ -13,6 +13,7 @@ import pytest
 
 from poolrl import LostSales
 from poolrl.data.label_cells import CELL, LARGEST_WHOLE, SHARE, _are_consecutive, comparable, with_label_cells
+from poolrl.data.log_labels import LogLabel
 from tests.helpers.own_problems import Wear
 
 COSTS = {"horizon": 1, "holding": 1.0, "shortage": 1.0}
@@ -210,3 +211,10 @@ def test_other_columns_are_refused_by_their_type(column: pa.Array, declared: lis
     labels = shop({"x": declared}).labels
     with pytest.raises(ValueError, match=f"label 'x' must hold {wanted}, as declared, but its column has type"):
         comparable(ibis.memtable(pa.table({"x": column}))["x"], labels, "x")
+
+
+def test_numbers_beside_nothing_keep_all_their_digits() -> None:
+    """A list with a missing value is one of objects. Numbers that single precision cannot tell apart are two values."""
+    label = LogLabel.of("shop", [2**24, 2**24 + 1, None, 0.1])
+    assert label.values.tolist() == [2.0**24, 2.0**24 + 1, 0.1]
+    assert label.codes.tolist() == [0, 1, -1, 2]
