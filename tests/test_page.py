@@ -55,7 +55,7 @@ def browser() -> Iterator[Any]:
 def full_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release whose page has the complete forecast."""
     folder = tmp_path_factory.mktemp("page")
-    config = write_config(folder, small_shop(folder))
+    config = write_config(folder, small_shop(folder, units=3_000))
     app(["fit", "--new-account", "--config", str(config), "--json"], result_action="return_value")
     return folder / "release"
 
