@@ -23,7 +23,7 @@ from typing import Any, Self
 
 # A date, written like 2025-01-31, or a whole number.
 When = str | int
-# ρ of a release, and the first place of an order that it holds, and the first after it.
+# ρ of a release, the number of the first of the sorted places that it holds, and of the first after those.
 _Span = tuple[Fraction, int, int]
 
 
