@@ -1,6 +1,6 @@
 """A chain's own export through the command line: init, check, fit, backtest, with the time and the memory of each.
 
-    python -m benchmarks.chain_workflow                        # 40 products x 200 weeks, 500 x 2,000
+    python -m benchmarks.chain_workflow                        # README's walk-through, 40 x 200, 500 x 2,000
     python -m benchmarks.chain_workflow --sizes 500x2000 --labels --write
 
 The export is simulated, and as a German till writes it: semicolons, decimal commas, ja and nein, 31.12.2025. Shops
@@ -128,6 +128,20 @@ def measure(folder: Path, *, products: int, weeks: int, labels: bool, rho: float
     return [init, timed("check", folder), timed("fit", folder, "--new-account"), timed("backtest", folder)]
 
 
+def walk_through(report: Report) -> None:
+    """README's own example, from `init` to the page."""
+    with tempfile.TemporaryDirectory() as made:
+        arguments = {"init": ["--example"], "check": [], "plan": [], "fit": ["--new-account"]}
+        steps = [timed(name, Path(made), *more) for name, more in arguments.items()]
+    whole, most = sum(step.seconds for step in steps), max(step.gigabytes for step in steps)
+    row = ["README's walk-through", *(_took(step) for step in steps), f"{whole:.1f} s", f"{most:.1f} GB"]
+    report.table(["", *arguments, "init to page", "most memory"], [row])
+
+
+def _took(step: Step) -> str:
+    return f"{step.seconds:.1f} s{'' if step.code == 0 else f', exit {step.code}'}"
+
+
 def report_on(sizes: Sequence[tuple[int, int]], report: Report, asked: argparse.Namespace) -> None:
     """A row for each size, with the time and the memory of each command."""
     rows = []
@@ -143,8 +157,7 @@ def report_on(sizes: Sequence[tuple[int, int]], report: Report, asked: argparse.
                 if step.code:
                     print("  " + (folder / f"{step.name}.txt").read_text().strip().splitlines()[-1])
             whole = sum(step.seconds for step in steps[:3])
-            took = [f"{step.seconds:.1f} s{'' if step.code == 0 else f', exit {step.code}'}" for step in steps]
-            rows.append([size, *took, f"{whole:.1f} s", f"{max(step.gigabytes for step in steps):.1f} GB"])
+            rows.append([size, *map(_took, steps), f"{whole:.1f} s", f"{max(step.gigabytes for step in steps):.1f} GB"])
     report.table(["products × weeks of shops", *(step.name for step in steps), "init to page", "most memory"], rows)
     labels = ", with the promotion as a label" if asked.labels else ""
     report.text(f"Simulated exports at rho = {asked.rho:g}{labels}. Seconds are on the clock. fit includes its page.")
@@ -161,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     sizes = [(int(products), int(weeks)) for products, weeks in (size.split("x") for size in asked.sizes.split(","))]
     report = Report("chain_workflow", "A chain's export through the command line")
+    walk_through(report)
     report_on(sizes, report, asked)
     if asked.write:
         report.write()

@@ -25,7 +25,6 @@ def test_arithmetic_rounds_to_the_known_side() -> None:
     """In quarters: 3/4 · 3/4 = 9/16 lies between 2/4 and 3/4, 3/4 : 5/4 = 3/5 between 2/4 and 3/4."""
     three, five, one = Interval(3, 3, 2), Interval(5, 5, 2), Interval(4, 4, 2)
     assert three * three == Interval(2, 3, 2)
-    assert three + Interval(1, 2, 2) == Interval(4, 5, 2)
     assert three / five == Interval(2, 3, 2)
     # What is exact stays exact.
     assert three * one == three / one == three

@@ -28,6 +28,7 @@ _JAMO = (*range(0x1100, 0x1200), *range(0xA960, 0xA980), *range(0xD7B0, 0xD800))
 _WIDE = range(0xFF01, 0xFF5F)
 _TO_ASCII = 0xFF01 - ord("!")
 _LAST = 0x10FFFF
+_UNASSIGNED = "Cn"
 _INVISIBLE = {"Cc", "Cf", "Zs", "Zl", "Zp"}
 # Invisible too, though they have another category: what Unicode lets every font ignore, and three blanks.
 _IGNORED = (
@@ -69,8 +70,9 @@ class Folding:
 @cache
 def id_characters() -> IdCharacters:
     """The classes by this Python's version of Unicode."""
-    points = [point for first, end in _BLOCKS for point in range(first, end)]
-    invisible = {p for p in points if unicodedata.category(chr(p)) in _INVISIBLE} | {*range(0x21), 0x7F, *_IGNORED}
+    category = {p: unicodedata.category(chr(p)) for first, end in _BLOCKS for p in range(first, end)}
+    points = [p for p, kind in category.items() if kind != _UNASSIGNED]
+    invisible = {p for p in points if category[p] in _INVISIBLE} | {*range(0x21), 0x7F, *_IGNORED}
     parts = {p: unicodedata.decomposition(chr(p)) for p in points}
     marks = {p for p in points if unicodedata.combining(chr(p))}
     for made_of in parts.values():

@@ -76,25 +76,27 @@ def log_likelihoods(
     found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
     inverse = np.linalg.inv(observed.precision)
     leaves = (observed.sums @ inverse).astype(np.float32)
+    # Laws as columns (B, J): what is the same for all of them is then one long row.
+    table, further = np.ascontiguousarray(laws.table.T), np.ascontiguousarray(laws.beyond.T)
     shares = expected_shares(law, cutoffs)
     groups = _groups(law if cutoffs is None else cutoffs)
     for group in range(int(groups.max()) + 1):
         cells = np.flatnonzero(groups == group)
         if not len(cells):
             continue
-        size, unexplored = totals[cells].mean(), np.zeros(laws.table.shape[1], dtype=bool)
-        expected = [laws.table]
+        size, unexplored = totals[cells].mean(), np.zeros(len(table), dtype=bool)
+        expected = [table]
         if cutoffs is not None:
             other = cutoffs[cells].mean(axis=0)
-            expected = [laws.table * beyond(other).astype(np.float32), laws.beyond * other.astype(np.float32)]
+            expected = [of * by.astype(np.float32)[:, None] for of, by in ((table, beyond(other)), (further, other))]
             unexplored = ~looked_at(other)
         linear, square = 0.0, 0.0
         for kind, of_laws in enumerate(expected):
             mean = size * shares[cells, kind].mean(axis=0)
             sampled = np.diag(mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2 + np.where(unexplored, size**2, 0.0))
-            weighted = of_laws @ np.linalg.inv(observed.variance * inverse + sampled).astype(np.float32)  # (J, B)
-            linear = linear + leaves[cells, kind] @ weighted.T
-            square = square + np.einsum("jb,jb->j", weighted, of_laws)
+            weighted = np.linalg.inv(observed.variance * inverse + sampled).astype(np.float32) @ of_laws
+            linear = linear + leaves[cells, kind] @ weighted
+            square = square + np.einsum("bj,bj->j", weighted, of_laws)
         n = totals[cells, None].astype(np.float32)
         found[cells] = n * linear - n**2 / 2 * square
     return found

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from poolrl.checks import fraction, positive
@@ -78,6 +77,10 @@ def compose(costs: Iterable[Budget]) -> Budget:
     return sum(costs, Fraction(0))
 
 
+# Grids that narrow around a minimum: each is 1,000 times as fine as the one before.
+ZOOMS, ZOOM_POINTS = 3, 2001
+
+
 def epsilon(rho: float, delta: float) -> float:
     """The smallest ε such that ρ-zCDP implies (ε, δ)-DP by Canonne, Kamath and Steinke's conversion.
 
@@ -88,15 +91,15 @@ def epsilon(rho: float, delta: float) -> float:
     if math.isinf(rho):
         return math.inf
 
-    def bound(log_excess: float) -> float:
-        excess = math.exp(log_excess)  # α − 1, searched on a logarithmic scale
-        order = 1 + excess
-        return order * rho - (math.log(order) + math.log(delta)) / excess + math.log(excess / order)
-
-    # The minimum lies near α − 1 = √(log(1/δ)/ρ); the bracket spans many orders of magnitude around it.
-    centre = 0.5 * math.log(math.log(1 / delta) / rho)
-    best = minimize_scalar(bound, bounds=(centre - 12, centre + 12), method="bounded", options={"xatol": 1e-12})
-    return max(0.0, float(best.fun))
+    # The minimum lies near α − 1 = √(log(1/δ)/ρ). Every α gives a valid ε, so a grid that is not fine enough claims more.
+    centre, width = 0.5 * math.log(math.log(1 / delta) / rho), 12.0
+    for _ in range(ZOOMS):
+        log_excess = np.linspace(centre - width, centre + width, ZOOM_POINTS)
+        excess = np.exp(log_excess)  # α − 1
+        bounds = rho + excess * rho - (np.log1p(excess) + math.log(delta)) / excess - np.log1p(1 / excess)
+        best = int(bounds.argmin())
+        centre, width = float(log_excess[best]), 2 * width / (ZOOM_POINTS - 1)
+    return max(0.0, float(bounds[best]))
 
 
 def gaussian_delta(rho: float, eps: float) -> float:
@@ -115,7 +118,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
         return math.inf
     if gaussian_delta(rho, 0.0) <= delta:
         return 0.0
-    return float(brentq(lambda eps: gaussian_delta(rho, eps) - delta, 0.0, epsilon(rho, delta) + 1e-9))
+    return _last_true(lambda eps: gaussian_delta(rho, eps) > delta, 0.0, epsilon(rho, delta) + 1e-9)
 
 
 # Rényi orders at which an attack is bounded. With fewer orders the bound can only be larger.
@@ -135,16 +138,18 @@ def attack_power(rho: float, false_positives: float = 0.05) -> float:
         return 1.0
     p = false_positives
 
-    def excess(q: float) -> float:
-        return max(_renyi(q, p, rho), _renyi(p, q, rho))
+    def possible(q: float) -> bool:
+        return max(_renyi(q, p, rho), _renyi(p, q, rho)) <= 0
 
     highest = 1 - 1e-12
-    if excess(highest) <= 0:
-        return 1.0
-    low, high = p, highest
-    while high - low > 1e-10:
+    return 1.0 if possible(highest) else _last_true(possible, p, highest)
+
+
+def _last_true(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The end of where `holds` is true, which it is from `low` on and no more at `high`, from above; by bisection."""
+    while high - low > 1e-10 * max(1.0, high):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return high
 
 

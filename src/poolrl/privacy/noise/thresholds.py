@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,6 @@ class Interval:
     def __mul__(self, other: Interval) -> Interval:
         """The product of two numbers that are not negative."""
         return Interval((self.low * other.low) >> self.bits, _up(self.high * other.high, 1 << self.bits), self.bits)
-
-    def __add__(self, other: Interval) -> Interval:
-        return Interval(self.low + other.low, self.high + other.high, self.bits)
 
     def __truediv__(self, other: Interval) -> Interval:
         """The quotient of two numbers that are not negative, the divisor positive."""
@@ -58,19 +56,24 @@ def upper_tails(variance: Fraction, bits: int) -> tuple[Interval, ...]:
     """P(X > k) for k = 0, 1, ..., as long as Z · P(X = k) is above 2^(ERROR_BITS − bits)."""
     q = exponential(1 / (2 * variance), bits)
     square = q * q
-    weights, weight, ratio = [], q, square * q  # q^(k²) and q^(2k+1) at k = 1
-    while weight.high >> ERROR_BITS:
-        weights.append(weight)
-        weight, ratio = weight * ratio, ratio * square
+    cube = square * q
+    # In plain integers, for a table may have 100,000 weights. ⌈a/2^bits⌉ is −⌊−a/2^bits⌋.
+    lows, highs = [], []
+    low, high, ratio_low, ratio_high = q.low, q.high, cube.low, cube.high  # q^(k²) and q^(2k+1) at k = 1
+    while high >> ERROR_BITS:
+        lows.append(low)
+        highs.append(high)
+        low, high = low * ratio_low >> bits, -(-high * ratio_high >> bits)
+        ratio_low, ratio_high = ratio_low * square.low >> bits, -(-ratio_high * square.high >> bits)
     # Σ_{j>k} q^(j²) from the far end; beyond the last weight it is at most a geometric series.
-    rest = Interval(0, _up(weight.high << bits, (1 << bits) - ratio.high), bits)
-    sums = [rest]
-    for each in reversed(weights):
-        sums.append(sums[-1] + each)
-    sums.reverse()
-    one = Interval(1 << bits, 1 << bits, bits)
-    total = one + sums[0] + sums[0]
-    return tuple(tail / total for tail in sums)
+    beyond = _up(high << bits, (1 << bits) - ratio_high)
+    sums_low = [*accumulate(reversed(lows), initial=0)][::-1]
+    sums_high = [*accumulate(reversed(highs), initial=beyond)][::-1]
+    total_low, total_high = (1 << bits) + 2 * sums_low[0], (1 << bits) + 2 * sums_high[0]
+    return tuple(
+        Interval((low << bits) // total_high, _up(high << bits, total_low), bits)
+        for low, high in zip(sums_low, sums_high, strict=True)
+    )
 
 
 def distribution(tails: tuple[Interval, ...], k: int) -> Interval:
