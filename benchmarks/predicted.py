@@ -56,7 +56,7 @@ def judge(known: Known, rho: float, seed: int) -> Iterator[Judged]:
     """Fit, forecast, compare."""
     policy = Pool(rho, left_over=LEFT_OVER).fit(known.problem, known.log, noise=SeededNoise(seed))
     with Progress(disable=True) as progress:
-        forecast = make_forecast(policy, units=known.log.units, progress=progress)
+        forecast = make_forecast(policy, progress=progress)
     true = known.cost(policy)
     right = {"switch": true < known.today, "do not switch": true > known.today}.get(forecast.verdict, True)
     numbers: list[tuple[str, CostEstimate | None, float]] = [
@@ -86,14 +86,14 @@ def show(found: list[Judged], report: Report) -> None:
             wrong = sum(not each.right for each in of_row if each.what == "policy")
             rows.append([world, f"{rho:g}", *cells, f"{none:.0%}", usual + (f" ({wrong} wrong)" if wrong else "")])
     report.table(["world", "rho", "today", "policy", "knowing demand", "none", "verdict"], rows)
-    for what in ("today", "policy", "best"):
-        shown = [each for each in found if each.what == what and each.ratio is not None]
-        if shown:
-            near = np.mean([abs((each.ratio or 0) - 1) <= WITHIN for each in shown])
-            inside = np.mean([each.inside for each in shown])
-            report.text(
-                f"{what}: {len(shown)} predictions, {near:.0%} within 10%, {inside:.0%} inside the 90% interval."
-            )
+    for which, later in (("of weeks like those in the log", False), ("of later weeks", True)):
+        for what in ("today", "policy", "best"):
+            shown = [each for each in found if each.what == what and each.ratio and ("later" in each.world) == later]
+            if shown:
+                near = np.mean([abs((each.ratio or 0) - 1) <= WITHIN for each in shown])
+                inside = np.mean([each.inside for each in shown])
+                figures = f"{len(shown)} predictions, {near:.0%} within 10%, {inside:.0%} inside the 90% interval"
+                report.text(f"{what}, {which}: {figures}.")
 
 
 def _cell(judged: list[Judged]) -> str:

@@ -3,12 +3,13 @@
     python -m benchmarks.updates              the whole table (about four minutes on two free cores)
     python -m benchmarks.updates --seeds 4    with smaller errors
 
-A year of twelve months, with as many weeks of shops in each. Demand of a family is scaled by a factor that drifts from
-month to month: not at all, slowly upwards, by the season, by a sudden step, or differently for each product and day.
+A year of twelve months, with as many weeks of shops in each, or months after a first fit on a whole year. Demand of a
+family is scaled by a factor that drifts from month to month: not at all, slowly upwards, by the season, by a sudden
+step, or differently for each product and day.
 After each month a policy is made, and judged in the next one: the gap is (c - c*) / c* in percent, where c* is the cost
 of SAA on 20,000 weeks of next month's demand, without censoring or noise. Every release has rho = 0.1.
 
-    month one     a single fit on the first month
+    month one     a single fit on the first month; or on the year before, where there was one
     updates, g    an update each month: the trees of earlier months count g times as much with every month
     year          one fit at the end of the year on all twelve months, judged like the last update
 
@@ -45,9 +46,11 @@ from poolrl.simulation.families import FAMILIES, TOP
 
 RHO = 0.1
 MONTHS, HORIZON, PRODUCTS = 12, 7, 3
-FACTORS = (1.0, 0.8, 0.7, 0.6, 0.5)
+FACTORS = (1.0, 0.9, 0.8, 0.6, 0.5)
 # Weeks of shops in a month: 40 shops, and 250.
 SIZES = (160, 1000)
+# After a year of so many weeks a month, a month is often small beside what is known.
+YEAR_BEFORE, SIZES_AFTER, DRIFTS_AFTER = 160, (40, 160), ("none", "slow rise", "each its own")
 PATHS, TRAINING_PATHS = 4_000, 20_000
 DEMANDS = ("normal", "exponential", "bimodal")
 
@@ -62,9 +65,13 @@ DRIFTS: dict[str, Drift] = {
 }
 
 
-def one_year(case: tuple[str, str, int, int]) -> dict[str, list[float]]:
-    """The gap of each learner, in percent, month by month."""
-    family, drift, size, seed = case
+# Family, drift, weeks a month, seed, and whether the first release read a year.
+Case = tuple[str, str, int, int, bool]
+
+
+def one_year(case: Case) -> dict[str, list[float]]:
+    """The gap of each learner, in percent, month by month. The first month may be a whole year."""
+    family, drift, size, seed, year_before = case
     rng = np.random.default_rng([seed, size, *map(ord, family + drift)])
     shape = (HORIZON, PRODUCTS)
     law, own = FAMILIES[family](rng, shape), rng.uniform(-1, 1, shape)
@@ -75,7 +82,11 @@ def one_year(case: tuple[str, str, int, int]) -> dict[str, list[float]]:
     def demand(month: int, weeks: int) -> FloatArray:
         return np.minimum(law.sample(rng, weeks) * DRIFTS[drift](month, own), TOP)
 
-    logs = [problem.simulate_log(demand(month, size), rng=rng) for month in range(MONTHS)]
+    first_weeks = [demand(0, size)]
+    if year_before:
+        first_weeks = [demand(month, YEAR_BEFORE) for month in range(1 - MONTHS, 1)]
+    logs = [problem.simulate_log(np.concatenate(first_weeks), rng=rng)]
+    logs += [problem.simulate_log(demand(month, size), rng=rng) for month in range(1, MONTHS)]
     first = Pool(RHO).prepare(problem)
     released = [first.release(logs[0], SeededNoise(seed))]
     settings = Outcomes(bins=released[0].levels[-1].shape[-1])
@@ -131,7 +142,9 @@ def _mean_and_last(gaps: list[float]) -> str:
 
 def compare(report: Report, asked: argparse.Namespace) -> None:
     """Two tables: the year month by month, and each drift by itself."""
-    cases = list(product(DEMANDS, DRIFTS, SIZES, range(asked.first, asked.first + asked.seeds)))
+    seeds = range(asked.first, asked.first + asked.seeds)
+    cases: list[Case] = list(product(DEMANDS, DRIFTS, SIZES, seeds, [False]))
+    cases += product(DEMANDS, DRIFTS_AFTER, SIZES_AFTER, seeds, [True])
     with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
         done = track(pool.map(one_year, cases), description="years", total=len(cases))
         years = dict(zip(cases, done, strict=True))
@@ -139,14 +152,26 @@ def compare(report: Report, asked: argparse.Namespace) -> None:
         f"Twelve months, judged in the next one. Three kinds of demand, five drifts, {SIZES[0]} and {SIZES[1]:,} weeks "
         f"a month, ρ = {RHO:g} for every release. The gap is to SAA on next month's demand, in percent."
     )
-    months = [[name, *_by_month(gaps)] for name, gaps in mean_gaps(list(years.values())).items()]
+    alike = mean_gaps([year for case, year in years.items() if not case[-1]])
+    months = [[name, *_by_month(gaps)] for name, gaps in alike.items()]
     report.table(["after month", *map(str, range(1, MONTHS + 1)), "mean"], months, title="All of them together")
-    groups = [(drift, size) for drift in DRIFTS for size in SIZES]
-    tables = [mean_gaps([year for case, year in years.items() if case[1:3] == (drift, size)]) for drift, size in groups]
-    rows = [[name, *(_mean_and_last(gaps[name]) for gaps in tables)] for name in tables[0]]
-    header = ["", *(f"{drift}, {size:,}" for drift, size in groups)]
-    report.table(header, rows, title="By drift and weeks a month: mean over months 2 to 12, and month 12")
+    title = "By drift and weeks a month: mean over months 2 to 12, and month 12"
+    report.table(*_by_drift(years, list(product(DRIFTS, SIZES)), year_before=False), title=title)
+    title = f"After a first fit on a year of {YEAR_BEFORE} weeks a month: the same"
+    report.table(*_by_drift(years, list(product(DRIFTS_AFTER, SIZES_AFTER)), year_before=True), title=title)
     report.text(f"What one week loses to all twelve releases, by the ledger: ρ = {float(spent_by_one_week()):g}.")
+
+
+def _by_drift(
+    years: dict[Case, dict[str, list[float]]], groups: list[tuple[str, int]], *, year_before: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: a column for each drift and size."""
+    tables = [
+        mean_gaps([year for case, year in years.items() if (*case[1:3], case[-1]) == (*group, year_before)])
+        for group in groups
+    ]
+    rows = [[name, *(_mean_and_last(gaps[name]) for gaps in tables)] for name in tables[0]]
+    return ["", *(f"{drift}, {size:,}" for drift, size in groups)], rows
 
 
 def _by_month(gaps: list[float]) -> list[str]:

@@ -89,11 +89,13 @@ class Asked:
 
 # What a German table may call its columns.
 GERMAN = {"weekday": "Wochentag", "step": "WOCHENTAG", "product": "Artikel", "stock": "Bestand", "scale": "Erwartung"}
+GERMAN |= {"shop": "Filiale", "promo": "Aktion"}
+GERMAN_DAYS = {"Fri": "Freitag", "Sat": "sa"}
 
 
 def write(path: Path, rows: list[dict[str, Any]], *, german: bool = False) -> Path:
     if german:
-        rows = [{GERMAN.get(name, name): cell for name, cell in row.items()} for row in rows]
+        rows = [{GERMAN.get(name, name): GERMAN_DAYS.get(cell, cell) for name, cell in row.items()} for row in rows]
     with open(path, "w", newline="", encoding="utf-8-sig" if german else "utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), delimiter=";" if german else ",")
         writer.writeheader()

@@ -48,7 +48,7 @@ def fitted(log: Trajectories, rho: float = 1.0, problem: LostSales = PROBLEM) ->
 
 def predicted(policy: Policy) -> Forecast:
     with Progress(disable=True) as progress:
-        return make_forecast(policy, units=100, progress=progress)
+        return make_forecast(policy, progress=progress)
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,7 @@ def test_init_from_the_header_of_a_sales_export(tmp_path: Path, capsys: pytest.C
     """Nothing but the header is read: the line behind it could not be."""
     export = tmp_path / "export.csv"
     export.write_bytes(GERMAN)
-    words = {"yes": 'ja,""', "no": "nein", "decimal": ",", "date_format": "%d.%m.%Y", "closed": "Sun,Mon"}
+    words = {"yes": 'ja,""', "no": "nein", "decimal": ",", "date_format": "%d.%m.%Y", "closed": "So,Montag"}
     labels = {"labels": "promotion=nein,ja; shop=1..40", "scale": "same weekday, last 4 weeks", "weeks_public": "yes"}
     config = init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)} | words | labels)
     sales = config.sales
@@ -110,6 +110,17 @@ def test_init_from_the_header_of_a_sales_export(tmp_path: Path, capsys: pytest.C
     printed = capsys.readouterr().out
     assert "no line behind it" in printed
     assert "shop = Filial-Nr" in printed
+
+
+def test_a_decimal_comma_is_not_two_products(tmp_path: Path) -> None:
+    """Who writes decimal commas in the export may write them here. Elsewhere 0,1 stands for two products."""
+    export = tmp_path / "export.csv"
+    export.write_bytes(GERMAN)
+    given = OF_SALES | {"sales": str(export), "products": "bread,milk", "holding": "0,1"}
+    with pytest.raises(ValueError, match=r"--holding 0,1: is that one number.* Write 0.1 for one number, or 0.0,1.0"):
+        init(tmp_path / "a.toml", given | {"decimal": ","})
+    assert init(tmp_path / "a.toml", given | {"holding": "0.0,1.0", "decimal": ","}).problem.holding == [0.0, 1.0]
+    assert init(tmp_path / "b.toml", given | {"decimal": "."}).problem.holding == [0.0, 1.0]
 
 
 def test_init_asks_for_what_a_header_does_not_tell(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from poolrl.certificate.label import percent
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
+from poolrl.shop.changes import ProductNews, advice
 from poolrl.shop.open_log import open_log
 from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
@@ -91,6 +92,39 @@ def test_faded_sums_worked_by_hand(problem: LostSales, tmp_path: Path) -> None:
     again = FadedTrees.load(tmp_path / "trees.npz").alone(first, 0.5)
     np.testing.assert_allclose(again.levels[0], second.levels[0], atol=1e-9)
     assert (again.slots, again.squares, again.variance) == (60, 60, pytest.approx(two.variance))
+
+
+def test_a_period_is_long_enough_when_noise_weighs_as_before(problem: LostSales) -> None:
+    """Against 60 weeks with the same noise and γ = 3/4: √(9/16 + 1) − 3/4 = 1/2 of them, so 30."""
+    prepared = Pool(0.5, Outcomes(bins=8)).prepare(problem)
+    old, new = (FadedTrees.of(prepared.release(log, SeededNoise(1))) for log in months_of(problem, [60, 30]))
+    assert old.slots_to_match(new.variance, 0.75) == pytest.approx(30)
+    assert new.after(old, 0.75).noise == pytest.approx(old.noise)
+    assert new.after(old, 0.5).noise > old.noise > new.after(old, 1.0).noise
+
+
+def news_of(*sigmas: float) -> list[ProductNews]:
+    return [ProductNews(f"product {i}", 10.0, 10.0, 10.0 + each, 1.0) for i, each in enumerate(sigmas)]
+
+
+def test_which_release_to_order_by() -> None:
+    """Noisier, and nothing new: the earlier one. One product far off, or many a little: the new one."""
+    assert "order by the earlier one" in advice(news_of(1.0, -1.5), 1.7)
+    assert "order by the new one" in advice(news_of(4.0, 0.0), 1.7)
+    # Four of a hundred products stray by two deviations by chance alone; one and a half each do not.
+    assert "order by the earlier one" in advice(news_of(*[2.1] * 4, *[0.8] * 96), 1.7)
+    assert "order by the new one" in advice(news_of(*[1.5] * 100), 1.7)
+    assert "order by" not in advice(news_of(0.0), 0.6)
+    assert advice(news_of(0.0), 1.0) == ""
+
+
+def test_less_is_forgotten_where_a_scale_follows_demand(tmp_path: Path) -> None:
+    facts = export_facts()
+    assert configured(tmp_path, facts).config.forgetting == 0.6
+    facts["sales"]["scale"] = "same weekday, last 4 weeks"
+    assert configured(tmp_path, facts).config.forgetting == 0.9
+    facts["period"] = {"column": "monday", "first": "2025-01-06", "before": "2025-02-03", "forgetting": 0.7}
+    assert configured(tmp_path, facts).config.forgetting == 0.7
 
 
 def test_trees_of_other_shapes_are_not_added(problem: LostSales, tmp_path: Path) -> None:
@@ -200,6 +234,9 @@ def test_a_third_month_says_what_it_costs_and_what_changed(months: Path, run: Ru
     said = " ".join(run(*arguments, "--dry-run").split())
     assert "Only trajectories of this period lose it" in said
     assert "will then have lost 0.5 at most, of a budget of 0.5" in said
+    # n = 160 (1 + 0.7), V = v (1 + 0.49): 272 (√(0.49 + 1/1.49) − 0.7) = 102.7.
+    assert "count as 272 trajectories, and 0.7 times as much after this one" in said
+    assert "no more than before if this period has 103 trajectories or more" in said
     assert not (months / "march").exists()
     said = run(*arguments)
     assert "What changed: Of 6 levels" in said

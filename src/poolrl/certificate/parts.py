@@ -17,6 +17,8 @@ from poolrl.privacy.guarantee import Mechanism
 # its largest regret is the smallest: 1.4 times the best factor's gap, without drift and with four kinds of it
 # (benchmarks/updates.py). It keeps (1 + 0.6) / (1 - 0.6) = 4 periods' worth of counts.
 FORGETTING = 0.6
+# A scale follows demand itself, so that its multiples hardly drift.
+FORGETTING_SCALED = 0.9
 DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
 DECIMALS = 4
@@ -53,12 +55,12 @@ class PeriodFacts(Facts):
     )
     first: When = Field(default="", description="the first date or number of the period")
     before: When = Field(default="", description="the first one after it: begin the next period there")
-    forgetting: float = Field(
-        default=FORGETTING,
+    forgetting: float | None = Field(
+        default=None,
         gt=0,
         le=1,
-        description="what earlier periods count for, in each update: 1 keeps them, 0.5 halves them; near 1 where "
-        "demand does not drift, or a scale follows it",
+        description="what earlier periods count for, in each update: 1 keeps them, 0.5 halves them. If left out, "
+        f"{FORGETTING}, or {FORGETTING_SCALED} with a scale, which follows demand itself",
     )
 
     def of(self, scale: tuple[str, ...]) -> Period | None:

@@ -18,6 +18,7 @@ from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.shop.backtest import EYES_ONLY, SCENARIOS, Backtest, replay_policy
 from poolrl.shop.config_file import load_config
+from poolrl.shop.forecast import noise_warning
 from poolrl.shop.open_log import open_log
 from poolrl.shop.replayed_orders import SameWeekday
 from poolrl.shop.replayed_weeks import read_weeks
@@ -78,18 +79,21 @@ def backtest(
             called="trajectories" if sales is None else "weeks of shops",
             progress=lambda share: bars.advance(task, 100 * share),
         )
+    warning = noise_warning(policy)
     if json:
-        print(dumps(found.facts(), indent=2))
+        print(dumps(found.facts() | {"warning": warning}, indent=2))
     else:
-        _print(Console(), found, learned_from=since is None)
+        _print(Console(), found, learned_from=since is None, warning=warning)
 
 
-def _print(console: Console, found: Backtest, *, learned_from: bool) -> None:
+def _print(console: Console, found: Backtest, *, learned_from: bool, warning: str) -> None:
     console.print(f"[bold red]{EYES_ONLY}[/]\n", highlight=False)
     for line in _what_was_replayed(found):
         console.print(f"{line}\n", highlight=False)
     console.print(_costs_by_product(found), highlight=False)
     console.print(f"\n{found.in_words}", highlight=False)
+    if warning:
+        console.print(f"\n[bold red]{warning} So 'estimated' says little here.[/]", highlight=False)
     if learned_from:
         console.print("These may be the weeks that the policy has learned from: --from names later ones.")
 

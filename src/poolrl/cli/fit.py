@@ -107,7 +107,7 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
     warnings = []
     if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
         warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")
-    if observed < MOSTLY_OBSERVED:
+    if observed < MOSTLY_OBSERVED and not forecast.noise_dominated:  # otherwise noise has hidden how much it was
         warnings.append(
             f"By the released counts only {observed:.0%} of the log was observed. Rows beyond lambda are unobserved, "
             "and so are those in which 'poolrl check' finds a fault."

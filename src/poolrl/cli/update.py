@@ -13,11 +13,11 @@ from poolrl.certificate.files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
-from poolrl.shop.changes import by_product, in_one_sentence, levels_that_moved
+from poolrl.shop.changes import advice, by_product, in_one_sentence, levels_that_moved
 from poolrl.shop.config_file import load_config
 from poolrl.shop.earlier import load_earlier
 from poolrl.shop.fit import read_audit
-from poolrl.shop.update import cost_in_words, update_release
+from poolrl.shop.update import cost_in_words, noise_in_words, update_release
 
 update_verb = verb(
     "update",
@@ -56,7 +56,7 @@ def update(
     folder = out or file.folder / f"release-{period.first}"
     console = Console(quiet=json)
     earlier = load_earlier(file, release)
-    cost = cost_in_words(file)
+    cost = [*cost_in_words(file), noise_in_words(file, earlier)]
     console.print("\n".join(cost), highlight=False, markup=False)
     if dry_run:
         if json:
@@ -64,16 +64,19 @@ def update(
         return
     found = None if audit is None else read_audit(audit, file.sha256)
     made = made_release(lambda: update_release(file, earlier, folder, audit=found), folder, console)
-    moved = levels_that_moved(earlier, made.policy, FadedTrees.load(folder / TREES), period.forgetting)
-    changes = [*by_product(moved)[:MOST_CHANGES], *(str(each) for each in moved[:MOST_CHANGES])]
+    trees = FadedTrees.load(folder / TREES)
+    moved = levels_that_moved(earlier, made.policy, trees, file.config.forgetting)
+    news = by_product(moved)
+    advised = advice(news, trees.noise / earlier.trees.noise)
+    changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
     if moved:
         console.print(f"What changed: {in_one_sentence(moved)}", highlight=False, markup=False)
         for change in changes:
             console.print(f"  {change}", highlight=False, markup=False)
-        console.print()
+        console.print(f"[bold]{advised}[/]\n" if advised else "", highlight=False)
     forecast = page_of(made, console)
     if json:
-        facts = {"folder": str(folder), "cost": cost, "changes": changes, "certificate": made.certificate.model_dump()}
-        print(dumps(facts, indent=2))
+        said = {"cost": cost, "changes": changes, "advice": advised}
+        print(dumps({"folder": str(folder), **said, "certificate": made.certificate.model_dump()}, indent=2))
     else:
         print_release(console, made, forecast)

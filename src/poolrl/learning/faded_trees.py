@@ -10,6 +10,7 @@ but faded ones vary less: by q / n of it. So learning gets S n/q, which are the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Self
@@ -51,6 +52,15 @@ class FadedTrees:
     def bins(self) -> int:
         """Leaves of each tree."""
         return int(self.levels[-1].shape[-1])
+
+    @property
+    def noise(self) -> float:
+        """√V / n: the noise of a node beside the slots that are counted."""
+        return math.sqrt(self.variance) / self.slots
+
+    def slots_to_match(self, variance: float, forgetting: float) -> float:
+        """How many slots a period with such noise must have, so that `noise` does not grow: n (√(γ² + v/V) − γ)."""
+        return self.slots * (math.sqrt(forgetting**2 + variance / self.variance) - forgetting)
 
     def after(self, earlier: FadedTrees, forgetting: float) -> FadedTrees:
         """The sum of these trees and of earlier, faded ones."""

@@ -91,7 +91,7 @@ def epsilon(rho: float, delta: float) -> float:
     if math.isinf(rho):
         return math.inf
 
-    # The minimum lies near α − 1 = √(log(1/δ)/ρ). Every α gives a valid ε, so a grid that is not fine enough claims more.
+    # The minimum lies near α − 1 = √(log(1/δ)/ρ). Every α gives a valid ε, so a coarser grid claims more, never less.
     centre, width = 0.5 * math.log(math.log(1 / delta) / rho), 12.0
     for _ in range(ZOOMS):
         log_excess = np.linspace(centre - width, centre + width, ZOOM_POINTS)

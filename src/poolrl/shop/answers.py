@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.problems.inventory import LostSales
-from poolrl.shop.column_names import LABEL_MEANINGS
+from poolrl.shop.column_names import LABEL_MEANINGS, weekday_named
 from poolrl.shop.config_keys import Key, config_keys
 from poolrl.shop.config_log import DATABASE_FILE, SAME_WEEKDAY, WEEKDAYS, WIDE_ONLY
 from poolrl.shop.config_problem import AMOUNTS
@@ -18,6 +18,8 @@ from poolrl.shop.header import Proposal
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.
 BY_SALES = ("horizon", "steps", "source")
+# One number with a decimal comma, or two numbers.
+ONE_COMMA = re.compile(r"\d,\d+")
 # Signs that a shell or a list swallows.
 SIGNS = {"tab": "\t", "space": " ", "comma": ",", "none": "", '""': "", "''": ""}
 
@@ -72,6 +74,8 @@ def facts_from(answers: Answers, *, sales: bool, header: Proposal | None = None)
         kind = "a sales export" if sales else "a wide table; it goes with --sales"
         raise ValueError(f"{flag_of(extra[0])} is not for {kind}")
     products = split_names(answers["products"])
+    for name in AMOUNTS:
+        _refuse_decimal_comma(name, answers)
     facts: dict[str, dict[str, Any]] = {}
     for key in config_keys():
         if key.section == "sales" and not sales:
@@ -90,6 +94,17 @@ def facts_from(answers: Answers, *, sales: bool, header: Proposal | None = None)
         facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
         facts["sales"]["labels"] = _label_columns(facts, header)
     return facts
+
+
+def _refuse_decimal_comma(name: str, answers: Answers) -> None:
+    """A comma separates products here. Whoever writes decimal commas in the export may mean one number."""
+    if answers.get("decimal", "").strip() in (",", "comma") and ONE_COMMA.fullmatch(answers.get(name, "").strip()):
+        text = answers[name].strip()
+        point, two = text.replace(",", "."), ",".join(f"{part}.0" for part in text.split(","))
+        raise ValueError(
+            f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for one "
+            f"number, or {two} for two"
+        )
 
 
 def _wanted(key: Key, header: Proposal | None) -> str:
@@ -133,6 +148,8 @@ def value_of(key: Key, text: str, products: list[str]) -> Any:
         return numbers[0] if len(numbers) == 1 else numbers
     if dict in [get_origin(kind) for kind in kinds]:
         return _labels_of(key, text)
+    if key.name == "closed":
+        return [weekday_named(part) or part for part in split_names(text)]
     if list in [get_origin(kind) for kind in kinds]:
         parts = [SIGNS.get(part, part) if key.name in ("yes", "no") else part for part in split_names(text)]
         pattern = len(parts) == 1 and "{product}" in parts[0]

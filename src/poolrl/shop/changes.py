@@ -24,6 +24,8 @@ from poolrl.shop.earlier import Earlier
 AS_BEFORE = 0.02
 # Standard deviations of noise and sampling within which a difference is no news.
 SURE = 2.0
+# Noise that weighs less than so many times as much as before is no reason to keep an earlier release.
+NOISIER = 1.15
 
 
 @dataclass(frozen=True)
@@ -89,20 +91,55 @@ def levels_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forge
     ]
 
 
-def by_product(moved: list[Moved]) -> list[str]:
-    """Mean demand of each product over all its cells: there noise is smaller than in one of them."""
+@dataclass(frozen=True)
+class ProductNews:
+    """Mean demand of one product over all its cells, where noise is smaller than in one of them."""
+
+    product: str
+    before: float
+    after: float
+    alone: float
+    deviation: float
+
+    @property
+    def sigmas(self) -> float:
+        """How far the new period is from what was known, in standard deviations of noise and sampling."""
+        return abs(self.alone - self.before) / max(self.deviation, 1e-12)
+
+    def __str__(self) -> str:
+        news = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
+        own = f"the new period alone says {self.alone:.3g}, give or take {self.deviation:.2g}, {news}"
+        return f"{self.product}, all steps: mean demand {self.before:.3g} -> {self.after:.3g}; {own}."
+
+
+def by_product(moved: list[Moved]) -> list[ProductNews]:
+    """Product by product, in the order in which their levels moved."""
     found: dict[str, list[Moved]] = {}
     for each in moved:
         found.setdefault(each.where.rsplit(", ", 1)[-1], []).append(each)
-    said = []
+    news = []
     for product, cells in found.items():
-        before, after, alone = np.mean([each.demand for each in cells], axis=0)
+        before, after, alone = np.mean([each.demand for each in cells], axis=0).tolist()
         deviation = math.sqrt(sum(each.deviation**2 for each in cells)) / len(cells)
-        sure = abs(alone - before) > SURE * deviation
-        news = "more than noise and chance explain" if sure else "which noise and chance can explain"
-        own = f"the new period alone says {alone:.3g}, give or take {deviation:.2g}, {news}"
-        said.append(f"{product}, all steps: mean demand {before:.3g} -> {after:.3g}; {own}.")
-    return said
+        news.append(ProductNews(product, before, after, alone, deviation))
+    return news
+
+
+def advice(news: list[ProductNews], noise: float) -> str:
+    """Which release to order by, where noise weighs `noise` times as much in the new one as in the earlier one.
+
+    If nothing has changed, the squares of k products' deviations add up to k, give or take √(2k).
+    """
+    weighs = f"Beside what was counted, noise weighs {noise:.1f} times as much as in the earlier release."
+    if noise <= NOISIER:
+        return weighs if noise < 1 / NOISIER else ""
+    many = len(news)
+    if sum(each.sigmas**2 for each in news) > many + SURE * math.sqrt(2 * many):
+        return f"{weighs} But demand has changed by more than noise and chance explain: order by the new one."
+    return (
+        f"{weighs} And noise and chance can explain all that changed: order by the earlier one. The next update "
+        "continues this one. Noise fades faster with longer periods, or with [period] forgetting nearer to 1."
+    )
 
 
 def in_one_sentence(moved: list[Moved]) -> str:

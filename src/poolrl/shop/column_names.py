@@ -42,6 +42,28 @@ STOCK_MEANINGS = {
 }
 
 
+# Days of the week as people write them, by the names that steps have.
+WEEKDAY_WORDS = {
+    "Mon": "Mon, Monday, Mo, Montag",
+    "Tue": "Tue, Tues, Tuesday, Di, Dienstag",
+    "Wed": "Wed, Wednesday, Mi, Mittwoch",
+    "Thu": "Thu, Thur, Thurs, Thursday, Do, Donnerstag",
+    "Fri": "Fri, Friday, Fr, Freitag",
+    "Sat": "Sat, Saturday, Sa, Samstag, Sonnabend",
+    "Sun": "Sun, Sunday, So, Sonntag",
+}
+
+
+def weekday_named(word: str) -> str | None:
+    """The day that a word means; None if it means none.
+
+    >>> weekday_named("samstag"), weekday_named("Bread")
+    ('Sat', None)
+    """
+    days = meanings_of([word], WEEKDAY_WORDS)
+    return next((day for day, names in days.items() if names), None)
+
+
 def meanings_of(names: Iterable[str], meanings: Mapping[str, str] = MEANINGS) -> dict[str, list[str]]:
     """For each meaning the names that have it."""
     given = list(names)
@@ -50,6 +72,11 @@ def meanings_of(names: Iterable[str], meanings: Mapping[str, str] = MEANINGS) ->
         known = {_comparable_name(word) for word in words.split(",")}
         found[meaning] = [name for name in given if _comparable_name(name) in known]
     return found
+
+
+def words_like(name: str) -> str:
+    """All words that mean the same in a sales export as this one; none if it has no known meaning."""
+    return next((MEANINGS[meaning] for meaning, names in meanings_of([name]).items() if names), "")
 
 
 def _comparable_name(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from poolrl.certificate.parts import AssumedPublic, PeriodFacts, Publication
+from poolrl.certificate.parts import FORGETTING, FORGETTING_SCALED, AssumedPublic, PeriodFacts, Publication
 from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
 from poolrl.learning.policy import Names
@@ -285,6 +285,12 @@ class Config(ConfigSection):
         return found if found is None or self.sales is None else replace(found, column=f"{MONDAY} by {self._dates}")
 
     @property
+    def forgetting(self) -> float:
+        """What earlier periods count for in each update, as declared or as is usual."""
+        usual = FORGETTING_SCALED if self.columns().scale else FORGETTING
+        return usual if self.period.forgetting is None else self.period.forgetting
+
+    @property
     def _dates(self) -> str:
         """Which column of a sales export holds dates, and how they are read."""
         assert self.sales is not None
@@ -330,5 +336,4 @@ class Config(ConfigSection):
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
-        period, forgetting = self.declared_period(), self.period.forgetting
-        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), period, forgetting)
+        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), self.declared_period(), self.forgetting)

@@ -15,6 +15,7 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.learning.policy import Names, Policy
 from poolrl.problems.labels import LabelValue
+from poolrl.shop.column_names import weekday_named
 from poolrl.shop.shelf import Questions, RowRefusedError, Shelf
 
 BASIS = ("own", "population")
@@ -61,6 +62,8 @@ class Desk:
         lowered = [step.lower() for step in self.names.steps]
         if lowered.count(text.lower()) == 1:
             return lowered.index(text.lower())
+        if (day := weekday_named(text)) in self.names.steps:
+            return self.names.steps.index(str(day))
         near = get_close_matches(text.lower(), lowered, n=1)
         hint = f"did you mean {self.names.steps[lowered.index(near[0])]}? " if near else ""
         raise ValueError(

@@ -36,6 +36,8 @@ MODEL_ERROR = 0.05
 PROMISED = 0.1
 # A cost that noise would move further than that in one case of ten is not shown.
 MOST_NOISE_ERROR = PROMISED / WITHIN_90
+# Noise makes laws wider, so that costs are overestimated. At most so much of that is taken off.
+MOST_TAKEN_OFF = 0.03
 # Demand beyond what was ever ordered is extrapolated by its shape, and may be half or one and a half times that.
 TAIL_DOUBT = 0.5
 # Where that demand makes up more of the policy's cost, its doubt breaks the promise too.
@@ -96,8 +98,8 @@ class Forecast:
     warning: str
 
 
-def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast:
-    """The forecast of a policy that was learned from outcome trees of `units` units."""
+def make_forecast(policy: Policy, *, progress: Progress) -> Forecast:
+    """The forecast of a policy that was learned from outcome trees."""
     problem, outcomes = policy.problem, policy.outcomes
     assert isinstance(problem, Inventory)
     assert outcomes is not None
@@ -108,20 +110,14 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     small = outcomes.slots.size <= MOST_SLIDER_TREES and math.isfinite(policy.guarantee.rho)
     budgets = sorted({*SLIDER_BUDGETS, policy.guarantee.rho})
     task = progress.add_task("predicting", total=REPETITIONS + 2 + (len(budgets) if small else 0))
-    rehearsal = Rehearsal(policy)
-    families = rehearsal.on_families()
-    progress.advance(task)
-    trials = []
-    for seed in range(REPETITIONS):
-        trials.append(rehearsal.on_estimate(seed))
-        progress.advance(task)
+    families, trials = _rehearsed(policy, lambda: progress.advance(task))
     if _noise_dominated(families, trials):
         return replace(_without_numbers(hidden, NOISE_HIDES), noise_dominated=True, warning=_noise_warning(families))
     costs = EstimatedCosts.of(policy)
     progress.advance(task)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(hidden, follows)
-    forecast = _with_numbers(costs, trials, hidden)
+    forecast = _with_numbers(costs, families, trials, hidden)
     if small and forecast.policy is not None and forecast.best is not None:
         known = (forecast.policy.mean, forecast.best.mean)
         found = _costs_by_budget(policy, budgets, *known, lambda: progress.advance(task))
@@ -129,7 +125,27 @@ def make_forecast(policy: Policy, *, units: int, progress: Progress) -> Forecast
     return forecast
 
 
-def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidden]) -> Forecast:
+def noise_warning(policy: Policy) -> str:
+    """Whether noise hides what the log could teach, in words; empty if it does not, or cannot be told."""
+    if "trees" not in policy.report or policy.outcomes is None or policy.outcomes.slots is None:
+        return ""
+    families, trials = _rehearsed(policy, lambda: None)
+    return _noise_warning(families) if _noise_dominated(families, trials) else ""
+
+
+def _rehearsed(policy: Policy, advance: Callable[[], None]) -> tuple[Trial, list[Trial]]:
+    """Fits on demand that nobody estimated, and on that of the estimate."""
+    rehearsal = Rehearsal(policy)
+    families = rehearsal.on_families()
+    advance()
+    trials = []
+    for seed in range(REPETITIONS):
+        trials.append(rehearsal.on_estimate(seed))
+        advance()
+    return families, trials
+
+
+def _with_numbers(costs: EstimatedCosts, families: Trial, trials: list[Trial], hidden: list[Hidden]) -> Forecast:
     policy_error = relative_error(trials, lambda trial: (trial.policy, trial.true_policy), costs.columns)
     best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
     policy = float(costs.policy.sum())
@@ -137,9 +153,12 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
-    best, tail = float(of_knowing.sum()), TAIL_DOUBT * float(costs.unseen.sum())
-    ours = _estimate(policy, policy * policy_error, policy * MODEL_ERROR, tail)
-    known = _estimate(best, best * best_error, best * MODEL_ERROR, tail)
+    tail = TAIL_DOUBT * float(costs.unseen.sum())
+    # How much a fit overestimates shows where the laws are known, and are not those of an estimate.
+    wide = 1 + min(max(families.overestimate, 0.0), MOST_TAKEN_OFF)
+    shown_policy, shown_best = costs.policy / wide, of_knowing / wide
+    ours = _estimate(float(shown_policy.sum()), policy * policy_error, policy * MODEL_ERROR, tail)
+    known = _estimate(float(shown_best.sum()), policy * best_error, policy * MODEL_ERROR, tail)
     today, verdict = None, CANNOT_TELL
     unknown = because = f"What past orders cost is not known: {costs.why_not}" if costs.today is None else ""
     if costs.today is not None:
@@ -162,8 +181,8 @@ def _with_numbers(costs: EstimatedCosts, trials: list[Trial], hidden: list[Hidde
         ProductCosts(
             each.product,
             None if today is None or costs.today is None else float(costs.today[i]),
-            float(costs.policy[i]),
-            float(of_knowing[i]),
+            float(shown_policy[i]),
+            float(shown_best[i]),
             each.binds,
             each.untried,
             each.beyond,

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.checks import FloatArray
+from poolrl.checks import BoolArray, FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.learning.shops import unsettled_levels
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-
-# Fewer of the past orders than this: the level rests on the public prior more than on the log.
-SELDOM = 0.1
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,10 @@ def hidden_from(policy: Policy) -> list[Hidden]:
     problem, outcomes, names = policy.problem, policy.outcomes, policy.names
     assert isinstance(problem, Inventory)
     assert outcomes is not None
-    levels = log_levels(policy)
-    limit = problem.share * problem.demand_max * problem.bound_share[..., None, :]
-    at_limit = levels >= limit * (1 - 1e3 * ROUNDING)
-    beyond = _share_above(outcomes, outcomes.weights, levels)
-    tried = np.ones_like(levels) if outcomes.cutoffs is None else _share_above(outcomes, outcomes.cutoffs, levels)
+    beyond = _share_above(outcomes, outcomes.weights, log_levels(policy))
     binds, untried, often = (
-        average_over_cells(problem, outcomes, part.astype(np.float64)) for part in (at_limit, tried < SELDOM, beyond)
+        average_over_cells(problem, outcomes, part.astype(np.float64))
+        for part in (levels_at_limit(policy), levels_seldom_tried(policy), beyond)
     )
     return [
         Hidden(
@@ -49,6 +43,20 @@ def hidden_from(policy: Policy) -> list[Hidden]:
         )
         for i, product in enumerate(names.products)
     ]
+
+
+def levels_at_limit(policy: Policy) -> BoolArray:
+    """Which levels (*labels, H, k) stand at λ: orders were never let go further."""
+    problem = policy.problem
+    assert isinstance(problem, Inventory)
+    limit = problem.share * problem.label_bounds[..., None, :]
+    return np.asarray(log_levels(policy) >= limit * (1 - 1e3 * ROUNDING))
+
+
+def levels_seldom_tried(policy: Policy) -> BoolArray:
+    """Which levels (*labels, H, k) lie beyond the explored range: fewer than a tenth of past orders went as far."""
+    assert policy.outcomes is not None
+    return np.asarray(log_levels(policy) > policy.outcomes.explored * (1 + ROUNDING))
 
 
 def log_levels(policy: Policy) -> FloatArray:

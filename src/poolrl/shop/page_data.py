@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING
+from poolrl.shop.hidden import levels_at_limit, levels_seldom_tried
 
 # What the numbers may take of a page of two megabytes.
 MOST_BYTES = 1_100_000
@@ -89,7 +90,7 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers
     shown = _values_that_fit(sizes, problem.horizon, most_bytes)
     kept = tuple(slice(size) for size in shown)
 
-    def flat(values: FloatArray) -> FloatArray:
+    def flat(values: NDArray[Any]) -> NDArray[Any]:
         """The cells that are shown of (*labels, H, k), as (cells, H, k)."""
         part = values[(*kept[:-1], slice(None), kept[-1])]
         return part.reshape(-1, *part.shape[-2:])
@@ -97,8 +98,8 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers
     limits = problem.share * problem.label_bounds[..., None, :]
     levels, limit = flat(policy.levels), flat(limits)
     tried = np.minimum(flat(outcomes.explored), limit)
-    marks = np.where(levels > tried * (1 + ROUNDING), SELDOM_TRIED, 0)
-    marks = np.where(levels >= limit * (1 - 1e3 * ROUNDING), NEVER_TRIED_MORE, marks)
+    marks = np.where(flat(levels_seldom_tried(policy)), SELDOM_TRIED, 0)
+    marks = np.where(flat(levels_at_limit(policy)), NEVER_TRIED_MORE, marks)
     digits = shown_digits(problem.demand_max, scaled=policy.guarantee.scaled)[kept[-1]]
     units = 10.0**digits
 

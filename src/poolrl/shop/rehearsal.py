@@ -48,6 +48,11 @@ class Trial:
         return float(self.true_policy.sum() / self.true_best.sum() - 1) if self.true_best.sum() > 0 else 0.0
 
     @property
+    def overestimate(self) -> float:
+        """How much more the policy costs by its own estimate than by the laws."""
+        return float(self.policy.sum() / self.true_policy.sum() - 1) if self.true_policy.sum() > 0 else 0.0
+
+    @property
     def free_gap(self) -> float:
         """The same without data."""
         return float(self.free.sum() / self.true_best.sum() - 1) if self.true_best.sum() > 0 else 0.0

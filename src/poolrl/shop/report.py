@@ -45,7 +45,7 @@ def draw_page(release: Released, console: Console) -> Forecast:
         if path.is_symlink():
             raise ValueError(f"{path} is a link: it would be written elsewhere")
     with Progress(console=console, transient=True) as progress:
-        forecast = make_forecast(release.policy, units=release.certificate.assumed_public.units, progress=progress)
+        forecast = make_forecast(release.policy, progress=progress)
     page.write_text(release_page(release, forecast), encoding="utf-8")
     levels.write_text(levels_csv(release.policy), encoding="utf-8", newline="")
     return forecast

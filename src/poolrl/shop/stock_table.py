@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.shop.column_names import DELIMITERS, STOCK_MEANINGS, meanings_of
+from poolrl.shop.column_names import DELIMITERS, STOCK_MEANINGS, meanings_of, words_like
 from poolrl.shop.desk import Desk
 from poolrl.shop.shelf import Questions, RowRefusedError
 
@@ -100,7 +100,7 @@ class StockTable:
                 f"must have one column {missing[0]!r}{self._other_delimiter}: {', '.join(self._wanted)} and a column "
                 f"for each product ({some}), or the columns product and stock"
             )
-        for name in (self._called["step"], *self.desk.labels):
+        for name in (self._called[meaning] for meaning in ("step", *self.desk.labels)):
             if name not in self.header:
                 raise ValueError(f"must have one column {name!r}{self._other_delimiter}: {', '.join(self._wanted)}")
         if self.desk.scaled and not self._amount_columns("scale"):
@@ -132,7 +132,10 @@ class StockTable:
         """The questions of some rows, each as long as the header. `packs` (products,) are those of the command line."""
         columns = list(zip(*rows, strict=True))
         step = self._words(columns, self._called["step"], self._steps)
-        places = [self._words(columns, name, read) for name, read in zip(self.desk.labels, self._places, strict=True)]
+        places = [
+            self._words(columns, self._called[name], read)
+            for name, read in zip(self.desk.labels, self._places, strict=True)
+        ]
         if self.is_long:
             product = self._words(columns, self._called["product"], self._products)[:, None]
             stock = self._amounts(columns, [self._called["stock"]], "stock")
@@ -150,10 +153,11 @@ class StockTable:
 
     @cached_property
     def _called(self) -> dict[str, str]:
-        """What this file calls the columns step, product, stock, scale and pack. Their own names come first."""
+        """What this file calls step, product, stock, scale, pack and each label. Their own names come first."""
+        labels = {name: words_like(name) for name in self.desk.labels if name not in self.header}
         taken = {*self.desk.labels, *self.desk.names.products}
-        found = meanings_of([name for name in self.header if name not in taken], STOCK_MEANINGS)
-        return {
+        found = meanings_of([name for name in self.header if name not in taken], STOCK_MEANINGS | labels)
+        return {name: name for name in self.desk.labels} | {
             meaning: names[0] if len(names) == 1 and meaning not in names else meaning
             for meaning, names in found.items()
         }

@@ -50,6 +50,20 @@ def cost_in_words(file: ConfigFile) -> list[str]:
     return said
 
 
+def noise_in_words(file: ConfigFile, earlier: Earlier) -> str:
+    """How long the new period must be, so that the update is no noisier than the release before it. Spends nothing."""
+    claim, trees, keep = earlier.certificate, earlier.trees, file.config.forgetting
+    # The same counts with another budget: variances are as 1/ρ.
+    variance = Fraction(claim.mechanisms[0].variance) * Fraction(claim.rho) / file.config.terms(units=0).rho
+    many, enough = (round(each) for each in (trees.slots, trees.slots_to_match(float(variance), keep)))
+    called = "trajectories" if file.config.sales is None else "weeks of shops"
+    return (
+        f"Earlier releases count as {many:,} {called}, and {keep:g} times as much after this one. Noise will weigh no "
+        f"more than before if this period has {enough:,} {called} or more. With fewer it still pays where demand has "
+        "changed; the update will say so."
+    )
+
+
 def _account(file: ConfigFile) -> tuple[Account, Period]:
     period = file.config.declared_period()
     if period is None:
