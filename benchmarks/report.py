@@ -51,7 +51,10 @@ class Report:
         page = self.page.read_text() if self.page.exists() else "# Benchmarks\n"
         begin, end = f"<!-- {self.name} -->", f"<!-- end of {self.name} -->"
         machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
-        body = [f"## {self.title}", f"`python -m benchmarks.{self.name} --write`, {machine}.", *self.parts]
+        # As it was called, but for paths of this machine.
+        given = " ".join(each for each in sys.argv[1:] if each.startswith("--") or each.replace(".", "").isalnum())
+        called = given if "--write" in given else "--write"
+        body = [f"## {self.title}", f"`python -m benchmarks.{self.name} {called}`, {machine}.", *self.parts]
         section = "\n\n".join([begin, *body, end])
         found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", page, re.DOTALL)
         page = page.replace(found.group(), section) if found else f"{page.rstrip()}\n\n{section}\n"

@@ -53,7 +53,14 @@ def changed(rows: list[list[str]], role: str, value: str, where: range) -> list[
 
 def test_a_good_export(tmp_path: Path) -> None:
     seen = findings(tmp_path, good_rows())
+    # All is well, but for what would be too late to know after a fit.
+    stands, says = seen.pop("next month")
+    assert stands == "note"
+    assert "'poolrl update' cannot add later weeks" in says
     assert {stands for stands, _ in seen.values()} == {"good"}
+    facts = export_facts()
+    facts["period"] = {"column": "monday", "first": "2000-01-03", "before": "2100-01-04"}
+    assert "next month" not in findings(tmp_path, good_rows(), facts)
     assert seen["weeks of shops"] == ("good", "16 found: 16 complete, 0 incomplete")
     assert seen["used by a fit"] == ("good", "100% of all days and products of these weeks")
 

@@ -94,7 +94,9 @@ def test_init_from_the_header_of_a_sales_export(tmp_path: Path, capsys: pytest.C
     export.write_bytes(GERMAN)
     words = {"yes": 'ja,""', "no": "nein", "decimal": ",", "date_format": "%d.%m.%Y", "closed": "So,Montag"}
     labels = {"labels": "promotion=nein,ja; shop=1..40", "scale": "same weekday, last 4 weeks", "weeks_public": "yes"}
-    config = init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)} | words | labels)
+    period = {"period_first": "2025-01-06", "period_before": "2025-02-03"}
+    config = init(tmp_path / "a.toml", OF_SALES | {"sales": str(export)} | words | labels | period)
+    assert (config.period.column, config.period.first, config.period.before) == ("monday", *period.values())
     sales = config.sales
     assert sales is not None
     found = sales.shop, sales.date, sales.product, sales.opening, sales.delivery, sales.sales, sales.stock_out
@@ -161,11 +163,15 @@ def test_no_question_goes_with_what_is_not_there() -> None:
         return {key.flag for key in asked_keys(sales=True) if not is_needless(key, answers)}
 
     sometimes = {"max_per_unit", "step_labels", "label_columns", "table", "scale_memory", "weeks_public"}
+    sometimes |= {"period_column", "period_before"}
     assert asked({}) & sometimes == set()
     assert asked({"scale": "same weekday, last 4 weeks"}) & sometimes == {"weeks_public"}
     assert asked({"scale": "same weekday, last 4 weeks", "unit": "shop"}) & sometimes == {"max_per_unit"}
     assert asked({"scale": "Prognose", "source": "shop.duckdb"}) & sometimes == {"scale_memory", "table"}
     assert asked({"labels": "promotion=no,yes"}) & sometimes == {"step_labels", "label_columns"}
+    assert asked({"period_first": "2025-01-06"}) & sometimes == {"period_before"}
+    (first,) = (key for key in asked_keys(sales=False) if key.flag == "period_first")
+    assert [is_needless(first, {"period_column": text}) for text in ("", "monday")] == [True, False]
 
 
 ANSWERS = [
@@ -193,6 +199,9 @@ ANSWERS = [
     "",  # budget: rho
     "shops 2025",
     "2000",
+    "monday",
+    "2025-01-06",
+    "2025-02-03",
 ]
 
 
@@ -229,3 +238,5 @@ def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
     assert config.problem.labels == {"shop": "1..40", "promo": ["no", "yes"]}
     assert (config.privacy.unit, config.privacy.max_per_unit, config.privacy.budget) == ("shop", 20, 0.1)
     assert (config.log.opening, config.plan.units) == (["bread_opening", "milk_opening"], 2000)
+    period = config.period
+    assert (period.column, period.first, period.before) == ("monday", "2025-01-06", "2025-02-03")

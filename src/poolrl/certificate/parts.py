@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.periods import Period, When
@@ -45,6 +45,11 @@ class Publication(Facts):
     intended_use: str = Field(default="Order-up-to levels for the coming periods.", description="what it is for")
 
 
+def _asked_as(flag: str) -> dict[str, JsonValue]:
+    """That `poolrl init` asks for a key, and may get no answer."""
+    return {"answer": "", "asked": True, "flag": flag}
+
+
 class PeriodFacts(Facts):
     """Which trajectories a release reads, where it reads the weeks of one period only."""
 
@@ -52,9 +57,19 @@ class PeriodFacts(Facts):
         default="",
         description="column: the date (2025-01-31) or number by which a trajectory belongs to a period; of several in "
         "its rows the smallest counts. With it, 'poolrl update' adds later periods",
+        json_schema_extra=_asked_as("period_column"),
     )
-    first: When = Field(default="", description="the first date or number of the period")
-    before: When = Field(default="", description="the first one after it: begin the next period there")
+    first: When = Field(
+        default="",
+        description="the first date (2025-01-31) or number of the period that a release reads. Without a period it "
+        "reads everything, and no update can continue it",
+        json_schema_extra=_asked_as("period_first"),
+    )
+    before: When = Field(
+        default="",
+        description="the first one after it: begin the next period there",
+        json_schema_extra=_asked_as("period_before"),
+    )
     forgetting: float | None = Field(
         default=None,
         gt=0,

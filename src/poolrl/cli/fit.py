@@ -107,10 +107,11 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
     warnings = []
     if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
         warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")
-    if observed < MOSTLY_OBSERVED and not forecast.noise_dominated:  # otherwise noise has hidden how much it was
+    if observed < MOSTLY_OBSERVED:
+        noise = "Noise may have hidden the rest. " if forecast.noise_dominated else ""
         warnings.append(
-            f"By the released counts only {observed:.0%} of the log was observed. Rows beyond lambda are unobserved, "
-            "and so are those in which 'poolrl check' finds a fault."
+            f"By the released counts only {observed:.0%} of the log was observed. {noise}Rows beyond lambda are "
+            "unobserved, and so are those in which 'poolrl check' finds a fault."
         )
     if forecast.noise_dominated:
         warnings.append(forecast.warning)

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from poolrl.problems.inventory import LostSales
 from poolrl.shop.column_names import LABEL_MEANINGS, weekday_named
+from poolrl.shop.config import MONDAY
 from poolrl.shop.config_keys import Key, config_keys
 from poolrl.shop.config_log import DATABASE_FILE, SAME_WEEKDAY, WEEKDAYS, WIDE_ONLY
 from poolrl.shop.config_problem import AMOUNTS
@@ -17,7 +18,7 @@ from poolrl.shop.header import Proposal
 
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.
-BY_SALES = ("horizon", "steps", "source")
+BY_SALES = ("horizon", "steps", "source", "period_column")
 # One number with a decimal comma, or two numbers.
 ONE_COMMA = re.compile(r"\d,\d+")
 # Signs that a shell or a list swallows.
@@ -31,7 +32,7 @@ def asked_keys(*, sales: bool) -> list[Key]:
         return [
             key
             for key in asked
-            if not (key.section == "log" and key.name in WIDE_ONLY) and key.name not in (*BY_SALES, "kind")
+            if not (key.section == "log" and key.name in WIDE_ONLY) and key.flag not in (*BY_SALES, "kind")
         ]
     return [key for key in asked if key.section != "sales" and key.name != "weeks_public"]
 
@@ -47,6 +48,8 @@ def is_needless(key: Key, answers: Answers) -> bool:
         "table": not answers.get("source", "").endswith(DATABASE_FILE),
         "scale_memory": not scale or by_weekday,
         "weeks_public": not by_weekday or bool(unit),
+        "period_first": answers.get("period_column", "?").strip() == "",
+        "period_before": not answers.get("period_first", "").strip(),
     }
     return needless.get(key.flag, False)
 
@@ -93,6 +96,7 @@ def facts_from(answers: Answers, *, sales: bool, header: Proposal | None = None)
         facts["problem"] |= {"horizon": len(days), "steps": days}
         facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
         facts["sales"]["labels"] = _label_columns(facts, header)
+        facts["period"]["column"] = MONDAY if facts["period"]["first"] else None
     return facts
 
 
@@ -140,6 +144,8 @@ def check_answer(key: Key, text: str, products: list[str]) -> None:
 
 def value_of(key: Key, text: str, products: list[str]) -> Any:
     """An answer as a value of the key's type."""
+    if key.section == "period":
+        return int(text) if text.strip().isdecimal() else text.strip()
     kinds = [key.field.annotation, *get_args(key.field.annotation)]
     if list[float] in kinds:
         numbers = [

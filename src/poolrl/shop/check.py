@@ -34,6 +34,7 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
     findings = [
         LogFinding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
         _budget(file),
+        *_next_month(file),
     ]
     try:
         if config.sales is not None:
@@ -69,6 +70,13 @@ def _budget(file: ConfigFile) -> LogFinding:
     if after - account.spent > zcdp.finite_budget(rho=privacy.rho):
         seen += f", and {float(after - account.spent):g} of what one unit may lose"
     return LogFinding("budget", "good" if after <= account.budget else "bad", seen)
+
+
+def _next_month(file: ConfigFile) -> Iterator[LogFinding]:
+    """A release without a period cannot be continued, which is too late to know after it."""
+    if file.config.declared_period() is None:
+        says = "no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add later weeks to it"
+        yield LogFinding("next month", "note", says)
 
 
 def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
