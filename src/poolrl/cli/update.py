@@ -73,7 +73,7 @@ def update(
         console.print(f"What changed: {in_one_sentence(moved)}", highlight=False, markup=False)
         for change in changes:
             console.print(f"  {change}", highlight=False, markup=False)
-        console.print(f"[bold]{advised}[/]\n" if advised else "", highlight=False)
+        console.print(f"\n[bold]{advised}[/]\n" if advised else "", highlight=False)
     forecast = page_of(made, console)
     if json:
         said = {"cost": cost, "changes": changes, "advice": advised}

@@ -19,6 +19,8 @@ from poolrl.shop.header import Proposal
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.
 BY_SALES = ("horizon", "steps", "source", "period_column")
+# Amounts that follow from each other, so that exports have some of them.
+STOCKS = ("opening", "delivery", "sales")
 # One number with a decimal comma, or two numbers.
 ONE_COMMA = re.compile(r"\d,\d+")
 # Signs that a shell or a list swallows.
@@ -68,9 +70,12 @@ def facts_from(answers: Answers, *, sales: bool, header: Proposal | None = None)
     """The facts of a configuration; says all that is missing at once."""
     missing = missing_keys(answers, sales=sales)
     if missing:
+        stocks = [key.flag for key in missing if key.section == "sales" and key.name in STOCKS]
+        other = " A table with other stocks (after the delivery, at closing time) needs this one computed first: "
+        other += "docs/workflow.md shows how."
         raise ValueError(
             f"init needs {', '.join(_wanted(key, header) for key in missing)} as well; on a terminal it asks, and "
-            "'poolrl init --example' writes a shop to try"
+            f"'poolrl init --example' writes a shop to try.{other if stocks else ''}"
         )
     used = {key.flag for key in asked_keys(sales=sales)} | ({"source"} if sales else set())
     if extra := sorted(set(answers) - used):

@@ -47,7 +47,7 @@ class Moved:
 
     def _why(self) -> str:
         (before, after, alone), (narrow, wide) = self.demand, self.spread
-        own = f"the new period alone says {alone:.3g}, give or take {self.deviation:.2g}"
+        own = f"the new period alone says {alone:.3g}, give or take {_give_or_take(self.deviation)}"
         if abs(self.by_costs) > abs(self.after - self.before) / 2:
             return f"New costs explain {self.by_costs:+.3g} of it."
         if _differ(after, before):
@@ -108,7 +108,7 @@ class ProductNews:
 
     def __str__(self) -> str:
         news = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
-        own = f"the new period alone says {self.alone:.3g}, give or take {self.deviation:.2g}, {news}"
+        own = f"the new period alone says {self.alone:.3g}, give or take {_give_or_take(self.deviation)}, {news}"
         return f"{self.product}, all steps: mean demand {self.before:.3g} -> {self.after:.3g}; {own}."
 
 
@@ -119,9 +119,10 @@ def by_product(moved: list[Moved]) -> list[ProductNews]:
         found.setdefault(each.where.rsplit(", ", 1)[-1], []).append(each)
     news = []
     for product, cells in found.items():
-        before, after, alone = np.mean([each.demand for each in cells], axis=0).tolist()
-        deviation = math.sqrt(sum(each.deviation**2 for each in cells)) / len(cells)
-        news.append(ProductNews(product, before, after, alone, deviation))
+        # Cells count by how surely each is known, because the noise of a rare label would drown the others.
+        precision = np.array([1 / max(each.deviation, 1e-12) ** 2 for each in cells])
+        before, after, alone = np.average([each.demand for each in cells], axis=0, weights=precision).tolist()
+        news.append(ProductNews(product, before, after, alone, 1 / math.sqrt(precision.sum())))
     return news
 
 
@@ -147,6 +148,10 @@ def in_one_sentence(moved: list[Moved]) -> str:
     shares = [abs(each.after / each.before - 1) for each in moved if each.before > 0]
     large = sum(share > 0.05 for share in shares)
     return f"Of {len(moved)} levels {large} moved by more than 5%; the typical one moved by {np.median(shares):.1%}."
+
+
+def _give_or_take(number: float) -> str:
+    return f"{number:.2g}" if number < 100 else f"{number:.0f}"
 
 
 def _differ(one: float, other: float) -> bool:
