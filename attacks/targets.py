@@ -21,7 +21,7 @@ from attacks.good_files import SECRETS, good
 from attacks.logs import arrays, engine, log_file, sales
 from attacks.mutations import HOSTILE, Script, deepened, lying_archive, mutated, mutated_array, spoilt
 from poolrl.data.sources.engine import NoRowsError, RowError
-from poolrl.learning import policy as policies
+from poolrl.learning import stored
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.units import ProtectedUnit
@@ -88,7 +88,7 @@ def policy(script: Script, place: Path) -> Callable[[], object]:
         else:
             name = script.pick(sorted(arrays))
             arrays[name] = mutated_array(arrays[name], script)
-        text = json.dumps(facts | {"sha256": policies._checksum(facts, arrays)} if isinstance(facts, dict) else facts)
+        text = json.dumps(facts | {"sha256": stored._checksum(facts, arrays)} if isinstance(facts, dict) else facts)
         np.savez(path, facts=np.frombuffer(deepened(text).encode("utf-8", "replace"), np.uint8), **arrays)
 
     def read() -> None:

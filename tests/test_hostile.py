@@ -18,7 +18,7 @@ from attacks.targets import TARGETS, FindingError, attempt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from poolrl.learning import policy as policies
+from poolrl.learning import stored
 from poolrl.npz import DamagedError, read_arrays
 from poolrl.shop.config_file import parse_config
 from poolrl.shop.report import verify_folder
@@ -180,7 +180,7 @@ def test_policies_beyond_all_bounds_do_not_verify(entry: str, value: object, tmp
         facts["guarantee"][entry] = value
     else:
         facts["guarantee"]["mechanisms"][0][entry] = value
-    text = json.dumps(facts | {"sha256": policies._checksum(facts, arrays)}).encode()
+    text = json.dumps(facts | {"sha256": stored._checksum(facts, arrays)}).encode()
     np.savez(tmp_path / "policy.npz", facts=np.frombuffer(text, np.uint8), **arrays)
     checks = verify_folder(tmp_path / "policy.npz", release / "certificate.json")
     assert not all(check.good for check in checks)

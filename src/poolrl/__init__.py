@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from poolrl.geometry.grid import Grid as Grid
     from poolrl.geometry.zones import Zones as Zones
     from poolrl.learning.kernel import Visits as Visits
+    from poolrl.learning.model import PrivateModel as PrivateModel
     from poolrl.learning.outcomes import Outcomes as Outcomes
     from poolrl.learning.pessimism import Bernstein as Bernstein
     from poolrl.learning.policy import Policy as Policy
@@ -43,6 +44,7 @@ _PUBLIC = {
     "geometry.grid": ("Grid",),
     "geometry.zones": ("Zones",),
     "learning.kernel": ("Visits",),
+    "learning.model": ("PrivateModel",),
     "learning.outcomes": ("Outcomes",),
     "learning.pessimism": ("Bernstein",),
     "learning.policy": ("Policy",),

@@ -18,9 +18,10 @@ from poolrl.geometry.resolution import JOINT_BANDS, RING_COUNT
 from poolrl.geometry.zones import Zones
 from poolrl.learning.dependence import measure_dependence
 from poolrl.learning.kernel import Visits
+from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import Outcomes, estimate_outcomes
 from poolrl.learning.pessimism import Bernstein
-from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes, plan_on_visits
+from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_visits
 from poolrl.learning.policy import Policy
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee
@@ -79,11 +80,24 @@ class Pool:
         Without `noise` the noise is exact and unpredictable; `SeededNoise` makes a reproducible dry run that is
         not private.
         """
+        prepared = self._admitted(problem, log)
+        return prepared.learn(prepared.release(log, noise or SecureNoise()))
+
+    def model(self, problem: Problem, log: Log, *, noise: NoiseSource | None = None) -> PrivateModel:
+        """Spend ρ on the log, once, and learn what its outcomes are like. Every plan against the model is free.
+
+        `fit` is `model(problem, log).plan(problem)`.
+        """
+        prepared = self._admitted(problem, log)
+        if not isinstance(prepared, OnOutcomes):
+            raise ValueError("a model is learned from counts of outcomes: use counts=Outcomes(), or fit a policy")
+        return prepared.model(prepared.release(log, noise or SecureNoise()))
+
+    def _admitted(self, problem: Problem, log: Log) -> Prepared:
         if not isinstance(problem, Problem):
             raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {type(problem).__name__}")
         admit(log)
-        prepared = self.prepare(problem)
-        return prepared.learn(prepared.release(log, noise or SecureNoise()))
+        return self.prepare(problem)
 
     def prepare(self, problem: Problem) -> Prepared:
         """Choose the parts for a problem. What does not fit is refused here, before anything is spent.
@@ -166,21 +180,20 @@ class OnOutcomes:
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
+        return self.model(released).plan_on(self.where)
+
+    def model(self, released: PrivateOutcomes) -> PrivateModel:
+        """Distributions of outcomes."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
-        # A scale with memory was made from the log's own sales, and will be made from ours.
-        follows = released.guarantee.scale_memory > 0
-        rule, report = plan_on_outcomes(
-            outcomes, self.where, scale_follows_sales=follows, step_labels=released.step_labels
-        )
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
         trees = {"sizes": [level.shape[-1] for level in released.levels], "variance": released.variance}
-        report = report | {"observed": outcomes.observed, "trees": trees}
+        report: dict[str, Any] = {"observed": outcomes.observed, "trees": trees}
         if released.step_labels:
             # Public, by declaration. A later plan for the population needs it.
             report["step_labels"] = list(released.step_labels)
         if released.dependence is not None:
             report["dependence"] = measure_dependence(released.dependence).to_dict()
-        return Policy(self.problem, rule, released.guarantee, report, outcomes)
+        return PrivateModel(self.problem, outcomes, released.guarantee, report)
 
     def rehearse(self) -> None:
         """Trees of two leaves without a count."""

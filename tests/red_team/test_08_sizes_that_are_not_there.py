@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from poolrl import Grid, LostSales, Policy, Pool, SeededNoise, Zones, npz
-from poolrl.learning import policy as policies
+from poolrl.learning import stored
 from tests.helpers.processes import environment, program
 
 MEGABYTES = 300
@@ -47,7 +47,7 @@ def change(path: Path, how: Change) -> None:
     facts = json.loads(arrays.pop("facts").tobytes())
     del facts["sha256"]
     how(facts, arrays)
-    text = json.dumps(facts | {"sha256": policies._checksum(facts, arrays)}).encode()
+    text = json.dumps(facts | {"sha256": stored._checksum(facts, arrays)}).encode()
     np.savez_compressed(path, facts=np.frombuffer(text, np.uint8), **arrays)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -15,14 +13,13 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.rules import Levels, Rule, refuse_unstored, rule_from_arrays
-from poolrl.npz import Arrays, read_arrays, write_arrays
+from poolrl.learning.stored import read_learned, write_learned
+from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 POLICY_FORMAT = "poolrl policy 1"
-# Bytes of all arrays of a file, several times what the largest partitions need, and of its text.
-LARGEST_POLICY, MOST_TEXT = 2**29, 2**22
 
 
 @dataclass(frozen=True)
@@ -129,24 +126,12 @@ class Policy:
             "guarantee": self.guarantee.to_dict(),
             "report": self.report,
         }
-        text = json.dumps(facts | {"sha256": _checksum(facts, arrays)}, sort_keys=True)
-        write_arrays(path, {"facts": np.frombuffer(text.encode(), dtype=np.uint8), **arrays})
+        write_learned(path, facts, arrays)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
         """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
-        try:
-            arrays = read_arrays(path, most_bytes=LARGEST_POLICY)
-            text = arrays.pop("facts").tobytes()
-            if len(text) > MOST_TEXT:
-                raise ValueError("more text than any policy has")
-            facts = json.loads(text)
-            del text
-            intact = facts["format"] == POLICY_FORMAT and facts.pop("sha256") == _checksum(facts, arrays)
-        except (LookupError, ValueError, TypeError, RecursionError) as error:
-            raise ValueError(f"{path} is not a poolrl policy, or is truncated") from error
-        if not intact:
-            raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")
+        facts, arrays = read_learned(path, POLICY_FORMAT, "policy")
         try:
             return cls._from_facts(facts, arrays, problem)
         except ValueError as error:
@@ -156,17 +141,7 @@ class Policy:
 
     @classmethod
     def _from_facts(cls, facts: dict[str, Any], arrays: Arrays, problem: Problem | None) -> Self:
-        declared = dict(facts["problem"])
-        known = {"LostSales": LostSales, "Backlog": Backlog}
-        if problem is None:
-            kind = declared.pop("kind")
-            if kind not in known:
-                raise ValueError(f"a policy for your own problem {kind}: pass it as problem=...")
-            # Before anything is made: a few bytes may declare a horizon of millions.
-            refuse_unstored(facts["rule"], declared, arrays)
-            problem = known[kind](**declared)
-        elif problem.facts() != declared:
-            raise ValueError("learned for other public facts than those of the problem given")
+        problem = problem_of(facts["problem"], facts["rule"], arrays, problem)
         rule = rule_from_arrays(facts["rule"], problem, arrays)
         prefix = "outcomes."
         estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -174,6 +149,22 @@ class Policy:
         if estimate and isinstance(problem, OutcomeProblem):
             outcomes = outcomes_from_arrays(estimate, problem)
         return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]), outcomes)
+
+
+def problem_of(facts: Mapping[str, Any], rule: str, arrays: Arrays, given: Problem | None) -> Problem:
+    """The problem that a file declares, or the given one if it has the same public facts."""
+    declared = dict(facts)
+    known = {"LostSales": LostSales, "Backlog": Backlog}
+    if given is not None:
+        if given.facts() != declared:
+            raise ValueError("learned for other public facts than those of the problem given")
+        return given
+    kind = declared.pop("kind")
+    if kind not in known:
+        raise ValueError(f"learned for your own problem {kind}: pass it as problem=...")
+    # Before anything is made: a few bytes may declare a horizon of millions.
+    refuse_unstored(rule, declared, arrays)
+    return known[kind](**declared)
 
 
 def _scale_of(scale: ArrayLike, shape: tuple[int, ...], *, batch: bool) -> FloatArray:
@@ -188,13 +179,3 @@ def _scale_of(scale: ArrayLike, shape: tuple[int, ...], *, batch: bool) -> Float
         return np.broadcast_to(given[:, None] if per_row else given, shape)
     except ValueError:
         raise ValueError(f"scale must be one number, or have shape {shape}, got {given.shape}") from None
-
-
-def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:
-    """SHA-256 of everything in the file. It finds accidents, but a forger can compute it too."""
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)  # without a copy
-    return digest.hexdigest()

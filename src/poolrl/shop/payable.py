@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.policy import LARGEST_POLICY
+from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
 from poolrl.problems.inventory import Inventory

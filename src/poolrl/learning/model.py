@@ -1,0 +1,201 @@
+"""PrivateModel: what was learned of the world. Learning it has cost ρ; every plan against it is free.
+
+    model = Pool(rho=1.0).model(problem, log)      # pays, once
+    policy = model.plan(other_problem)             # other costs, lower bounds, another horizon: post-processing
+
+A model is the estimated law of outcomes of every label cell, step and coordinate, with the guarantee under which it was
+learned. A policy that was planned on outcomes carries its model (`PrivateModel.of`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import FloatArray, whole
+from poolrl.geometry.axes import Axes
+from poolrl.geometry.partition import Partition
+from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
+from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes
+from poolrl.learning.policy import Policy, problem_of
+from poolrl.learning.stored import read_learned, write_learned
+from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import ROUNDING, OutcomeProblem
+
+MODEL_FORMAT = "poolrl model 1"
+# What a report says of a plan, and not of the model.
+OF_PLANS = ("nodes", "fell_back_to_uniform", "clipped_to_zero")
+
+
+@dataclass(repr=False, eq=False)
+class PrivateModel:
+    """Estimated outcomes under the public facts of `problem`, with the guarantee that their release was paid for.
+
+    `report` says how it was learned, in released numbers only.
+    """
+
+    problem: OutcomeProblem
+    outcomes: OutcomeDistribution
+    guarantee: Guarantee
+    report: dict[str, Any]
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """The model that a policy was planned on."""
+        if policy.outcomes is None or not isinstance(policy.problem, OutcomeProblem):
+            raise ValueError("this policy was planned on visits of nodes, which are no model of outcomes")
+        report = {name: fact for name, fact in policy.report.items() if name not in OF_PLANS}
+        return cls(policy.problem, policy.outcomes, policy.guarantee, report)
+
+    def __repr__(self) -> str:
+        cells = self.problem.labels.count
+        labels = f", {cells:,} label cells" if self.problem.labels else ""
+        size = f"{self.problem.horizon} steps, {self.problem.outcome_dim} coordinates{labels}"
+        return f"PrivateModel({size})\n{self.rests_on}\n{self.guarantee}"
+
+    @property
+    def explored(self) -> FloatArray:
+        """Up to which level a tenth of the log looked, (*labels, H, k). Beyond it, laws go on by their shape alone."""
+        return self.outcomes.explored
+
+    @property
+    def noise(self) -> float:
+        """The noise of a released count beside the slots of an average cell; NaN if a file does not say it."""
+        if self.outcomes.slots is None or "trees" not in self.report:
+            return math.nan
+        slots = float(self.outcomes.slots.mean())
+        return math.sqrt(self.report["trees"]["variance"]) / slots if slots > 0 else math.inf
+
+    @property
+    def rests_on(self) -> str:
+        """What the model rests on, in one sentence for people."""
+        beyond = (self.outcomes.points[..., None, :, :] > self.explored[..., None]) * self.outcomes.weights
+        seen = 1 - float(beyond.sum(axis=-1).mean())
+        said = f"{seen:.0%} of demand lies in the range that past orders explored"
+        return said + ("." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted.")
+
+    def plan(self, problem: OutcomeProblem | None = None, values: ValueSettings | None = None) -> Policy:
+        """The best policy against the model. Free: no log, no noise, no cost.
+
+        `problem` may have other costs, bounds below the public ones and another horizon: after the last step the first
+        one comes again. Its products and labels are the model's.
+        """
+        wanted = self.problem if problem is None else problem
+        self.for_problem(wanted)  # says what does not fit
+        return self.plan_on(lay_out(wanted, values or default_values(wanted, Outcomes())))
+
+    def plan_on(self, where: Axes | Partition) -> Policy:
+        """The same, where the points of values are laid out already."""
+        wanted = where.problem
+        assert isinstance(wanted, OutcomeProblem)
+        outcomes = self.for_problem(wanted)
+        rule, report = plan_on_outcomes(
+            outcomes,
+            where,
+            # A scale with memory was made from the log's own sales, and will be made from ours.
+            scale_follows_sales=self.guarantee.scale_memory > 0,
+            step_labels=self.report.get("step_labels", ()),
+        )
+        return Policy(wanted, rule, self.guarantee, report | self.report, outcomes)
+
+    def for_problem(self, problem: OutcomeProblem) -> OutcomeDistribution:
+        """The laws that another problem meets; refuses, in words, one that the model does not know."""
+        own = self.problem
+        if problem is own:
+            return self.outcomes
+        if not isinstance(problem, OutcomeProblem):
+            raise ValueError(f"plan takes a problem that declares its outcomes, got {type(problem).__name__}")
+        if problem.outcome_dim != own.outcome_dim or problem.labels.facts() != own.labels.facts():
+            raise ValueError(
+                f"the model was learned for {own.outcome_dim} products and labels {dict(own.labels.facts())}: a plan "
+                "must have the same"
+            )
+        bound, limit = _width(own), _width(problem)
+        if (limit > bound * (1 + ROUNDING)).any():
+            raise ValueError("a plan may have lower bounds than the model was learned with, but no higher ones")
+        shops = isinstance(own, Inventory) and isinstance(problem, Inventory)
+        if not shops and (problem.horizon != own.horizon or (limit != bound).any()):
+            raise ValueError("only problems of inventory can be planned with other bounds or another horizon")
+        if problem.horizon == own.horizon:
+            return self.outcomes
+        steps = np.arange(problem.horizon) % own.horizon
+        axis = self.outcomes.weights.ndim - 3  # of steps, behind the labels
+
+        def repeated(values: FloatArray | None, before: int = 0) -> FloatArray | None:
+            return None if values is None else np.take(values, steps, axis=axis + before)
+
+        weights = repeated(self.outcomes.weights)
+        assert weights is not None
+        return replace(
+            self.outcomes,
+            weights=weights,
+            cutoffs=repeated(self.outcomes.cutoffs),
+            slots=repeated(self.outcomes.slots),
+            left=repeated(self.outcomes.left, before=1),
+        )
+
+    def sample(
+        self, paths: int, *, rng: np.random.Generator, labels: Mapping[str, ArrayLike] | None = None
+    ) -> FloatArray:
+        """Outcomes (paths, H, k) that the model expects: demand nobody owns. With a scale, multiples of it.
+
+        `labels` gives a value, or one for each path, of every label of the problem. Steps and coordinates are
+        independent given the labels.
+        """
+        whole(paths=paths)
+        cell = np.broadcast_to(self.problem.labels.cells(labels or {}), (paths,))
+        if (cell < 0).any():
+            raise ValueError("labels must be among the values that the problem declares")
+        *shape, bins = self.outcomes.weights.shape
+        below = np.cumsum(self.outcomes.weights.reshape(-1, *shape[-2:], bins), axis=-1)
+        points = self.outcomes.points.reshape(-1, shape[-1], bins)
+        drawn = np.empty((paths, *shape[-2:]))
+        for number in np.unique(cell):
+            mine = np.flatnonzero(cell == number)
+            for step, coordinate in np.ndindex(*shape[-2:]):
+                law, at = below[number, step, coordinate], points[number, coordinate]
+                place = np.searchsorted(law, rng.random(len(mine)) * law[-1], side="right").clip(0, bins - 1)
+                # Anywhere in the bin: points are the middles of equal bins.
+                drawn[mine, step, coordinate] = at[place] + (rng.random(len(mine)) - 0.5) * (at[1] - at[0])
+        return drawn
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one npz file."""
+        facts = {
+            "format": MODEL_FORMAT,
+            "problem": self.problem.facts(),
+            "guarantee": self.guarantee.to_dict(),
+            "report": self.report,
+        }
+        write_learned(path, facts, dict(self.outcomes.arrays()))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, problem: OutcomeProblem | None = None) -> Self:
+        """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
+        facts, arrays = read_learned(path, MODEL_FORMAT, "model")
+        try:
+            # Laws have the shape that a table of levels has, and one number for each bin.
+            shape = {"levels": arrays["weights"][..., 0]}
+            own = problem_of(facts["problem"], "Levels", shape, problem)
+            if not isinstance(own, OutcomeProblem):
+                raise ValueError("the problem declares no outcomes")
+            outcomes = outcomes_from_arrays(arrays, own)
+            return cls(own, outcomes, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        except (LookupError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{path} is not a complete model: an entry is missing or of another kind") from error
+
+
+def _width(problem: OutcomeProblem) -> FloatArray:
+    """How far outcomes reach, by the public bounds."""
+    if isinstance(problem, Inventory):
+        return problem.label_bounds
+    return np.asarray(problem.outcome_high - problem.outcome_low)
