@@ -7,6 +7,8 @@ from pathlib import Path
 
 POLICY = "policy.npz"
 TREES = "trees.npz"
+# Beside a policy that was planned again: the certified one that it comes from.
+CERTIFIED = "certified.npz"
 CERTIFICATE = "certificate.json"
 SIGNATURE = "certificate.sig"
 LABEL = "label.txt"

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from poolrl import __version__
 from poolrl.certificate.all_periods import period_faults, unpaid_periods
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certified_unit
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
+from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
 from poolrl.certificate.registry import registry_record
+from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, replay
@@ -50,6 +53,8 @@ class Terms:
     forgetting: float = 1.0
 
 
+# Another machine's Fourier transform may differ in the last bits.
+SAME_PLAN = 1e-9
 # Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
 ReadTerms = Callable[[Path, int], Terms]
 
@@ -63,7 +68,11 @@ def verify_release(
     ledger: Path | None = None,
     key: Path | None = None,
 ) -> list[VerifyCheck]:
-    """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger."""
+    """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger.
+
+    A policy that was planned again has no certificate of its own. What is certified is the one that it comes from, and
+    the plan is made again.
+    """
     content, folder = certificate.read_bytes(), certificate.parent
     try:
         claim = Certificate.read(content)
@@ -71,7 +80,11 @@ def verify_release(
     except ValueError as error:
         return [VerifyCheck("the certificate can be read", False, str(error))]
     faults = arithmetic_faults(claim)
+    replanned = []
+    if sha256(policy) != claim.policy_sha256 and (policy.parent / CERTIFIED).is_file():
+        replanned, policy = [_planned_again(policy, policy.parent / CERTIFIED)], policy.parent / CERTIFIED
     checks = [
+        *replanned,
         VerifyCheck("the certificate is in canonical form", canonical),
         VerifyCheck("rho, epsilon and the attack follow from the mechanisms", not faults, "; ".join(faults)),
         VerifyCheck("the policy file has the certified hash", sha256(policy) == claim.policy_sha256),
@@ -100,6 +113,25 @@ def verify_release(
         hashes = {POLICY: sha256(policy), CERTIFICATE: hashlib.sha256(content).hexdigest()}
         checks += _against_ledger(claim, ledger, hashes)
     return checks
+
+
+def _planned_again(policy: Path, certified: Path) -> VerifyCheck:
+    """Whether a policy is a plan on the model of a certified one, by its own public facts."""
+    what = "the policy is a plan on the certified model, made again here"
+    try:
+        mine, model = Policy.load(policy), PrivateModel.of(Policy.load(certified))
+        if not isinstance(mine.problem, OutcomeProblem):
+            return VerifyCheck(what, False, "it has no model")
+        again = model.plan(mine.problem)
+        told = (mine.guarantee, mine.report) == (again.guarantee, again.report)
+        # Pages are drawn from the estimate that a policy carries.
+        laws = [{} if each.outcomes is None else each.outcomes.arrays() for each in (mine, again)]
+        same = laws[0].keys() == laws[1].keys() and all(
+            np.array_equal(laws[0][name], laws[1][name]) for name in laws[0]
+        )
+        return VerifyCheck(what, told and same and np.allclose(again.levels, mine.levels, rtol=SAME_PLAN, atol=0))
+    except (ValueError, AttributeError) as error:
+        return VerifyCheck(what, False, str(error))
 
 
 def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, sound: bool) -> list[VerifyCheck]:

@@ -16,6 +16,7 @@ VERBS = {
     "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
     "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
     "update": "Add a later period to a release: pay rho for its weeks alone, plan again, and say what changed.",
+    "replan": "Plan a release again with other costs or lower bounds: no log, no ledger, nothing spent.",
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",
     "backtest": "Replay a release on later weeks of the log, beside what shops did. For the data holder's eyes.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",

@@ -31,7 +31,9 @@ def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[d
             raise ValueError(f"more text than any {called} has")
         facts = json.loads(text)
         del text
-        intact = facts["format"] == wanted and facts.pop("sha256") == _checksum(facts, arrays)
+        if facts["format"] != wanted:
+            raise ValueError("another format")
+        intact = facts.pop("sha256") == _checksum(facts, arrays)
     except (LookupError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a poolrl {called}, or is truncated") from error
     if not intact:

@@ -1,0 +1,53 @@
+"""`poolrl replan`."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from poolrl.certificate.files import PAGE, POLICY
+from poolrl.cli.fit import page_of
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
+from poolrl.shop.config_file import load_config
+from poolrl.shop.replan import replan_release
+from poolrl.shop.report import load_verified
+
+replan_verb = verb(
+    "replan",
+    examples="""\
+  poolrl replan --out release-new-costs
+  poolrl replan release-2026 --config new-costs.toml --out release-new-costs
+  poolrl verify release-new-costs/policy.npz release-new-costs/certificate.json""",
+    more="""\
+Before it, change holding or shortage in poolrl.toml, or lower demand_max or boundary. Products, steps and labels stay
+as they are. Neither the log nor the ledger is opened, and nothing is spent: what the release has paid for is planned
+again. 'poolrl verify' makes the same plan again from the certified policy beside it.""",
+)
+
+
+@replan_verb.default
+def replan(
+    release: Annotated[Path, Parameter(help="The release to plan again.")] = Path("release"),
+    *,
+    config: ConfigPath = CONFIG_NAME,
+    out: Annotated[Path, Parameter(help="Folder to make.")] = Path("replanned"),
+    json: AsJson = False,
+) -> None:
+    """Verify the release, plan it again, draw its page, and say what changed."""
+    console = Console(quiet=json)
+    file = load_config(config)
+    made = replan_release(load_verified(release), file, out)
+    forecast = page_of(made.release, console)
+    if json:
+        facts = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}
+        print(dumps(facts | {"levels": made.release.policy.levels.tolist()}, indent=2))
+        return
+    console.print(f"Planned again at no cost in privacy, in {out}.", highlight=False, markup=False)
+    for line in made.in_words:
+        console.print(line, highlight=False, markup=False)
+    console.print(f"\n[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
+    console.print(f"Open {out / PAGE}; ask with: poolrl decide {out / POLICY} --step ...", markup=False)
