@@ -28,6 +28,7 @@ ROOMS = {
     "learning":     "problems geometry privacy",
     "certificate":  "problems privacy ledger learning",
     "pool":         "problems geometry data privacy learning",
+    "plans":        "problems geometry privacy learning",
     "simulation":   "problems geometry privacy learning",
     "audit":        "problems geometry data privacy learning pool",
     "paper":        "problems geometry data privacy learning pool simulation",
@@ -39,7 +40,16 @@ TOOLS = ("checks", "npz", "interrupts", "colours")
 # Single modules that may do more: the door reads logs, and simulated logs are made.
 DOORS = {"privacy.release": "data", "simulation.logs": "data"}
 # What must never come near a log, by however many steps.
-KEPT_APART = ("problems", "geometry", "learning", "ledger", "certificate", "simulation.evaluation", "simulation.worlds")
+KEPT_APART = (
+    "problems",
+    "geometry",
+    "learning",
+    "plans",
+    "ledger",
+    "certificate",
+    "simulation.evaluation",
+    "simulation.worlds",
+)
 
 
 # The package itself re-exports everything, so importing from it is importing anything.

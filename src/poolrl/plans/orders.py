@@ -1,0 +1,144 @@
+"""The best orders of each product by itself: fixed costs, packs, spoilage, deliveries, a week that repeats for ever.
+
+With stock x on a lattice, orders q that the shop can place, demand D and θ the share that spoils,
+
+    G_h(y) = h E(y − D)⁺ + b E(D − y)⁺ + β E V_{h+1}((1 − θ)(y − D)⁺)
+    V_h(x) = min { G_h(x),  K + c q + G_h(x + q)  for every order q > 0 that can be placed }
+
+After the last step V is −salvage · x, or V_1 again in a cycle. Without a discount the cycle is solved by relative
+values: the best average cost lies between the least and the largest difference of V_1 before and after one more round
+(MacQueen's bounds), over all stocks that orders can reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import fft
+
+from poolrl.checks import FloatArray, IntArray, as_floats
+from poolrl.learning.model import PrivateModel
+from poolrl.plans.unit_laws import UnitLaws, unit_laws
+from poolrl.problems.operations import Operations
+
+# A cycle is solved when its average cost is known to this share, or its discounted values to this share.
+SOLVED, MOST_CYCLES = 1e-7, 5_000
+
+
+@dataclass(frozen=True)
+class OrderPlan:
+    """Orders (C, H, N + 1) in lattice steps, by the stock before them, and what they cost by the model.
+
+    `cost` (C,) is that of one trajectory which begins with an empty shelf; in a cycle without discount the average of
+    one round, which is known to `doubt`.
+    """
+
+    laws: UnitLaws
+    orders: IntArray
+    after: FloatArray  # G_h (C, H, N + 1), the cost from a level on
+    cost: FloatArray
+    doubt: float = 0.0
+
+    def order(self, step: int, stock: ArrayLike, *, cell: int = 0) -> FloatArray:
+        """What to order at a step (in a cycle any number), in units, for stocks (k,) or (m, k) of one label cell."""
+        held = as_floats("stock", stock)
+        products = self.laws.terms.products
+        if held.shape[-1:] != (products,) or (held < 0).any():
+            raise ValueError(f"stock must be amounts of {products} products, none of them negative")
+        columns = np.arange(cell * products, (cell + 1) * products)
+        width = self.laws.width[columns]
+        place = np.clip(np.rint(held / width), 0, self.orders.shape[-1] - 1).astype(np.int64)
+        return self.orders[columns, step % self.orders.shape[1], place] * width
+
+
+def plan_orders(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> OrderPlan:
+    """The best orders on a private model. Free: no log, no noise, no cost."""
+    return solve_orders(unit_laws(model, operations, scale=scale))
+
+
+def solve_orders(laws: UnitLaws, prices: FloatArray | None = None) -> OrderPlan:
+    """The same on laws in units. `prices` (C, H) are paid for each unit that stands on the shelf after an order."""
+    terms, (columns, horizon, size) = laws.terms, laws.chance.shape
+    stock = np.arange(size) * laws.width[:, None]
+    left = laws.left
+    missing = laws.mean[..., None] - stock[:, None] + left
+    now = terms.holding[..., None] * left + terms.shortage[..., None] * missing
+    if prices is not None:
+        now = now + prices[..., None] * stock[:, None]
+    spectra = fft.rfft(laws.chance, fft.next_fast_len(2 * size, real=True))
+    orders, after = np.zeros((columns, horizon, size), dtype=np.int64), np.empty((columns, horizon, size))
+    reachable = np.arange(size) <= laws.caps.max(axis=1)[:, None]
+    value = -terms.salvage[:, None] * stock
+    for _ in range(MOST_CYCLES if terms.cycle else 1):
+        first = value
+        for step in reversed(range(horizon)):
+            after[:, step], value, orders[:, step] = _one_step(laws, step, now[:, step], spectra[:, step], value)
+        if not terms.cycle:
+            return OrderPlan(laws, orders, after, value[:, 0])
+        change = np.where(reachable, value - first, (value - first)[:, :1])
+        low, high = change.min(axis=1), change.max(axis=1)
+        if terms.discount < 1:
+            # What is left to change is a geometric series.
+            rest = np.abs(change).max(axis=1) * terms.discount**horizon / (1 - terms.discount**horizon)
+            if (rest <= SOLVED * np.maximum(np.abs(value[:, 0]), 1e-12)).all():
+                return OrderPlan(laws, orders, after, value[:, 0], float(rest.sum()))
+        elif (high - low <= SOLVED * np.maximum(np.abs(high), 1e-12)).all():
+            return OrderPlan(laws, orders, after, (low + high) / 2, float((high - low).sum() / 2))
+        else:
+            value = value - value[:, :1]
+    raise ValueError("the cycle was not solved: does a product with hardly any demand never sell out?")
+
+
+def _one_step(
+    laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """G_h, V_h and the best order for each stock, from V_{h+1}."""
+    terms, size = laws.terms, value.shape[-1]
+    kept = (1 - terms.spoilage[:, step, None]) * np.arange(size)
+    tomorrow = _read_at(value, kept)
+    length = fft.next_fast_len(2 * size, real=True)
+    carried = fft.irfft(spectrum * fft.rfft(tomorrow, length), length)[..., :size]
+    sold_out = (1 - np.cumsum(laws.chance[:, step], axis=-1)) * tomorrow[:, :1]
+    stay: FloatArray = now + terms.discount * (carried + sold_out)
+    # Only up to the cap; buying costs the same from any stock, so it is counted by the level.
+    paid = terms.purchase[:, step, None] * laws.width[:, None] * np.arange(size)
+    reach = np.where(np.arange(size) <= laws.caps[:, step, None], paid + stay, np.inf)
+    ordered, target = np.full_like(stay, np.inf), np.zeros(stay.shape, dtype=np.int64)
+    for pack in np.unique(laws.packs):
+        mine = np.flatnonzero(laws.packs == pack)
+        best, where = _best_from(reach[mine], int(pack))
+        steps = np.ceil(terms.minimum[mine, step] / laws.width[mine] / pack - 1e-9).astype(np.int64)
+        least = np.maximum(steps, 1) * pack
+        start = np.arange(size) + least[:, None]
+        inside = np.minimum(start, size - 1)
+        ordered[mine] = np.where(start < size, np.take_along_axis(best, inside, -1), np.inf)
+        target[mine] = np.take_along_axis(where, inside, -1)
+    ordered += terms.fixed[:, step, None] - paid
+    ordered = np.where(terms.deliveries[:, step, None], ordered, np.inf)
+    orders = np.where(ordered < stay, target - np.arange(size), 0)
+    return stay, np.minimum(stay, ordered), orders
+
+
+def _best_from(cost: FloatArray, pack: int) -> tuple[FloatArray, IntArray]:
+    """min and argmin of cost at y, y + pack, y + 2 pack, ... for every y, (columns, N + 1)."""
+    columns, size = cost.shape
+    rows = -(-size // pack)
+    padded = np.full((columns, rows * pack), np.inf)
+    padded[:, :size] = cost
+    by_rest = padded.reshape(columns, rows, pack)
+    best = np.minimum.accumulate(by_rest[:, ::-1], axis=1)[:, ::-1]
+    # The first place that is as good as all after it.
+    place = np.broadcast_to(np.arange(rows * pack).reshape(rows, pack), by_rest.shape)
+    first = np.minimum.accumulate(np.where(by_rest == best, place, rows * pack)[:, ::-1], axis=1)[:, ::-1]
+    return best.reshape(columns, -1)[:, :size], first.reshape(columns, -1)[:, :size]
+
+
+def _read_at(value: FloatArray, places: FloatArray) -> FloatArray:
+    """Values (C, N + 1) read between lattice points."""
+    lower = np.minimum(places.astype(np.int64), value.shape[-1] - 2)
+    part = places - lower
+    return np.asarray(
+        (1 - part) * np.take_along_axis(value, lower, -1) + part * np.take_along_axis(value, lower + 1, -1)
+    )

@@ -1,0 +1,87 @@
+"""The model's laws of demand on a lattice of stocks, in units: 0, w, 2w, ... for every column and step.
+
+A column is one label cell and product. Where orders are packs, a pack is a whole number of lattice steps, and whole
+units stay whole. P(D = j w) is the mass that the law has nearest to j w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import FloatArray, IntArray, public_array
+from poolrl.learning.model import PrivateModel
+from poolrl.learning.shops import CLIMB
+from poolrl.problems.inventory import Inventory
+from poolrl.problems.operations import Operations, ShopTerms
+
+# Lattice steps up to the highest stock, more or less.
+FINEST = 400
+
+
+@dataclass(frozen=True)
+class UnitLaws:
+    """P(D = j w), (C, H, N + 1), with the lattice's widths w (C,), and the shop's terms."""
+
+    chance: FloatArray
+    width: FloatArray
+    terms: ShopTerms
+    caps: IntArray  # (C, H) lattice steps: no level lies above
+    packs: IntArray  # (C,) lattice steps of a pack, 1 where any amount can be ordered
+
+    @property
+    def left(self) -> FloatArray:
+        """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
+        below = np.cumsum(self.chance, axis=-1)
+        before = np.concatenate([np.zeros_like(below[..., :1]), np.cumsum(below[..., :-1], axis=-1)], axis=-1)
+        return before * self.width[:, None, None]
+
+    @property
+    def mean(self) -> FloatArray:
+        """E D, (C, H), in units."""
+        return (self.chance * np.arange(self.chance.shape[-1])).sum(axis=-1) * self.width[:, None]
+
+
+def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> UnitLaws:
+    """Laws of a model in units. Multiples of a scale need a usual `scale`, which spreads to (*labels, H, k)."""
+    problem, outcomes = model.problem, model.outcomes
+    if not isinstance(problem, Inventory):
+        raise ValueError("plans for shops need a model of inventory")
+    if model.guarantee.scaled and scale is None:
+        raise ValueError("the model's amounts are multiples of a scale: say how large it usually is, scale=...")
+    shape = (*problem.labels.shape, problem.horizon, problem.products)
+    unit = _columns(public_array("scale", np.asarray(1.0 if scale is None else scale, dtype=np.float64), shape))
+    if (unit <= 0).any():
+        raise ValueError("scale must be positive")
+    terms = operations.of(problem)
+    explored = _columns(np.minimum(outcomes.explored, CLIMB * outcomes.points.max()))
+    cap = np.minimum(terms.cap, CLIMB * explored) * unit
+    weights = np.moveaxis(outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:]), 2, 1)
+    weights = weights.reshape(-1, problem.horizon, weights.shape[-1])  # (C, H, B)
+    points = outcomes.points.reshape(-1, outcomes.points.shape[-1])
+    tops = (points[:, -1] + points[:, 0])[:, None] * unit  # (C, H) where each law ends
+    highest = np.maximum(cap.max(axis=1), tops.max(axis=1))
+    # As fine as FINEST steps allow, and a pack is a whole number of steps.
+    packs = np.where(terms.pack > 0, np.maximum(1, np.floor(terms.pack * FINEST / highest)), 1).astype(np.int64)
+    width = np.where(terms.pack > 0, terms.pack / packs, highest / FINEST)
+    size = int(np.ceil(highest / width).max())
+    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    below /= below[..., -1:]
+    bins = weights.shape[-1]
+    edges = (np.arange(size + 1) + 0.5) * width[:, None]
+    place = np.clip(edges[:, None] / tops[..., None] * bins, 0, bins)
+    lower = np.minimum(place.astype(np.int64), bins - 1)
+    reached = np.take_along_axis(below, lower, -1)
+    reached += (place - lower) * (np.take_along_axis(below, lower + 1, -1) - reached)
+    reached[..., -1] = 1.0
+    chance = np.diff(reached, axis=-1, prepend=0.0)
+    caps = np.floor(cap / width[:, None] + 1e-9).astype(np.int64)
+    return UnitLaws(chance, width, terms, caps, packs)
+
+
+def _columns(values: FloatArray) -> FloatArray:
+    """(*labels, H, k) as (C, H), products of one cell behind each other."""
+    steps, products = values.shape[-2:]
+    return np.moveaxis(values.reshape(-1, steps, products), -1, 1).reshape(-1, steps)

@@ -1,0 +1,113 @@
+"""How a shop really works: what goods cost and bring, what spoils, and which orders can be placed. Public facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import BoolArray, FloatArray, public_array
+from poolrl.problems.inventory import Inventory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operations:
+    """Costs and orders beyond those of the paper's shop, each a number, or an array that spreads to (*labels, H, k).
+
+    An order costs `fixed`, however large, and `purchase` for each unit. A missed sale loses the `price`, on top of the
+    problem's `shortage`; its purchase is saved, so that the margin is lost. What is left after a step costs `holding`,
+    and the share `spoilage` of it is gone the next morning. After the last step a unit that is left brings `salvage`.
+    Profit is price · E(demand) minus cost.
+
+    Orders are whole packs of `pack` units (0: any amount) and at least `minimum`, on steps with `deliveries`.
+    With `cycle` the first step comes again after the last, for ever; `discount` is what a cost of the next step counts
+    for.
+    """
+
+    purchase: ArrayLike = 0.0
+    price: ArrayLike = 0.0
+    spoilage: ArrayLike = 0.0
+    fixed: ArrayLike = 0.0
+    salvage: ArrayLike = 0.0
+    pack: ArrayLike = 0.0
+    minimum: ArrayLike = 0.0
+    deliveries: ArrayLike = True
+    cycle: bool = False
+    discount: float = 1.0
+
+    def of(self, problem: Inventory) -> ShopTerms:
+        """For every column (label cell and product); refuses, in words, what no shop can do."""
+        shape = (*problem.labels.shape, problem.horizon, problem.products)
+
+        def columns(name: str) -> FloatArray:
+            values = public_array(name, np.asarray(getattr(self, name), dtype=np.float64), shape)
+            return np.moveaxis(values.reshape(-1, *shape[-2:]), -1, 1).reshape(-1, problem.horizon)
+
+        arrays = {each.name: columns(each.name) for each in fields(self) if each.name not in ("cycle", "discount")}
+        for name, values in arrays.items():
+            if name != "salvage" and (values < 0).any():
+                raise ValueError(f"{name} must not be negative, got {values.min():g}")
+        if (arrays["spoilage"] > 1).any():
+            raise ValueError(f"spoilage is a share of what is left, at most 1, got {arrays['spoilage'].max():g}")
+        if np.ptp(arrays["pack"], axis=1).any():
+            raise ValueError("a product has one pack: it must be the same on all steps")
+        if not 0 < self.discount <= 1:
+            raise ValueError(f"discount must lie above 0 and be at most 1, got {self.discount:g}")
+        if self.cycle and arrays["salvage"].any():
+            raise ValueError("a cycle never ends, so nothing is salvaged: leave out salvage or cycle")
+        if (arrays["salvage"][:, -1] > arrays["purchase"].min(axis=1)).any():
+            raise ValueError("salvage above the purchase cost would be a reason to buy without end")
+        if not (arrays["deliveries"] > 0).any(axis=1).all():
+            raise ValueError("every product needs a step with deliveries")
+        if ((arrays["price"] > 0) & (arrays["price"] < arrays["purchase"])).any():
+            raise ValueError("a price below the purchase cost: nobody would order")
+        limits = problem.share * problem.label_bounds[..., None, :]
+        cap = np.moveaxis(limits.reshape(-1, *limits.shape[-2:]), -1, 1).reshape(-1, problem.horizon)
+        least = np.maximum(arrays["pack"], arrays["minimum"])
+        if (least > cap).any():
+            raise ValueError("a pack or a minimum order is larger than the bound: it could never be ordered")
+        holding, shortage = (
+            np.moveaxis(costs.reshape(-1, *shape[-2:]), -1, 1).reshape(-1, problem.horizon)
+            for costs in (problem.holding, problem.shortage)
+        )
+        return ShopTerms(
+            holding=holding,
+            shortage=shortage + arrays["price"],
+            purchase=arrays["purchase"],
+            spoilage=arrays["spoilage"],
+            fixed=arrays["fixed"],
+            salvage=arrays["salvage"][:, -1],
+            pack=arrays["pack"][:, 0],
+            minimum=arrays["minimum"],
+            deliveries=arrays["deliveries"] > 0,
+            cap=cap,
+            products=problem.products,
+            cycle=self.cycle,
+            discount=self.discount,
+        )
+
+
+@dataclass(frozen=True)
+class ShopTerms:
+    """The same for C columns (label cells times products) and H steps, as planners need it."""
+
+    holding: FloatArray  # (C, H), as all that follow but for salvage and pack (C,)
+    shortage: FloatArray  # what a missed sale costs, its price included
+    purchase: FloatArray
+    spoilage: FloatArray
+    fixed: FloatArray
+    salvage: FloatArray
+    pack: FloatArray
+    minimum: FloatArray
+    deliveries: BoolArray
+    cap: FloatArray  # no level lies above
+    products: int  # columns of one label cell
+    cycle: bool
+    discount: float
+
+    def columns(self, chosen: slice) -> ShopTerms:
+        """Some columns of it."""
+        arrays: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(self, **{name: v[chosen] for name, v in arrays.items() if isinstance(v, np.ndarray)})  # type: ignore[arg-type]
