@@ -11,6 +11,7 @@ import pytest
 from poolrl import LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
+from poolrl.plans.lead_time import plan_lead_time, solve_lead_time
 from poolrl.plans.orders import OrderPlan, plan_orders, solve_orders
 from poolrl.plans.unit_laws import UnitLaws, unit_laws
 from poolrl.problems.operations import Operations
@@ -214,6 +215,94 @@ def test_orders_are_packs_on_top_of_the_stock(model: PrivateModel) -> None:
     assert plan.order(0, [[0.0, 0.0], [1.0, 2.0]]).shape == (2, 2)
     with pytest.raises(ValueError, match="2 products"):
         plan.order(0, [1.0])
+
+
+# Lead times.
+
+# Best average costs of lost sales with demand of mean 5 and holding 1 (Zipkin 2008), for L = 1 .. 4.
+PUBLISHED = {
+    ("poisson", 4): (4.04, 4.40, 4.60, 4.73),
+    ("poisson", 9): (5.44, 6.09, 6.53, 6.84),
+    ("poisson", 19): (6.68, 7.66, 8.36, 8.89),
+    ("geometric", 4): (9.82, 10.24, 10.47, 10.61),
+    ("geometric", 9): (14.51, 15.50, 16.14, 16.58),
+    ("geometric", 19): (19.22, 20.89, 22.06, 22.95),
+}
+
+
+def zipkin(demand: str, penalty: float) -> UnitLaws:
+    """Poisson or geometric demand of mean 5."""
+    if demand == "poisson":
+        law = np.cumprod(np.concatenate([[np.exp(-5.0)], 5.0 / np.arange(1, 41)]))
+    else:
+        law = (5 / 6) ** np.arange(121) / 6
+    return laws_of((law / law.sum())[None, None], Operations(cycle=True), holding=1.0, shortage=penalty)
+
+
+@pytest.mark.parametrize(("demand", "penalty"), PUBLISHED)
+@pytest.mark.parametrize("lead_time", [1, 2])
+def test_short_lead_times_cost_what_was_published(demand: str, penalty: int, lead_time: int) -> None:
+    plan = solve_lead_time(zipkin(demand, penalty), lead_time, rng=np.random.default_rng(0))
+    assert plan.bound is not None
+    assert plan.cost == pytest.approx(PUBLISHED[demand, penalty][lead_time - 1], abs=0.0051)
+    assert plan.bound <= plan.cost + 1e-9
+
+
+@pytest.mark.parametrize(("demand", "penalty"), [("poisson", 9), ("geometric", 4)])
+def test_capped_base_stock_is_near_the_best(demand: str, penalty: int) -> None:
+    """By force, where the exact cost is known: within 2% of it, and four standard errors."""
+    plan = solve_lead_time(zipkin(demand, penalty), 4, rng=np.random.default_rng(1), largest=0)
+    assert plan.base_stock is not None
+    best = PUBLISHED[demand, penalty][3]
+    assert best - 4 * plan.doubt <= plan.cost <= 1.02 * best + 4 * plan.doubt
+    # Nothing there or on its way: the cap. All of the base stock on its way: nothing.
+    assert plan.order(0, 0.0, [0, 0, 0]) == plan.cap[0]  # type: ignore[index]
+    assert plan.order(0, float(plan.base_stock[0]), [0, 0, 0]) == 0
+
+
+def test_lead_times_of_a_private_model(model: PrivateModel) -> None:
+    plans = plan_lead_time(model, Operations(cycle=True), lead_time=2, rng=np.random.default_rng(2))
+    ahead = plan_orders(model, Operations(cycle=True))
+    assert len(plans) == 2
+    for plan, at_once in zip(plans, ahead.cost, strict=True):
+        assert plan.cost > at_once  # who waits pays
+        assert plan.order(0, 0.0, [0.0]) > 0
+
+
+def test_what_is_certain_is_ordered_in_time() -> None:
+    """Three units a day, two days ahead: order three, and nothing is left or missing."""
+    law = np.zeros((1, 1, 9))
+    law[..., 3] = 1.0
+    plan = solve_lead_time(laws_of(law, Operations(cycle=True)), 2, rng=np.random.default_rng(0))
+    assert plan.cost == pytest.approx(0.0, abs=1e-9)
+    assert plan.order(5, 3.0, [3.0]) == 3.0
+    with pytest.raises(ValueError, match="there are 1 orders on their way"):
+        plan.order(0, 3.0)
+
+
+def test_a_cycle_of_days_knows_when_orders_arrive() -> None:
+    """Demand on even days alone, one day ahead: order on odd ones."""
+    law = np.zeros((1, 2, 12))
+    law[0, 0], law[0, 1, 0] = np.arange(12) / 66, 1.0
+    plan = solve_lead_time(laws_of(law, Operations(cycle=True)), 1, rng=np.random.default_rng(0))
+    assert plan.order(0, 11.0) == 0
+    assert plan.order(1, 0.0) > 5
+    assert plan.order(3, 0.0) == plan.order(1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("operations", "lead_time", "message"),
+    [
+        (Operations(), 1, "for a cycle"),
+        (Operations(cycle=True, pack=2), 1, "any amount"),
+        (Operations(cycle=True, discount=0.9), 1, "without discount"),
+        (Operations(cycle=True), 0, "lead_time"),
+    ],
+)
+def test_lead_times_that_cannot_be_planned(operations: Operations, lead_time: int, message: str) -> None:
+    laws = laws_of(drawn_laws(np.random.default_rng(0), 1, 2, 10), operations)
+    with pytest.raises(ValueError, match=message):
+        solve_lead_time(laws, lead_time, rng=np.random.default_rng(0))
 
 
 # Capacity.

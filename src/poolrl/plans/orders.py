@@ -24,7 +24,7 @@ from poolrl.plans.unit_laws import UnitLaws, unit_laws
 from poolrl.problems.operations import Operations
 
 # A cycle is solved when its average cost is known to this share, or its discounted values to this share.
-SOLVED, MOST_CYCLES = 1e-7, 5_000
+CYCLE_SOLVED, MOST_CYCLES = 1e-7, 5_000
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None) -> OrderPlan:
         if terms.discount < 1:
             # What is left to change is a geometric series.
             rest = np.abs(change).max(axis=1) * terms.discount**horizon / (1 - terms.discount**horizon)
-            if (rest <= SOLVED * np.maximum(np.abs(value[:, 0]), 1e-12)).all():
+            if (rest <= CYCLE_SOLVED * np.maximum(np.abs(value[:, 0]), 1e-12)).all():
                 return OrderPlan(laws, orders, after, value[:, 0], float(rest.sum()))
-        elif (high - low <= SOLVED * np.maximum(np.abs(high), 1e-12)).all():
+        elif (high - low <= CYCLE_SOLVED * np.maximum(np.abs(high), 1e-12)).all():
             return OrderPlan(laws, orders, after, (low + high) / 2, float((high - low).sum() / 2))
         else:
             value = value - value[:, :1]

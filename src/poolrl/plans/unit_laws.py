@@ -63,8 +63,10 @@ def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike |
     points = outcomes.points.reshape(-1, outcomes.points.shape[-1])
     tops = (points[:, -1] + points[:, 0])[:, None] * unit  # (C, H) where each law ends
     highest = np.maximum(cap.max(axis=1), tops.max(axis=1))
-    # As fine as FINEST steps allow, and a pack is a whole number of steps.
-    packs = np.where(terms.pack > 0, np.maximum(1, np.floor(terms.pack * FINEST / highest)), 1).astype(np.int64)
+    # As fine as FINEST steps allow, and a pack is a whole number of steps. Packs of whole units count whole units.
+    units = (terms.pack > 0) & (terms.pack == np.floor(terms.pack)) & (highest <= 2 * FINEST)
+    finest = np.maximum(1, np.floor(terms.pack * FINEST / highest))
+    packs = np.where(units, terms.pack, np.where(terms.pack > 0, finest, 1)).astype(np.int64)
     width = np.where(terms.pack > 0, terms.pack / packs, highest / FINEST)
     size = int(np.ceil(highest / width).max())
     below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)

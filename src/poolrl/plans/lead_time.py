@@ -1,0 +1,201 @@
+"""Orders that arrive L steps later; what is not there is lost. One product at a time, in a cycle without discount.
+
+The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed now arrives in L steps:
+
+    V(x, q) = h E(x − D)⁺ + b E(D − x)⁺ + min_z { K [z > 0] + c z + E V′((x − D)⁺ + q_1, q_2, ..., q_{L−1}, z) }
+
+(with L = 1 the order z takes the place of q_1). Where that state is small the programme is solved exactly, by relative
+values with MacQueen's bounds. Otherwise the plan is capped base stock: order up to S of all that is there or on its
+way, but at most r (Xin 2021). S and r of every step are chosen on simulated paths of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import FloatArray, IntArray, whole
+from poolrl.learning.model import PrivateModel
+from poolrl.plans.orders import CYCLE_SOLVED
+from poolrl.plans.unit_laws import UnitLaws, unit_laws
+from poolrl.problems.operations import Operations, ShopTerms
+
+# States times orders of a programme that is still solved exactly.
+LARGEST_PROGRAMME = 3_000_000
+MOST_ROUNDS = 3_000
+# Orders beyond what one step sells on all but so few days are not tried, nor stocks beyond so many steps' worth.
+RARE = 1e-4
+# Paths and rounds on which capped base stock is chosen, rounds that are not counted, and fresh paths to judge it.
+PATHS, JUDGED_ROUNDS, WARM_UP = 100, 400, 50
+FINER_SEARCHES = 4
+
+
+@dataclass(frozen=True)
+class LeadTimePlan:
+    """Of one column: a table of orders by step and state, or base stock and cap by step; all in lattice steps."""
+
+    width: float
+    lead_time: int
+    table: IntArray | None  # (H, N + 1, M + 1, ..., M + 1)
+    base_stock: IntArray | None  # (H,)
+    cap: IntArray | None  # (H,)
+    cost: float  # of one round, on average
+    doubt: float  # half the width of its bounds, or its standard error
+    bound: float | None  # no plan costs less on average; known where the programme was solved
+
+    def order(self, step: int, stock: float, on_the_way: ArrayLike = ()) -> float:
+        """What to order, in units. `on_the_way` arrives in 1, 2, ..., L − 1 steps."""
+        coming = np.rint(np.asarray(on_the_way, dtype=np.float64) / self.width).astype(np.int64)
+        held = int(np.rint(stock / self.width))
+        if coming.shape != (self.lead_time - 1,) or held < 0 or (coming < 0).any():
+            raise ValueError(f"with a lead time of {self.lead_time} there are {self.lead_time - 1} orders on their way")
+        if self.table is not None:
+            table = self.table[step % len(self.table)]
+            place = np.minimum([held, *coming], np.array(table.shape) - 1)
+            return float(table[tuple(place)]) * self.width
+        assert self.base_stock is not None
+        assert self.cap is not None
+        at = step % len(self.base_stock)
+        wanted = max(int(self.base_stock[at]) - held - int(coming.sum()), 0)
+        return min(wanted, int(self.cap[at])) * self.width
+
+
+def plan_lead_time(
+    model: PrivateModel,
+    operations: Operations,
+    *,
+    lead_time: int,
+    rng: np.random.Generator,
+    scale: ArrayLike | None = None,
+) -> list[LeadTimePlan]:
+    """A plan for each column (label cells, then products) of a private model, in a cycle. Free."""
+    laws = unit_laws(model, operations, scale=scale)
+    return [solve_lead_time(laws, lead_time, column=column, rng=rng) for column in range(len(laws.width))]
+
+
+def solve_lead_time(
+    laws: UnitLaws,
+    lead_time: int,
+    *,
+    rng: np.random.Generator,
+    column: int = 0,
+    largest: int = LARGEST_PROGRAMME,
+) -> LeadTimePlan:
+    """One column: exactly if its programme has at most `largest` states times orders, else by capped base stock."""
+    whole(lead_time=lead_time)
+    mine = slice(column, column + 1)
+    terms, chance = laws.terms.columns(mine), laws.chance[column]
+    if not terms.cycle or terms.discount < 1:
+        raise ValueError("a lead time is planned for a cycle without discount: Operations(cycle=True)")
+    if terms.spoilage.any() or terms.minimum.any() or terms.pack.any() or not terms.deliveries.all():
+        raise ValueError("a lead time is planned for orders of any amount on every step, without spoilage")
+    orders, stocks = _reach(chance, lead_time)
+    stocks = min(stocks, int(laws.caps[column].max()))
+    if (stocks + 1) * (orders + 1) ** lead_time <= largest:
+        return _exact(terms, chance, float(laws.width[column]), lead_time, orders, stocks)
+    return _capped(terms, chance, float(laws.width[column]), lead_time, rng)
+
+
+def _reach(chance: FloatArray, lead_time: int) -> tuple[int, int]:
+    """The largest order and stock that are tried: rare demand of one step, and of all steps until an order arrives."""
+    rest = 1 - np.cumsum(chance, axis=-1)
+    most = int((rest > RARE).sum(axis=-1).max())
+    mean = float((chance * np.arange(chance.shape[-1])).sum(axis=-1).max())
+    return most, int(np.ceil(most + lead_time * mean))
+
+
+def _exact(
+    terms: ShopTerms, chance: FloatArray, width: float, lead_time: int, orders: int, stocks: int
+) -> LeadTimePlan:
+    horizon, stock = len(chance), np.arange(stocks + 1)
+    demand = np.arange(chance.shape[-1])
+    left = np.maximum(stock[:, None] - demand, 0)
+    now, moves = np.empty((horizon, stocks + 1)), np.zeros((horizon, stocks + 1, stocks + 1))
+    for step in range(horizon):
+        missing = np.maximum(demand - stock[:, None], 0)
+        costs = terms.holding[0, step] * left + terms.shortage[0, step] * missing
+        now[step] = costs @ chance[step] * width
+        np.add.at(moves[step], (stock[:, None], left), chance[step])
+    paid = np.arange(orders + 1) * width * terms.purchase[0][:, None] + terms.fixed[0][:, None] * (
+        np.arange(orders + 1) > 0
+    )
+    shape = (stocks + 1, *[orders + 1] * (lead_time - 1))
+    table = np.zeros((horizon, *shape), dtype=np.int64)
+    value = np.zeros(shape)
+    arrives = np.minimum(stock[:, None] + np.arange(orders + 1), stocks)  # what is left, and the next arrival
+    for _ in range(MOST_ROUNDS):
+        first = value
+        for step in reversed(range(horizon)):
+            joined = value[arrives]  # (left, q_1, q_2 ..., z), and with L = 1 (left, z)
+            after = (moves[step] @ joined.reshape(stocks + 1, -1)).reshape(joined.shape)
+            after += paid[step]
+            table[step] = after.argmin(axis=-1)
+            value = now[step].reshape(-1, *[1] * (lead_time - 1)) + after.min(axis=-1)
+        change = value - first
+        low, high = float(change.min()), float(change.max())
+        if high - low <= CYCLE_SOLVED * abs(high) + 1e-12:
+            return LeadTimePlan(width, lead_time, table, None, None, (low + high) / 2, (high - low) / 2, low)
+        value = value - value.flat[0]
+    raise ValueError("the programme of the lead time was not solved: is there hardly any demand?")
+
+
+def _capped(
+    terms: ShopTerms, chance: FloatArray, width: float, lead_time: int, rng: np.random.Generator
+) -> LeadTimePlan:
+    """Base stock and cap of every step, in turn, on the same paths; then judged on fresh ones."""
+    horizon = len(chance)
+    means = (chance * np.arange(chance.shape[-1])).sum(axis=-1)
+    ahead = np.array([sum(means[(h + i) % horizon] for i in range(lead_time + 1)) for h in range(horizon)])
+    base, cap = np.ceil(1.3 * ahead).astype(np.int64), np.ceil(1.5 * means).astype(np.int64) + 1
+    paths = _drawn_demand(chance, rng)
+    best = _average_cost(terms, paths, width, lead_time, base, cap).mean()
+    reach = max(1, int(np.ceil(ahead.max() / 8)))
+    for sweep in range(FINER_SEARCHES):
+        stride = max(1, reach >> sweep)
+        improved = True
+        while improved:
+            improved = False
+            for chosen, step, move in (
+                (chosen, step, move) for chosen in (base, cap) for step in range(horizon) for move in (stride, -stride)
+            ):
+                chosen[step] += move
+                cost = _average_cost(terms, paths, width, lead_time, base, cap).mean() if chosen[step] >= 0 else np.inf
+                if cost < best - 1e-12:
+                    best, improved = cost, True
+                else:
+                    chosen[step] -= move
+    costs = _average_cost(terms, _drawn_demand(chance, rng), width, lead_time, base, cap)
+    error = float(costs.std(ddof=1) / np.sqrt(len(costs)))
+    return LeadTimePlan(width, lead_time, None, base, cap, float(costs.mean()), error, None)
+
+
+def _drawn_demand(chance: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Demand (rounds, H, paths)."""
+    rounds = WARM_UP + JUDGED_ROUNDS
+    drawn = [rng.choice(len(law), (rounds, PATHS), p=law / law.sum()) for law in chance]
+    return np.stack(drawn, axis=1)
+
+
+def _average_cost(
+    terms: ShopTerms, paths: IntArray, width: float, lead_time: int, base: IntArray, cap: IntArray
+) -> FloatArray:
+    """Of one round on each path, (paths,)."""
+    rounds, horizon, many = paths.shape
+    stock, coming = np.zeros(many, dtype=np.int64), np.zeros((lead_time, many), dtype=np.int64)
+    cost = np.zeros(many)
+    for number in range(rounds):
+        for step in range(horizon):
+            # coming[0] arrives next; the order of now is the last to arrive.
+            order = np.clip(base[step] - stock - coming[: lead_time - 1].sum(axis=0), 0, cap[step])
+            demand = paths[number, step]
+            left = np.maximum(stock - demand, 0)
+            if number >= WARM_UP:
+                missing = np.maximum(demand - stock, 0)
+                now = terms.holding[0, step] * left + terms.shortage[0, step] * missing
+                cost += width * (now + terms.purchase[0, step] * order) + terms.fixed[0, step] * (order > 0)
+            coming[lead_time - 1] = order
+            stock = left + coming[0]
+            coming = np.roll(coming, -1, axis=0)
+    return cost / (rounds - WARM_UP)
