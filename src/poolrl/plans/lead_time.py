@@ -28,7 +28,7 @@ MOST_ROUNDS = 3_000
 # Orders beyond what one step sells on all but so few days are not tried, nor stocks beyond so many steps' worth.
 RARE = 1e-4
 # Paths and rounds on which capped base stock is chosen, rounds that are not counted, and fresh paths to judge it.
-PATHS, JUDGED_ROUNDS, WARM_UP = 100, 400, 50
+PATHS, JUDGED_ROUNDS, WARM_UP = 100, 1_000, 50
 FINER_SEARCHES = 4
 
 

@@ -5,9 +5,9 @@ With stock x on a lattice, orders q that the shop can place, demand D and θ the
     G_h(y) = h E(y − D)⁺ + b E(D − y)⁺ + β E V_{h+1}((1 − θ)(y − D)⁺)
     V_h(x) = min { G_h(x),  K + c q + G_h(x + q)  for every order q > 0 that can be placed }
 
-After the last step V is −salvage · x, or V_1 again in a cycle. Without a discount the cycle is solved by relative
-values: the best average cost lies between the least and the largest difference of V_1 before and after one more round
-(MacQueen's bounds), over all stocks that orders can reach.
+After the last step V is −salvage · x, or V_1 again in a cycle. A cycle is solved round by round. The best average cost
+lies between the least and the largest difference of V_1 before and after one more round (MacQueen's bounds), over all
+stocks that orders can reach. With a discount the same differences bound what is left to change.
 """
 
 from __future__ import annotations
@@ -80,10 +80,11 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None) -> OrderPlan:
         change = np.where(reachable, value - first, (value - first)[:, :1])
         low, high = change.min(axis=1), change.max(axis=1)
         if terms.discount < 1:
-            # What is left to change is a geometric series.
-            rest = np.abs(change).max(axis=1) * terms.discount**horizon / (1 - terms.discount**horizon)
-            if (rest <= CYCLE_SOLVED * np.maximum(np.abs(value[:, 0]), 1e-12)).all():
-                return OrderPlan(laws, orders, after, value[:, 0], float(rest.sum()))
+            # What is left to change is a geometric series, for every stock between these.
+            series = terms.discount**horizon / (1 - terms.discount**horizon)
+            cost, doubt = value[:, 0] + series * (low + high) / 2, series * (high - low) / 2
+            if (doubt <= CYCLE_SOLVED * np.maximum(np.abs(cost), 1e-12)).all():
+                return OrderPlan(laws, orders, after, cost, float(doubt.sum()))
         elif (high - low <= CYCLE_SOLVED * np.maximum(np.abs(high), 1e-12)).all():
             return OrderPlan(laws, orders, after, (low + high) / 2, float((high - low).sum() / 2))
         else:
