@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from poolrl.learning.outcomes import Outcomes as Outcomes
     from poolrl.learning.pessimism import Bernstein as Bernstein
     from poolrl.learning.policy import Policy as Policy
+    from poolrl.plans.capacity import plan_capacity as plan_capacity
+    from poolrl.plans.lead_time import plan_lead_time as plan_lead_time
+    from poolrl.plans.orders import plan_orders as plan_orders
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
     from poolrl.problems.inventory import Backlog as Backlog
     from poolrl.problems.inventory import LostSales as LostSales
+    from poolrl.problems.operations import Operations as Operations
     from poolrl.problems.problem import Boundary as Boundary
     from poolrl.problems.problem import OutcomeProblem as OutcomeProblem
     from poolrl.problems.problem import Problem as Problem
@@ -48,10 +52,14 @@ _PUBLIC = {
     "learning.outcomes": ("Outcomes",),
     "learning.pessimism": ("Bernstein",),
     "learning.policy": ("Policy",),
+    "plans.capacity": ("plan_capacity",),
+    "plans.lead_time": ("plan_lead_time",),
+    "plans.orders": ("plan_orders",),
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
     "problems.inventory": ("Backlog", "LostSales"),
+    "problems.operations": ("Operations",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),

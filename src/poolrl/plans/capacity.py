@@ -49,9 +49,10 @@ class CapacityPlan:
         return self.cost / self.bound - 1 if self.bound > 0 else 0.0
 
     def __str__(self) -> str:
+        most = max(self.gap, 0.0) + 2 * self.error / self.bound if self.bound > 0 else 0.0
         return (
             f"cost {self.cost:.5g} ± {self.error:.2g}, no plan costs less than {self.bound:.5g}: certified within "
-            f"{max(self.gap, 0.0):.2%} (± {self.error / self.bound:.2%}) on the model"
+            f"{most:.2%} on the model, two standard errors of the simulated paths included"
         )
 
     def order_up_to(self, step: int, stock: ArrayLike) -> FloatArray:
