@@ -20,7 +20,7 @@ from scipy import fft
 from poolrl.checks import FloatArray, as_floats
 from poolrl.learning.model import PrivateModel
 from poolrl.plans.orders import OrderPlan, solve_orders
-from poolrl.plans.unit_laws import UnitLaws, unit_laws
+from poolrl.plans.unit_laws import UnitLaws, one_cell, unit_laws
 from poolrl.problems.operations import Operations
 
 # Prices that are tried for today's room, in shares of the highest that can matter.
@@ -77,7 +77,7 @@ def plan_capacity(
 ) -> CapacityPlan:
     """Orders of all products of one label cell under a shared capacity, one number or one for each step. Free."""
     laws = unit_laws(model, operations, scale=scale)
-    return solve_capacity(_one_cell(laws, cell), volumes, capacity, rng=rng, paths=paths)
+    return solve_capacity(one_cell(laws, cell), volumes, capacity, rng=rng, paths=paths)
 
 
 def solve_capacity(
@@ -195,11 +195,3 @@ def _simulated(
         cost += terms.discount**step * (now + terms.shortage[:, step] * missing).sum(axis=1)
         stock = (1 - terms.spoilage[:, step]) * left
     return cost - terms.discount**horizon * (terms.salvage * stock).sum(axis=1)
-
-
-def _one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
-    products = laws.terms.products
-    if not 0 <= cell < len(laws.width) // products:
-        raise ValueError(f"cell must lie in 0 .. {len(laws.width) // products - 1}, got {cell}")
-    mine = slice(cell * products, (cell + 1) * products)
-    return UnitLaws(laws.chance[mine], laws.width[mine], laws.terms.columns(mine), laws.caps[mine], laws.packs[mine])

@@ -83,6 +83,15 @@ def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike |
     return UnitLaws(chance, width, terms, caps, packs)
 
 
+def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
+    """The products of one label cell."""
+    products = laws.terms.products
+    if not 0 <= cell < len(laws.width) // products:
+        raise ValueError(f"cell must lie in 0 .. {len(laws.width) // products - 1}, got {cell}")
+    mine = slice(cell * products, (cell + 1) * products)
+    return UnitLaws(laws.chance[mine], laws.width[mine], laws.terms.columns(mine), laws.caps[mine], laws.packs[mine])
+
+
 def _columns(values: FloatArray) -> FloatArray:
     """(*labels, H, k) as (C, H), products of one cell behind each other."""
     steps, products = values.shape[-2:]

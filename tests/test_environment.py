@@ -1,0 +1,79 @@
+"""A private model as an environment: what Gymnasium demands, and the costs of a plan played in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from poolrl import LostSales, Operations, Pool, PrivateModel, SeededNoise, plan_orders
+from poolrl.plans.environment import ShopEnv, ShopVectorEnv
+
+
+@pytest.fixture(scope="module")
+def model() -> PrivateModel:
+    problem = LostSales(horizon=3, products=2, holding=0.2, shortage=1.0, demand_max=30.0)
+    rng = np.random.default_rng(1)
+    log = problem.simulate_log(rng.gamma(4, 2.5, (800, 3, 2)).clip(0, 30), rng=rng)
+    return Pool(1.0).model(problem, log, noise=SeededNoise(1))
+
+
+SHOPS = {
+    "the paper's": Operations(),
+    "a cycle in packs": Operations(cycle=True, pack=4.0, fixed=1.0),
+    "bread, sold": Operations(spoilage=1.0, price=2.0, purchase=0.5, salvage=0.1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize("kind", SHOPS)
+def test_it_is_what_gymnasium_calls_an_environment(model: PrivateModel, kind: str) -> None:
+    check_env(ShopEnv(model, SHOPS[kind], rounds=2), skip_render_check=True)
+
+
+@pytest.mark.parametrize("kind", ["the paper's", "bread, sold"])
+def test_a_plan_costs_in_it_what_it_said(model: PrivateModel, kind: str) -> None:
+    """4,000 shops that order up to the plan's levels, to four standard errors."""
+    plan = plan_orders(model, SHOPS[kind])
+    shops = ShopVectorEnv(model, SHOPS[kind], num_envs=4_000)
+    levels = [plan.order(step, [0.0, 0.0]) for step in range(3)]  # no fixed cost: up to one level from every stock
+    shops.reset(seed=3)
+    rewards = np.zeros(4_000)
+    for step in range(3):
+        _, reward, ended, _, _ = shops.step(np.tile(levels[step] / shops.shops.top, (4_000, 1)))
+        rewards += reward
+    assert ended.all()
+    assert -rewards.mean() == pytest.approx(plan.cost.sum(), abs=4 * rewards.std() / 4_000**0.5)
+
+
+def test_one_shop_and_many_are_the_same_shop(model: PrivateModel) -> None:
+    one, many = ShopEnv(model, rounds=2), ShopVectorEnv(model, num_envs=1, rounds=2)
+    seen, _ = one.reset(seed=5)
+    both, _ = many.reset(seed=5)
+    np.testing.assert_array_equal(seen, both[0])
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        action = rng.random(2).astype(np.float32)
+        seen, reward, ended, cut, _ = one.step(action)
+        both, rewards, ends, cuts, _ = many.step(action[None])
+        np.testing.assert_array_equal(seen, both[0])
+        assert (reward, ended, cut) == (rewards[0], ends[0], cuts[0])
+    assert ended
+    # The step after the end opens the shop again, whatever the action.
+    both, rewards, ends, _, _ = many.step(np.ones((1, 2)))
+    assert rewards[0] == 0.0
+    assert not ends[0]
+    np.testing.assert_array_equal(both[0, :2], 0.0)
+
+
+def test_orders_are_what_the_shop_can_place(model: PrivateModel) -> None:
+    facts: dict[str, Any] = {"pack": 4.0, "minimum": 8.0, "deliveries": [[True], [False], [True]]}
+    shop = ShopEnv(model, Operations(cycle=True, **facts))
+    shop.reset(seed=1)
+    top = shop.shops.top
+    for wanted, ordered in ((11.9, 8.0), (7.0, 0.0), (12.0, 12.0)):
+        np.testing.assert_allclose(shop.shops.order(np.array([[wanted, wanted] / top])), ordered)
+    shop.step(np.ones(2, dtype=np.float32))
+    np.testing.assert_array_equal(shop.shops.order(np.ones((1, 2))), 0.0)  # nothing is delivered on the second day
