@@ -15,6 +15,7 @@ from poolrl import LostSales, Outcomes, Policy, Pool, PrivateModel, SeededNoise,
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, POLICY
 from poolrl.learning.rules import Levels
 from poolrl.shop.report import verify_folder
+from poolrl.shop.what_if import cost_by_model, what_ifs
 from tests.helpers.shops import Run
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
@@ -152,6 +153,20 @@ def test_a_model_says_what_it_rests_on(model: PrivateModel) -> None:
     assert "of demand lies in the range that past orders explored" in repr(model)
     assert "NOT PRIVATE" in repr(model)  # by its seeded noise
     assert model.explored.shape == (3, 2)
+
+
+def test_what_ifs_are_plans_of_the_same_model() -> None:
+    """Dearer shortage, higher levels; and nobody saves by keeping levels that were best for other costs."""
+    problem = shop(labels=LABELS)
+    policy = Pool(1.0).fit(problem, log_of(problem), noise=SeededNoise(5))
+    half, twice, five = what_ifs(policy)
+    assert half.move < 0 < twice.move < five.move
+    assert 0 < twice.saved < five.saved
+    other = shop(labels=LABELS, shortage=[1.0, 1.8])
+    planned = PrivateModel.of(policy).plan(other)
+    assert twice.move == pytest.approx(np.median(planned.levels / policy.levels) - 1)
+    assert twice.saved == pytest.approx(1 - cost_by_model(planned) / cost_by_model(replace(policy, problem=other)))
+    assert twice.row[1] == f"{twice.move:.0%} more"
 
 
 # The command.

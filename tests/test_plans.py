@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Pool, PrivateModel, SeededNoise
+from poolrl import Backlog, LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
 from poolrl.plans.lead_time import plan_lead_time, solve_lead_time
@@ -205,6 +205,16 @@ def test_laws_in_units_keep_mass_mean_and_packs(model: PrivateModel) -> None:
         np.testing.assert_allclose(laws.packs * laws.width, pack if pack else laws.width)
     twice = unit_laws(model, Operations(), scale=2.0)
     np.testing.assert_allclose(twice.mean, 2 * mean.T, atol=0.1)
+
+
+def test_demand_that_waits_is_not_planned_as_lost() -> None:
+    problem = Backlog(horizon=2, holding=0.2, shortage=1.0, demand_max=30.0)
+    rng = np.random.default_rng(1)
+    log = problem.simulate_log(rng.gamma(4, 2.5, (200, 2, 1)).clip(0, 30), rng=rng)
+    waiting = Pool(1.0).model(problem, log, noise=SeededNoise(1))
+    with pytest.raises(ValueError, match="for lost sales"):
+        plan_orders(waiting, Operations())
+    assert waiting.plan().levels.shape == (2, 1)
 
 
 def test_orders_are_packs_on_top_of_the_stock(model: PrivateModel) -> None:

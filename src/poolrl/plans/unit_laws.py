@@ -47,8 +47,8 @@ class UnitLaws:
 def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> UnitLaws:
     """Laws of a model in units. Multiples of a scale need a usual `scale`, which spreads to (*labels, H, k)."""
     problem, outcomes = model.problem, model.outcomes
-    if not isinstance(problem, Inventory):
-        raise ValueError("plans for shops need a model of inventory")
+    if not isinstance(problem, Inventory) or not problem.censored:
+        raise ValueError("these plans are for lost sales; where unmet demand waits, model.plan(problem) is the plan")
     if model.guarantee.scaled and scale is None:
         raise ValueError("the model's amounts are multiples of a scale: say how large it usually is, scale=...")
     shape = (*problem.labels.shape, problem.horizon, problem.products)

@@ -28,6 +28,7 @@ from poolrl.shop.forecast import CostEstimate, Forecast, ProductCosts
 from poolrl.shop.levels_csv import LEVELS_FILE
 from poolrl.shop.page_data import PageNumbers, page_numbers
 from poolrl.shop.prediction import signed_percent
+from poolrl.shop.what_if import what_ifs
 
 # The numbers that the slider moves, with their words; also the columns of the table of budgets.
 OUTPUTS = (
@@ -86,6 +87,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
         levels_file=LEVELS_FILE,
         **_slider(forecast),
         outputs=OUTPUTS,
+        what_ifs=[] if forecast.noise_dominated else [each.row for each in what_ifs(policy)],
         hidden=_hidden_rows(forecast.products, len(policy.names.steps)),
         label=label_sections(certificate),
         claim_rows=_claim_rows(release),

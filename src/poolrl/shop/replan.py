@@ -7,7 +7,7 @@ comes from, and that one's certificate. So whoever gets the folder can make the 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,10 @@ import numpy as np
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIGNATURE
 from poolrl.checks import FloatArray
-from poolrl.learning.level_costs import costs_of_levels
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.policy import Policy
-from poolrl.problems.inventory import Inventory
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.fit import Released
-from poolrl.shop.hidden import average_over_cells, log_levels
+from poolrl.shop.what_if import cost_by_model
 
 # A level that moved by more than this share is worth a word.
 MOVED = 0.05
@@ -60,9 +57,7 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanne
         raise ValueError(f"{file.path} declares other products or steps than {source.folder} was learned for")
     policy = model.plan(problem)
     old = source.policy
-    kept, planned = (
-        _cost(problem, each) for each in (Policy(problem, old.rule, old.guarantee, old.report, policy.outcomes), policy)
-    )
+    kept, planned = cost_by_model(replace(old, problem=problem, outcomes=policy.outcomes)), cost_by_model(policy)
     folder.mkdir(parents=True)
     policy.save(folder / POLICY)
     certified = source.folder / CERTIFIED
@@ -72,10 +67,3 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanne
     (folder / CONFIG).write_bytes(file.content)
     made = Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes()))
     return Replanned(made, old.levels, kept, planned)
-
-
-def _cost(problem: Inventory, policy: Policy) -> float:
-    """Of one trajectory by the model, all products together, averaged over label cells."""
-    assert policy.outcomes is not None
-    costs = costs_of_levels(problem, policy.outcomes, log_levels(policy))
-    return float(average_over_cells(problem, policy.outcomes, costs).sum())
