@@ -32,8 +32,8 @@ ROOMS = {
     "simulation":   "problems geometry privacy learning",
     "audit":        "problems geometry data privacy learning pool",
     "paper":        "problems geometry data privacy learning pool simulation",
-    "shop":         "problems geometry data privacy learning pool simulation ledger certificate",
-    "cli":          "problems geometry data privacy learning pool simulation ledger certificate audit paper shop",
+    "shop":         "problems geometry data privacy learning plans pool simulation ledger certificate",
+    "cli":          "problems geometry data privacy learning plans pool simulation ledger certificate audit paper shop",
 }  # fmt: skip
 # Single files that every room may use; they import nothing of the house.
 TOOLS = ("checks", "npz", "interrupts", "colours")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,9 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Outcomes, Policy, Pool, PrivateModel, SeededNoise, Trajectories, Visits, Zones
+from poolrl import (
+    LostSales,
+    Operations,
+    Outcomes,
+    Policy,
+    Pool,
+    PrivateModel,
+    SeededNoise,
+    Trajectories,
+    Visits,
+    Zones,
+    plan_orders,
+)
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, POLICY
+from poolrl.learning.policy import Names
 from poolrl.learning.rules import Levels
+from poolrl.shop.config_file import load_config
+from poolrl.shop.fit import Released
+from poolrl.shop.orders_csv import orders_csv
+from poolrl.shop.replan import replan_orders
 from poolrl.shop.report import verify_folder
 from poolrl.shop.what_if import cost_by_model, what_ifs
 from tests.helpers.shops import Run
@@ -248,3 +267,46 @@ def test_what_cannot_be_planned_again_is_refused(released: Path, run: Run) -> No
     config.write_text(text)
     with pytest.raises(ValueError, match="exists"):
         run("replan", released / "release", "--config", config, "--out", released / "release")
+
+
+OPERATIONS = """
+[operations]
+pack = [3.0, 2.0]
+fixed = 0.5
+cycle = true
+deliveries = ["{}", "{}"]
+"""
+
+
+def test_orders_of_a_shop_as_it_is(released: Path, run: Run) -> None:
+    """Every line of the file says what the plan orders at both of its ends."""
+    config = released / "poolrl.toml"
+    steps = Policy.load(released / "release" / POLICY).names.steps
+    config.write_text(config.read_text().split("[operations]")[0] + OPERATIONS.format(*steps[:2]))
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", released / "orders").split())
+    assert "Planned for [operations] at no cost in privacy" in said
+    assert "as far as the shop can" in said
+    file, source = load_config(config), Released.load(released / "release")
+    plan = replan_orders(source, file, released / "again").plan
+    text = (released / "orders" / "orders.csv").read_text(encoding="utf-8-sig")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert {line["step"] for line in lines if line["order"] != "0"} == set(steps[:2])
+    for line in lines:
+        product = ["bread", "milk"].index(line["product"])
+        for stock in (float(line["stock_from"]), float(line["stock_to"])):
+            held = [0.0, 0.0]
+            held[product] = stock
+            assert plan.order(steps.index(line["step"]), held)[product] == float(line["order"])
+    config.write_text(config.read_text().replace(f'"{steps[0]}", "{steps[1]}"]\n', '"Someday"]\n'))
+    with pytest.raises(ValueError, match="names 'Someday'; steps are"):
+        load_config(config)
+
+
+def test_levels_of_orders_are_one_line(model: PrivateModel) -> None:
+    """A fixed cost alone: below some stock one level, above it nothing."""
+    plan = plan_orders(model, Operations(fixed=3.0, cycle=True))
+    text = orders_csv(plan, Names(["bread", "milk"], ["Mon", "Tue", "Wed"]), model.problem.labels)
+    lines = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
+    assert len(lines) == 2 * 3 * 2
+    assert [bool(line["up_to"]) for line in lines] == [True, False] * 6
+    assert all(line["order"] == "0" for line in lines[1::2])

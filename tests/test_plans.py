@@ -12,7 +12,7 @@ from poolrl import Backlog, LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
 from poolrl.plans.lead_time import plan_lead_time, solve_lead_time
-from poolrl.plans.orders import OrderPlan, plan_orders, solve_orders
+from poolrl.plans.orders import OrderPlan, fill_up, plan_orders, solve_orders
 from poolrl.plans.unit_laws import UnitLaws, unit_laws
 from poolrl.problems.operations import Operations
 
@@ -158,8 +158,6 @@ def test_a_fixed_cost_is_worth_waiting_for() -> None:
 
 
 BAD = {
-    "a pack larger than the bound": ({"pack": 50}, "larger than the bound"),
-    "a minimum larger than the bound": ({"minimum": 50}, "larger than the bound"),
     "spoilage beyond all": ({"spoilage": 1.5}, "share of what is left"),
     "a negative cost": ({"fixed": -1.0}, "must not be negative"),
     "nothing delivered": ({"deliveries": False}, "a step with deliveries"),
@@ -205,6 +203,23 @@ def test_laws_in_units_keep_mass_mean_and_packs(model: PrivateModel) -> None:
         np.testing.assert_allclose(laws.packs * laws.width, pack if pack else laws.width)
     twice = unit_laws(model, Operations(), scale=2.0)
     np.testing.assert_allclose(twice.mean, 2 * mean.T, atol=0.1)
+
+
+@pytest.mark.parametrize("facts", [{"pack": 50.0}, {"minimum": 31.0}])
+def test_orders_larger_than_the_bound_are_refused(model: PrivateModel, facts: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="larger than the bound"):
+        plan_orders(model, Operations(**facts))
+    assert (plan_orders(model, Operations(**facts), scale=2.0).order(0, [0.0, 0.0]) % 1 >= 0).all()
+
+
+def test_filling_up_costs_what_it_costs_and_never_less(model: PrivateModel) -> None:
+    """On levels that are best without extras, fixed costs and packs are only paid for."""
+    plain = plan_orders(model, Operations())
+    levels = np.stack([plain.order(step, [0.0, 0.0]) for step in range(3)], axis=1)
+    np.testing.assert_allclose(fill_up(plain.laws, levels).cost, plain.cost)
+    for facts in ({"fixed": 2.0}, {"pack": 5.0}, {"minimum": 6.0, "purchase": 0.1}, {"cycle": True, "fixed": 1.0}):
+        laws = unit_laws(model, Operations(**facts))
+        assert (fill_up(laws, levels).cost >= solve_orders(laws).cost - 1e-6).all()
 
 
 def test_demand_that_waits_is_not_planned_as_lost() -> None:

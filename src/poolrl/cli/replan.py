@@ -13,7 +13,8 @@ from poolrl.certificate.files import PAGE, POLICY
 from poolrl.cli.fit import page_of
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.config_file import load_config
-from poolrl.shop.replan import replan_release
+from poolrl.shop.orders_csv import ORDERS_FILE
+from poolrl.shop.replan import replan_orders, replan_release
 from poolrl.shop.report import load_verified
 
 replan_verb = verb(
@@ -25,7 +26,10 @@ replan_verb = verb(
     more="""\
 Before it, change holding or shortage in poolrl.toml, or lower demand_max or boundary. Products, steps and labels stay
 as they are. Neither the log nor the ledger is opened, and nothing is spent: what the release has paid for is planned
-again. 'poolrl verify' makes the same plan again from the certified policy beside it.""",
+again. 'poolrl verify' makes the same plan again from the certified policy beside it.
+
+With a section [operations] (purchase, price, fixed, spoilage, salvage, pack, minimum, deliveries, cycle) the plan is
+for a shop with these, and orders.csv says what to order at each stock.""",
 )
 
 
@@ -40,7 +44,18 @@ def replan(
     """Verify the release, plan it again, draw its page, and say what changed."""
     console = Console(quiet=json)
     file = load_config(config)
-    made = replan_release(load_verified(release), file, out)
+    source = load_verified(release)
+    if file.config.operations.declared:
+        orders = replan_orders(source, file, out)
+        if json:
+            print(dumps({"folder": str(out), "kept": orders.kept, "planned": orders.planned}, indent=2))
+            return
+        console.print(f"Planned for [operations] at no cost in privacy, in {out}.", highlight=False, markup=False)
+        for line in orders.in_words:
+            console.print(line, highlight=False, markup=False)
+        console.print(f"What to order at each stock: {out / ORDERS_FILE}", highlight=False, markup=False)
+        return
+    made = replan_release(source, file, out)
     forecast = page_of(made.release, console)
     if json:
         facts = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}

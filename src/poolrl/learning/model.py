@@ -105,6 +105,10 @@ class PrivateModel:
         )
         return Policy(wanted, rule, self.guarantee, report | self.report, outcomes)
 
+    def under(self, problem: OutcomeProblem) -> PrivateModel:
+        """The same laws under the public facts of another problem."""
+        return PrivateModel(problem, self.for_problem(problem), self.guarantee, self.report)
+
     def for_problem(self, problem: OutcomeProblem) -> OutcomeDistribution:
         """The laws that another problem meets; refuses, in words, one that the model does not know."""
         own = self.problem

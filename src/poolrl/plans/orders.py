@@ -58,8 +58,20 @@ def plan_orders(model: PrivateModel, operations: Operations, *, scale: ArrayLike
     return solve_orders(unit_laws(model, operations, scale=scale))
 
 
-def solve_orders(laws: UnitLaws, prices: FloatArray | None = None) -> OrderPlan:
-    """The same on laws in units. `prices` (C, H) are paid for each unit that stands on the shelf after an order."""
+def fill_up(laws: UnitLaws, levels: FloatArray) -> OrderPlan:
+    """Orders of somebody who fills up to levels (C, H), in units, as far as the shop can; and what they cost."""
+    stock = np.arange(laws.chance.shape[-1])
+    wanted = np.minimum(np.floor(levels / laws.width[:, None] + 1e-9), laws.caps)[..., None] - stock
+    orders = np.floor(np.maximum(wanted, 0) / laws.packs[:, None, None]).astype(np.int64) * laws.packs[:, None, None]
+    enough = orders * laws.width[:, None, None] >= laws.terms.minimum[..., None] - 1e-9
+    return solve_orders(laws, given=np.where(enough & laws.terms.deliveries[..., None], orders, 0))
+
+
+def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: IntArray | None = None) -> OrderPlan:
+    """The same on laws in units. `prices` (C, H) are paid for each unit that stands on the shelf after an order.
+
+    With `given` orders (C, H, N + 1) nothing is chosen, and `cost` says what they cost.
+    """
     terms, (columns, horizon, size) = laws.terms, laws.chance.shape
     stock = np.arange(size) * laws.width[:, None]
     left = laws.left
@@ -74,7 +86,11 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None) -> OrderPlan:
     for _ in range(MOST_CYCLES if terms.cycle else 1):
         first = value
         for step in reversed(range(horizon)):
-            after[:, step], value, orders[:, step] = _one_step(laws, step, now[:, step], spectra[:, step], value)
+            stay = after[:, step] = _carry_on(laws, step, now[:, step], spectra[:, step], value)
+            if given is None:
+                value, orders[:, step] = _best_orders(laws, step, stay)
+            else:
+                value, orders[:, step] = _paid_for(laws, step, stay, given[:, step]), given[:, step]
         if not terms.cycle:
             return OrderPlan(laws, orders, after, value[:, 0])
         change = np.where(reachable, value - first, (value - first)[:, :1])
@@ -92,17 +108,27 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None) -> OrderPlan:
     raise ValueError("the cycle was not solved: does a product with hardly any demand never sell out?")
 
 
-def _one_step(
-    laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """G_h, V_h and the best order for each stock, from V_{h+1}."""
+def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray) -> FloatArray:
+    """G_h, from V_{h+1}."""
     terms, size = laws.terms, value.shape[-1]
     kept = (1 - terms.spoilage[:, step, None]) * np.arange(size)
     tomorrow = _read_at(value, kept)
     length = fft.next_fast_len(2 * size, real=True)
     carried = fft.irfft(spectrum * fft.rfft(tomorrow, length), length)[..., :size]
     sold_out = (1 - np.cumsum(laws.chance[:, step], axis=-1)) * tomorrow[:, :1]
-    stay: FloatArray = now + terms.discount * (carried + sold_out)
+    return np.asarray(now + terms.discount * (carried + sold_out))
+
+
+def _paid_for(laws: UnitLaws, step: int, stay: FloatArray, orders: IntArray) -> FloatArray:
+    """V_h of given orders."""
+    terms, size = laws.terms, stay.shape[-1]
+    bought = terms.purchase[:, step, None] * laws.width[:, None] * orders + terms.fixed[:, step, None] * (orders > 0)
+    return np.asarray(bought + np.take_along_axis(stay, np.minimum(np.arange(size) + orders, size - 1), -1))
+
+
+def _best_orders(laws: UnitLaws, step: int, stay: FloatArray) -> tuple[FloatArray, IntArray]:
+    """V_h and the best order for each stock, from G_h."""
+    terms, size = laws.terms, stay.shape[-1]
     # Only up to the cap; buying costs the same from any stock, so it is counted by the level.
     paid = terms.purchase[:, step, None] * laws.width[:, None] * np.arange(size)
     reach = np.where(np.arange(size) <= laws.caps[:, step, None], paid + stay, np.inf)
@@ -119,7 +145,7 @@ def _one_step(
     ordered += terms.fixed[:, step, None] - paid
     ordered = np.where(terms.deliveries[:, step, None], ordered, np.inf)
     orders = np.where(ordered < stay, target - np.arange(size), 0)
-    return stay, np.minimum(stay, ordered), orders
+    return np.minimum(stay, ordered), orders
 
 
 def _best_from(cost: FloatArray, pack: int) -> tuple[FloatArray, IntArray]:

@@ -52,11 +52,13 @@ def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike |
     if model.guarantee.scaled and scale is None:
         raise ValueError("the model's amounts are multiples of a scale: say how large it usually is, scale=...")
     shape = (*problem.labels.shape, problem.horizon, problem.products)
-    unit = _columns(public_array("scale", np.asarray(1.0 if scale is None else scale, dtype=np.float64), shape))
+    unit = column_values(public_array("scale", np.asarray(1.0 if scale is None else scale, dtype=np.float64), shape))
     if (unit <= 0).any():
         raise ValueError("scale must be positive")
     terms = operations.of(problem)
-    explored = _columns(np.minimum(outcomes.explored, CLIMB * outcomes.points.max()))
+    if (np.maximum(terms.pack[:, None], terms.minimum) > terms.cap * unit).any():
+        raise ValueError("a pack or a minimum order is larger than the bound: it could never be ordered")
+    explored = column_values(np.minimum(outcomes.explored, CLIMB * outcomes.points.max()))
     cap = np.minimum(terms.cap, CLIMB * explored) * unit
     weights = np.moveaxis(outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:]), 2, 1)
     weights = weights.reshape(-1, problem.horizon, weights.shape[-1])  # (C, H, B)
@@ -92,7 +94,7 @@ def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
     return UnitLaws(laws.chance[mine], laws.width[mine], laws.terms.columns(mine), laws.caps[mine], laws.packs[mine])
 
 
-def _columns(values: FloatArray) -> FloatArray:
+def column_values(values: FloatArray) -> FloatArray:
     """(*labels, H, k) as (C, H), products of one cell behind each other."""
     steps, products = values.shape[-2:]
     return np.moveaxis(values.reshape(-1, steps, products), -1, 1).reshape(-1, steps)

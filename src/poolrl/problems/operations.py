@@ -65,9 +65,6 @@ class Operations:
             raise ValueError("a price below the purchase cost: nobody would order")
         limits = problem.share * problem.label_bounds[..., None, :]
         cap = np.moveaxis(limits.reshape(-1, *limits.shape[-2:]), -1, 1).reshape(-1, problem.horizon)
-        least = np.maximum(arrays["pack"], arrays["minimum"])
-        if (least > cap).any():
-            raise ValueError("a pack or a minimum order is larger than the bound: it could never be ordered")
         holding, shortage = (
             np.moveaxis(costs.reshape(-1, *shape[-2:]), -1, 1).reshape(-1, problem.horizon)
             for costs in (problem.holding, problem.shortage)

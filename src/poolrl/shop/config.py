@@ -31,6 +31,7 @@ from poolrl.shop.config_log import (
     LogTable,
     SalesTable,
 )
+from poolrl.shop.config_operations import OperationFacts
 from poolrl.shop.config_problem import ProblemFacts
 from poolrl.shop.section import ConfigSection, key, name_key
 
@@ -143,6 +144,7 @@ class Config(ConfigSection):
     plan: PlanFacts = PlanFacts()
     publication: Publication = Publication()
     period: PeriodFacts = PeriodFacts()
+    operations: OperationFacts = OperationFacts()
 
     @model_validator(mode="after")
     def _table_is_complete(self) -> Self:
@@ -153,6 +155,7 @@ class Config(ConfigSection):
             raise ValueError("; ".join(faults))
         self.columns()  # refuses a column that is named twice
         self.declared_period()  # and a period that has no beginning or end
+        self.operations.of_steps(self.names().steps).of(self.problem.shop)  # and what no shop can do
         return self
 
     def _faults_of_columns(self) -> list[str]:

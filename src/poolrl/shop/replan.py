@@ -16,8 +16,12 @@ from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIGNATURE
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
+from poolrl.plans.orders import OrderPlan, fill_up, solve_orders
+from poolrl.plans.unit_laws import column_values, unit_laws
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.fit import Released
+from poolrl.shop.hidden import average_over_cells
+from poolrl.shop.orders_csv import ORDERS_FILE, orders_csv
 from poolrl.shop.what_if import cost_by_model
 
 # A level that moved by more than this share is worth a word.
@@ -50,20 +54,74 @@ class Replanned:
 
 def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanned:
     """Leave a new plan of a verified release in a new folder. Nothing is read but public files, and nothing is paid."""
+    model, problem, old = _known_model(source, file, folder), file.config.problem.shop, source.policy
+    policy = model.plan(problem)
+    kept, planned = cost_by_model(replace(old, problem=problem, outcomes=policy.outcomes)), cost_by_model(policy)
+    _make_folder(source, file, folder)
+    policy.save(folder / POLICY)
+    made = Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes()))
+    return Replanned(made, old.levels, kept, planned)
+
+
+@dataclass(frozen=True)
+class ReplannedOrders:
+    """Orders for [operations], and what they cost beside filling up to the release's levels as far as the shop can."""
+
+    plan: OrderPlan
+    kept: float
+    planned: float
+    cycle: bool
+
+    @property
+    def in_words(self) -> list[str]:
+        """For people."""
+        saved = 1 - self.planned / self.kept if self.kept > 0 else 0.0
+        round_of = "a round of all steps, on average," if self.cycle else "one trajectory"
+        return [
+            f"By the model, {round_of} costs {self.planned:.4g}, all products together. Filling up to the levels of "
+            f"the release, as far as the shop can, costs {self.kept:.4g}: {saved:.1%} are saved.",
+        ]
+
+
+def replan_orders(source: Released, file: ConfigFile, folder: Path) -> ReplannedOrders:
+    """The best orders of a shop with [operations], as a CSV file in a new folder; as free as `replan_release`."""
+    config, problem = file.config, file.config.problem.shop
+    model = _known_model(source, file, folder).under(problem)
+    facts = config.operations
+    if model.guarantee.scaled and facts.usual_scale is None:
+        raise ValueError(
+            "the release's amounts are multiples of a scale: say in [operations] usual_scale how large it usually is"
+        )
+    scale = facts.usual_scale if model.guarantee.scaled else None
+    laws = unit_laws(model, facts.of_steps(config.names().steps), scale=scale)
+    plan = solve_orders(laws)
+    filled = fill_up(laws, column_values(source.policy.levels * np.asarray(1.0 if scale is None else scale)))
+
+    def mean_cost(costs: FloatArray) -> float:
+        by_cell = costs.reshape(*problem.labels.shape, problem.products)
+        return float(average_over_cells(problem, model.outcomes, by_cell).sum())
+
+    text = orders_csv(plan, source.policy.names, problem.labels)
+    _make_folder(source, file, folder)
+    (folder / ORDERS_FILE).write_text(text, encoding="utf-8", newline="")
+    return ReplannedOrders(plan, mean_cost(filled.cost), mean_cost(plan.cost), laws.terms.cycle)
+
+
+def _known_model(source: Released, file: ConfigFile, folder: Path) -> PrivateModel:
+    """The model of a release that the file speaks of; refuses before anything is made."""
     if folder.exists() or folder.name in ("", ".."):
         raise ValueError(f"{folder} exists, or is no name: name a new folder with --out")
-    model, problem, names = PrivateModel.of(source.policy), file.config.problem.shop, source.policy.names
-    if file.config.problem.products != names.products or problem.horizon != source.policy.problem.horizon:
+    names, facts = source.policy.names, file.config.problem
+    if facts.products != names.products or facts.horizon != source.policy.problem.horizon:
         raise ValueError(f"{file.path} declares other products or steps than {source.folder} was learned for")
-    policy = model.plan(problem)
-    old = source.policy
-    kept, planned = cost_by_model(replace(old, problem=problem, outcomes=policy.outcomes)), cost_by_model(policy)
+    return PrivateModel.of(source.policy)
+
+
+def _make_folder(source: Released, file: ConfigFile, folder: Path) -> None:
+    """What a plan comes from: the certified policy, its certificate, and the configuration of now."""
     folder.mkdir(parents=True)
-    policy.save(folder / POLICY)
     certified = source.folder / CERTIFIED
     shutil.copyfile(certified if certified.exists() else source.folder / POLICY, folder / CERTIFIED)
     for name in (CERTIFICATE, SIGNATURE):
         shutil.copyfile(source.folder / name, folder / name)
     (folder / CONFIG).write_bytes(file.content)
-    made = Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes()))
-    return Replanned(made, old.levels, kept, planned)

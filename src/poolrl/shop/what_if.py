@@ -14,7 +14,7 @@ from poolrl.shop.hidden import average_over_cells, log_levels
 
 # Words, and the factor of shortage. Only its ratio to what is left over matters, so that half as much is the same as
 # twice as much for what is left.
-CASES = (
+OTHER_COSTS = (
     ("a missed sale costs half as much", 0.5),
     ("a missed sale costs twice as much", 2.0),
     ("a missed sale costs five times as much", 5.0),
@@ -45,7 +45,7 @@ def what_ifs(policy: Policy) -> list[WhatIf]:
     if not isinstance(problem, Inventory) or policy.outcomes is None or policy.levels.size > MOST_LEVELS:
         return []
     model, found = PrivateModel.of(policy), []
-    for words, factor in CASES:
+    for words, factor in OTHER_COSTS:
         other = with_shortage(problem, factor)
         planned = model.plan(other)
         kept = cost_by_model(replace(policy, problem=other))
