@@ -12,12 +12,13 @@ import ibis
 import numpy as np
 import pytest
 
-from poolrl import LostSales, Outcomes, Trajectories, pool
+from poolrl import LostSales, Outcomes, Trajectories
 from poolrl.audit.audit import AuditFinding, attack_case
 from poolrl.audit.neighbours import CASES, Exact
 from poolrl.data import kept_rows
 from poolrl.data.counts import OutcomeCounts
 from poolrl.data.log_labels import LogLabel
+from poolrl.learning import model
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import randomness
@@ -229,10 +230,10 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
         logs.append(log)
         return honest(log, *args, **named)
 
-    honest_plan = pool.plan_on_outcomes
+    honest_plan = model.plan_on_outcomes
     monkeypatch.setattr("poolrl.pool.release_outcomes", remembering)
     monkeypatch.setattr(
-        "poolrl.pool.plan_on_outcomes",
+        "poolrl.learning.model.plan_on_outcomes",
         lambda *args, **named: (honest_plan(*args, **named)[0], {"mean": float(logs[-1].actions.mean())}),
     )
     assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))

@@ -27,8 +27,8 @@ LARGEST_PROGRAMME = 3_000_000
 MOST_ROUNDS = 3_000
 # Orders beyond what one step sells on all but so few days are not tried, nor stocks beyond so many steps' worth.
 RARE = 1e-4
-# Paths and rounds on which capped base stock is chosen, rounds that are not counted, and fresh paths to judge it.
-PATHS, JUDGED_ROUNDS, WARM_UP = 100, 1_000, 50
+# Paths to choose capped base stock on, and as many to judge it: steps that count, and first ones that do not.
+PATHS, COUNTED_STEPS, FIRST_STEPS = 1_000, 200, 60
 FINER_SEARCHES = 4
 
 
@@ -173,9 +173,13 @@ def _capped(
 
 def _drawn_demand(chance: FloatArray, rng: np.random.Generator) -> IntArray:
     """Demand (rounds, H, paths)."""
-    rounds = WARM_UP + JUDGED_ROUNDS
+    rounds = _rounds(FIRST_STEPS, len(chance)) + _rounds(COUNTED_STEPS, len(chance))
     drawn = [rng.choice(len(law), (rounds, PATHS), p=law / law.sum()) for law in chance]
     return np.stack(drawn, axis=1)
+
+
+def _rounds(steps: int, horizon: int) -> int:
+    return -(-steps // horizon)
 
 
 def _average_cost(
@@ -184,18 +188,18 @@ def _average_cost(
     """Of one round on each path, (paths,)."""
     rounds, horizon, many = paths.shape
     stock, coming = np.zeros(many, dtype=np.int64), np.zeros((lead_time, many), dtype=np.int64)
-    cost = np.zeros(many)
+    cost, first = np.zeros(many), _rounds(FIRST_STEPS, horizon)
     for number in range(rounds):
         for step in range(horizon):
             # coming[0] arrives next; the order of now is the last to arrive.
             order = np.clip(base[step] - stock - coming[: lead_time - 1].sum(axis=0), 0, cap[step])
             demand = paths[number, step]
             left = np.maximum(stock - demand, 0)
-            if number >= WARM_UP:
+            if number >= first:
                 missing = np.maximum(demand - stock, 0)
                 now = terms.holding[0, step] * left + terms.shortage[0, step] * missing
                 cost += width * (now + terms.purchase[0, step] * order) + terms.fixed[0, step] * (order > 0)
             coming[lead_time - 1] = order
             stock = left + coming[0]
             coming = np.roll(coming, -1, axis=0)
-    return cost / (rounds - WARM_UP)
+    return cost / (rounds - first)
