@@ -75,5 +75,8 @@ def test_orders_are_what_the_shop_can_place(model: PrivateModel) -> None:
     top = shop.shops.top
     for wanted, ordered in ((11.9, 8.0), (7.0, 0.0), (12.0, 12.0)):
         np.testing.assert_allclose(shop.shops.order(np.array([[wanted, wanted] / top])), ordered)
+    for packs in range(2, int(top.min() // 4)):  # an action is in single precision
+        action = (np.full(2, 4.0 * packs) / top).astype(np.float32).astype(np.float64)
+        np.testing.assert_allclose(shop.shops.order(action[None]), 4.0 * packs)
     shop.step(np.ones(2, dtype=np.float32))
     np.testing.assert_array_equal(shop.shops.order(np.ones((1, 2))), 0.0)  # nothing is delivered on the second day

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from poolrl import (
+    Backlog,
     LostSales,
     Operations,
     Outcomes,
@@ -101,6 +103,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "labels": (lambda: shop(labels=LABELS), "labels"),
     "a higher bound": (lambda: shop(demand_max=[20.0, 20.1]), "no higher ones"),
     "no problem": (lambda: "shop", "declares its outcomes"),
+    "another kind": (
+        lambda: Backlog(horizon=3, products=2, holding=0.2, shortage=0.5, demand_max=20.0),
+        "of the same kind",
+    ),
+    "a profile nobody declared": (lambda: shop(scale_profile=[[1.0], [2.0], [1.0]]), "another scale_profile"),
 }
 
 
@@ -109,6 +116,24 @@ def test_what_the_model_does_not_know_is_refused(model: PrivateModel, case: str)
     other, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         model.plan(other())
+
+
+def test_a_plan_orders_no_further_than_feedback_reached() -> None:
+    """λ of the release holds for its plans: step by step, also when the week comes again."""
+    near = shop(boundary=[[0.4], [0.5], [0.6]])
+    model = Pool(1.0).model(near, log_of(near), noise=SeededNoise(1))
+    assert (model.plan(shop(boundary=0.3)).levels <= 6.0 + 1e-9).all()
+    with pytest.raises(ValueError, match="no higher ones"):
+        model.plan(shop())
+    with pytest.raises(ValueError, match="no higher ones"):
+        model.plan(shop(horizon=4, boundary=[[0.4], [0.5], [0.6], [0.5]]))
+    assert model.plan(shop(horizon=4, boundary=[[0.4], [0.5], [0.6], [0.4]])).levels.shape == (4, 2)
+
+
+def test_names_of_steps_come_again_too(model: PrivateModel) -> None:
+    policy = model.plan()
+    policy.report["labels"] = {"products": ["a", "b"], "steps": ["Fri", "Sat", "Sun"], "first_step": 0}
+    assert PrivateModel.of(policy).plan(shop(horizon=5)).names.steps == ["Fri", "Sat", "Sun", "Fri", "Sat"]
 
 
 def test_a_model_needs_outcomes() -> None:
@@ -184,7 +209,7 @@ def test_what_ifs_are_plans_of_the_same_model() -> None:
     other = shop(labels=LABELS, shortage=[1.0, 1.8])
     planned = PrivateModel.of(policy).plan(other)
     assert twice.move == pytest.approx(np.median(planned.levels / policy.levels) - 1)
-    assert twice.saved == pytest.approx(1 - cost_by_model(planned) / cost_by_model(replace(policy, problem=other)))
+    assert twice.saved == pytest.approx(1 - cost_by_model(planned, other) / cost_by_model(policy, other))
     assert twice.row[1] == f"{twice.move:.0%} more"
 
 
@@ -197,7 +222,7 @@ def replanned(released: Path, run: Run) -> Path:
     out = released / "again"
     said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
     assert "Planned again at no cost in privacy" in said
-    assert "By the model, keeping the old levels would cost" in said
+    assert "By the model, keeping the old levels, as far as they are allowed, would cost" in said
     return out
 
 
@@ -228,6 +253,17 @@ def test_a_plan_can_be_made_again_by_whoever_gets_it(released: Path, run: Run) -
     assert faults(released / "third") == []
     facts = json.loads(run("replan", folder, "--config", released / "poolrl.toml", "--out", released / "4", "--json"))
     assert facts["planned"] <= facts["kept"]
+
+
+def test_lower_bounds_are_not_called_a_saving(released: Path, run: Run) -> None:
+    """The old levels are not allowed any more, so they are cut; and a release may lack its signature."""
+    config = released / "poolrl.toml"
+    config.write_text(config.read_text().replace("demand_max = ", "demand_max = 9.0 # ", 1))
+    (released / "release" / "certificate.sig").unlink()
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", released / "low").split())
+    assert "as far as they are allowed" in said
+    assert "(-" not in said
+    assert not (released / "low" / "certificate.sig").exists()
 
 
 FORGERIES: dict[str, Callable[[Policy], Policy]] = {
@@ -264,6 +300,10 @@ def test_what_cannot_be_planned_again_is_refused(released: Path, run: Run) -> No
         with pytest.raises(ValueError, match=message):
             run("replan", released / "release", "--config", config, "--out", released / "again")
         assert not (released / "again").exists()
+    # Days in another order would get the costs of others.
+    config.write_text(re.sub(r"steps = \[.*\]", 'steps = ["Sun", "Sat", "Fri"]', text))
+    with pytest.raises(ValueError, match="other products or steps"):
+        run("replan", released / "release", "--config", config, "--out", released / "again")
     config.write_text(text)
     with pytest.raises(ValueError, match="exists"):
         run("replan", released / "release", "--config", config, "--out", released / "release")

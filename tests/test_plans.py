@@ -11,7 +11,7 @@ import pytest
 from poolrl import Backlog, LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
-from poolrl.plans.lead_time import plan_lead_time, solve_lead_time
+from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_lead_time
 from poolrl.plans.orders import OrderPlan, fill_up, plan_orders, solve_orders
 from poolrl.plans.unit_laws import UnitLaws, unit_laws
 from poolrl.problems.operations import Operations
@@ -146,6 +146,15 @@ def test_bread_is_a_newsvendor_every_day() -> None:
         assert plan.orders[0, day, 0] == np.argmax(np.cumsum(chance[0, day]) >= ratio)
 
 
+def test_a_cycle_that_orders_every_few_rounds_is_solved() -> None:
+    """Two a day for certain, five for an order, 0.2 to hold: for n days (5 + 0.2 · 2 (1 + ... + n − 1)) / n a day."""
+    law = np.zeros((1, 1, 25))
+    law[..., 2] = 1.0
+    plan = solve_orders(laws_of(law, Operations(cycle=True, fixed=5.0)))
+    days = [(5 + 0.2 * 2 * sum(range(n))) / n for n in range(1, 12)]
+    assert plan.cost[0] == pytest.approx(min(days), rel=1e-5)
+
+
 def test_a_fixed_cost_is_worth_waiting_for() -> None:
     """The best orders are (s, S): from some stock on none, below it always up to one level."""
     chance = drawn_laws(np.random.default_rng(8), 1, 1, 40)
@@ -209,7 +218,7 @@ def test_laws_in_units_keep_mass_mean_and_packs(model: PrivateModel) -> None:
 def test_orders_larger_than_the_bound_are_refused(model: PrivateModel, facts: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="larger than the bound"):
         plan_orders(model, Operations(**facts))
-    assert (plan_orders(model, Operations(**facts), scale=2.0).order(0, [0.0, 0.0]) % 1 >= 0).all()
+    assert unit_laws(model, Operations(**facts), scale=4.0).chance.shape[:2] == (2, 3)
 
 
 def test_filling_up_costs_what_it_costs_and_never_less(model: PrivateModel) -> None:
@@ -220,6 +229,27 @@ def test_filling_up_costs_what_it_costs_and_never_less(model: PrivateModel) -> N
     for facts in ({"fixed": 2.0}, {"pack": 5.0}, {"minimum": 6.0, "purchase": 0.1}, {"cycle": True, "fixed": 1.0}):
         laws = unit_laws(model, Operations(**facts))
         assert (fill_up(laws, levels).cost >= solve_orders(laws).cost - 1e-6).all()
+
+
+def test_a_small_product_has_its_own_lattice() -> None:
+    """Beside one that sells a thousand times as much, and with a bound far away."""
+    rng = np.random.default_rng(1)
+    demand = np.stack([rng.gamma(5, 1000, (3000, 2)), rng.poisson(4, (3000, 2)).astype(float)], -1).clip(0, 10_000)
+    problem = LostSales(horizon=2, products=2, holding=0.2, shortage=1.0, demand_max=10_000.0)
+    model = Pool(1e4).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(1))
+    plan = plan_orders(model, Operations())
+    for step in range(2):
+        np.testing.assert_allclose(plan.order(step, [0.0, 0.0]), model.plan().levels[step], rtol=0.15)
+
+
+def test_packs_that_are_never_held_are_refused() -> None:
+    """Past orders went up to 8, so a pack of 24 would never be ordered."""
+    problem = LostSales(horizon=2, products=1, holding=0.2, shortage=1.0, demand_max=60.0)
+    rng = np.random.default_rng(1)
+    timid: dict[str, Any] = {"behaviour": lambda step, stock, rng: np.maximum(stock, rng.uniform(0, 8, stock.shape))}
+    log = problem.simulate_log(rng.gamma(5, 3, (1000, 2, 1)).clip(0, 60), rng=rng, **timid)
+    with pytest.raises(ValueError, match="larger than what is ever held"):
+        plan_orders(Pool(1.0).model(problem, log, noise=SeededNoise(1)), Operations(pack=24))
 
 
 def test_demand_that_waits_is_not_planned_as_lost() -> None:
@@ -292,6 +322,40 @@ def test_lead_times_of_a_private_model(model: PrivateModel) -> None:
     for plan, at_once in zip(plans, ahead.cost, strict=True):
         assert plan.cost > at_once  # who waits pays
         assert plan.order(0, 0.0, [0.0]) > 0
+
+
+def played(plan: LeadTimePlan, laws: UnitLaws, rng: np.random.Generator, rounds: int = 4_000) -> float:
+    """Mean cost of a round, order by order, of column 0."""
+    terms, horizon = laws.terms, laws.chance.shape[1]
+    stock, coming, cost = 0.0, [0.0] * (plan.lead_time - 1), 0.0
+    for number in range(rounds):
+        for step in range(horizon):
+            order = plan.order(step, stock, coming)
+            demand = rng.choice(laws.chance.shape[2], p=laws.chance[0, step]) * plan.width
+            left, missing = max(stock - demand, 0.0), max(demand - stock, 0.0)
+            if number >= rounds // 10:
+                cost += terms.holding[0, step] * left + terms.shortage[0, step] * missing
+                cost += terms.fixed[0, step] * (order > 0) + terms.purchase[0, step] * order
+            coming.append(order)
+            stock = left + coming.pop(0)
+    return cost / (rounds - rounds // 10)
+
+
+EXTRAS: dict[str, dict[str, Any]] = {"plain": {}, "fixed": {"fixed": 40.0}, "a dear day": {"purchase": [[0.1], [2.0]]}}
+
+
+@pytest.mark.parametrize("kind", EXTRAS)
+def test_the_table_costs_what_it_says(kind: str) -> None:
+    """Nothing is thrown away where stock or orders are limited, and large orders are tried where they pay."""
+    law = np.cumprod(np.concatenate([[np.exp(-3.0)], 3 / np.arange(1, 61)]))
+    chance = np.tile(law / law.sum(), (1, 2 if kind == "a dear day" else 1, 1))
+    laws = laws_of(chance, Operations(cycle=True, **EXTRAS[kind]), holding=0.1, shortage=30.0)
+    plan = solve_lead_time(laws, 1, rng=np.random.default_rng(0))
+    assert plan.table is not None
+    assert played(plan, laws, np.random.default_rng(1)) == pytest.approx(plan.cost, rel=0.04)
+    if kind == "fixed":
+        assert plan.cost == pytest.approx(5.32, abs=0.01)  # by the same programme with every order up to 60
+        assert plan.order(0, 0.0) > 30
 
 
 def test_what_is_certain_is_ordered_in_time() -> None:
@@ -379,6 +443,20 @@ def test_the_bound_and_the_plan_enclose_the_exact_optimum(share: float) -> None:
     assert (found.prices >= 0).all()
 
 
+def test_what_is_left_fits_into_less_room_later() -> None:
+    """A capacity that falls: the certificate holds, and the plan's own stocks are never refused."""
+    rng = np.random.default_rng(3)
+    laws = laws_of(drawn_laws(rng, 2, 3, 16), Operations(), holding=[0.1, 0.3], shortage=[0.6, 1.2])
+    found = solve_capacity(laws, [1.0, 2.0], [30.0, 30.0, 8.0], rng=rng, paths=20_000)
+    assert found.gap >= -3 * found.error / found.bound
+    stock = np.zeros((500, 2))
+    for step in range(3):
+        level = found.order_up_to(step, stock)
+        assert (level @ [1.0, 2.0] <= 8.0 + 1e-6).all()
+        demand = np.stack([rng.choice(17, 500, p=law) for law in laws.chance[:, step]], axis=1)
+        stock = np.maximum(level - demand, 0.0)
+
+
 def test_capacity_is_never_exceeded_and_stays_unused_if_ample(model: PrivateModel) -> None:
     rng = np.random.default_rng(10)
     tight = plan_capacity(model, Operations(), volumes=[1.0, 2.0], capacity=20.0, rng=rng)
@@ -393,6 +471,13 @@ def test_capacity_is_never_exceeded_and_stays_unused_if_ample(model: PrivateMode
     assert "no plan costs less than" in str(tight)
     with pytest.raises(ValueError, match="more than the capacity"):
         tight.order_up_to(0, [20.0, 20.0])
+    for step, held in ((-1, [0.0, 0.0]), (3, [0.0, 0.0]), (0, [0.0])):
+        with pytest.raises(ValueError, match="a step in 0"):
+            tight.order_up_to(step, held)
+    plan = plan_orders(model, Operations())
+    for step, cell in ((3, 0), (-1, 0), (0, 1), (0, -1)):
+        with pytest.raises(ValueError, match="step must lie in"):
+            plan.order(step, [0.0, 0.0], cell=cell)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from poolrl.certificate.label import percent
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
-from poolrl.shop.changes import ProductNews, advice
+from poolrl.shop.changes import Moved, ProductNews, advice, by_product
 from poolrl.shop.open_log import open_log
 from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
@@ -116,6 +116,14 @@ def test_which_release_to_order_by() -> None:
     assert "order by the new one" in advice(news_of(*[1.5] * 100), 1.7)
     assert "order by" not in advice(news_of(0.0), 0.6)
     assert advice(news_of(0.0), 1.0) == ""
+    assert "order by" not in advice([], 1.7)
+
+
+def test_products_are_told_apart_by_name_not_by_comma() -> None:
+    facts: dict[str, Any] = {"before": 10, "after": 11, "by_costs": 0, "spread": (1, 1), "deviation": 1.0}
+    bread = Moved("Mon, bread, white", "bread, white", demand=(10.0, 11.0, 12.0), **facts)
+    rice = Moved("Mon, rice, white", "rice, white", demand=(100.0, 101.0, 102.0), **facts)
+    assert [each.product for each in by_product([bread, rice])] == ["bread, white", "rice, white"]
 
 
 def test_less_is_forgotten_where_a_scale_follows_demand(tmp_path: Path) -> None:

@@ -103,7 +103,11 @@ class PrivateModel:
             scale_follows_sales=self.guarantee.scale_memory > 0,
             step_labels=self.report.get("step_labels", ()),
         )
-        return Policy(wanted, rule, self.guarantee, report | self.report, outcomes)
+        told = report | self.report
+        if wanted.horizon != self.problem.horizon and isinstance(names := told.get("labels"), dict):
+            steps = names.get("steps", [])
+            told["labels"] = names | {"steps": [steps[h % len(steps)] for h in range(wanted.horizon)] if steps else []}
+        return Policy(wanted, rule, self.guarantee, told, outcomes)
 
     def under(self, problem: OutcomeProblem) -> PrivateModel:
         """The same laws under the public facts of another problem."""
@@ -121,15 +125,20 @@ class PrivateModel:
                 f"the model was learned for {own.outcome_dim} products and labels {dict(own.labels.facts())}: a plan "
                 "must have the same"
             )
-        bound, limit = _width(own), _width(problem)
-        if (limit > bound * (1 + ROUNDING)).any():
-            raise ValueError("a plan may have lower bounds than the model was learned with, but no higher ones")
-        shops = isinstance(own, Inventory) and isinstance(problem, Inventory)
-        if not shops and (problem.horizon != own.horizon or (limit != bound).any()):
-            raise ValueError("only problems of inventory can be planned with other bounds or another horizon")
+        steps = np.arange(problem.horizon) % own.horizon
+        if isinstance(own, Inventory) and isinstance(problem, Inventory):
+            if type(problem) is not type(own):
+                raise ValueError(f"the model was learned for {type(own).__name__}: a plan must be of the same kind")
+            limits = [each.share * each.label_bounds[..., None, :] for each in (own, problem)]
+            lower = (limits[1] <= limits[0][..., steps, :] * (1 + ROUNDING)).all()
+            if not lower or (problem.label_bounds > own.label_bounds * (1 + ROUNDING)).any():
+                raise ValueError("a plan may have lower bounds than the model was learned with, but no higher ones")
+            if not np.allclose(problem.scale_profile, own.scale_profile[..., steps, :]):
+                raise ValueError("the model was learned with another scale_profile: a plan must have the same")
+        elif problem.facts() != own.facts():
+            raise ValueError("only problems of inventory can be planned with other facts")
         if problem.horizon == own.horizon:
             return self.outcomes
-        steps = np.arange(problem.horizon) % own.horizon
         axis = self.outcomes.weights.ndim - 3  # of steps, behind the labels
 
         def repeated(values: FloatArray | None, before: int = 0) -> FloatArray | None:
@@ -196,10 +205,3 @@ class PrivateModel:
             raise ValueError(f"{path}: {error}") from None
         except (LookupError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{path} is not a complete model: an entry is missing or of another kind") from error
-
-
-def _width(problem: OutcomeProblem) -> FloatArray:
-    """How far outcomes reach, by the public bounds."""
-    if isinstance(problem, Inventory):
-        return problem.label_bounds
-    return np.asarray(problem.outcome_high - problem.outcome_low)

@@ -35,7 +35,7 @@ class CapacityPlan:
 
     plan: OrderPlan  # of each product by itself, at these prices
     volumes: FloatArray  # v (k,)
-    capacity: FloatArray  # C (H,)
+    capacity: FloatArray  # C (H,), or less where what is left must fit into a smaller one later
     prices: FloatArray  # μ (H,)
     tried: FloatArray  # (P,) prices of today's room, from zero up
     levels: FloatArray  # (H, P, k) the best level of each product at each of them
@@ -57,11 +57,16 @@ class CapacityPlan:
 
     def order_up_to(self, step: int, stock: ArrayLike) -> FloatArray:
         """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and fits."""
-        held = np.atleast_2d(as_floats("stock", stock))
+        given = as_floats("stock", stock)
+        if given.ndim not in (1, 2) or given.shape[-1] != len(self.volumes) or not 0 <= step < len(self.capacity):
+            raise ValueError(
+                f"order_up_to takes a step in 0 .. {len(self.capacity) - 1} and {len(self.volumes)} stocks"
+            )
+        held = np.atleast_2d(given)
         if ((held * self.volumes).sum(axis=1) > self.capacity[step] * (1 + 1e-9)).any():
             raise ValueError("the stock at hand takes more than the capacity: nothing can be planned for it")
         levels = _fitting(held, self.levels[step], self.volumes, float(self.capacity[step]))
-        return levels if np.ndim(stock) == 2 else levels[0]
+        return levels if given.ndim == 2 else levels[0]
 
 
 def plan_capacity(
@@ -93,6 +98,9 @@ def solve_capacity(
         raise ValueError("volumes and capacity must be positive numbers")
     prices, plan, bound = _best_prices(laws, size, room)
     tried, levels = _levels_by_price(plan, size, prices)
+    if not (terms.spoilage == 1).all():
+        # What may be left must fit later too.
+        room = np.minimum.accumulate(room[::-1])[::-1]
     costs = _simulated(laws, levels, size, room, rng, paths)
     error = float(costs.std(ddof=1) / np.sqrt(paths))
     return CapacityPlan(plan, size, room, prices, tried, levels, bound, float(costs.mean()), error)

@@ -25,6 +25,8 @@ from poolrl.plans.unit_laws import one_cell, unit_laws
 from poolrl.problems.operations import Operations
 
 Seen = NDArray[np.float32]
+# Actions are in single precision: a level that is a pack short by rounding is none short.
+SINGLE = 1e-4
 
 
 class _Shops:
@@ -57,7 +59,7 @@ class _Shops:
         cap = self.laws.caps[:, step] * self.laws.width
         wanted = np.minimum(np.clip(actions, 0.0, 1.0) * self.top, cap) - self.stock
         pack = self.laws.packs * self.laws.width
-        order = np.where(terms.pack > 0, np.floor(wanted / pack + 1e-9) * pack, wanted)
+        order = np.where(terms.pack > 0, np.floor(wanted / pack + SINGLE) * pack, wanted)
         enough = (order > 0) & (order >= terms.minimum[:, step] - 1e-9) & terms.deliveries[:, step]
         return np.where(enough, order, 0.0)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.learning.model import PrivateModel
-from poolrl.plans.orders import CYCLE_SOLVED
+from poolrl.plans.orders import CYCLE_SOLVED, DAMPED_AFTER
 from poolrl.plans.unit_laws import UnitLaws, unit_laws
 from poolrl.problems.operations import Operations, ShopTerms
 
@@ -91,19 +91,29 @@ def solve_lead_time(
         raise ValueError("a lead time is planned for a cycle without discount: Operations(cycle=True)")
     if terms.spoilage.any() or terms.minimum.any() or terms.pack.any() or not terms.deliveries.all():
         raise ValueError("a lead time is planned for orders of any amount on every step, without spoilage")
-    orders, stocks = _reach(chance, lead_time)
-    stocks = min(stocks, int(laws.caps[column].max()))
+    orders, stocks = _reach(terms, chance, float(laws.width[column]), lead_time)
+    stocks = min(stocks, (lead_time + 1) * int(laws.caps[column].max()))
+    orders = min(orders, stocks)
     if (stocks + 1) * (orders + 1) ** lead_time <= largest:
         return _exact(terms, chance, float(laws.width[column]), lead_time, orders, stocks)
     return _capped(terms, chance, float(laws.width[column]), lead_time, rng)
 
 
-def _reach(chance: FloatArray, lead_time: int) -> tuple[int, int]:
-    """The largest order and stock that are tried: rare demand of one step, and of all steps until an order arrives."""
+def _reach(terms: ShopTerms, chance: FloatArray, width: float, lead_time: int) -> tuple[int, int]:
+    """The largest order that is tried, and the most that may be there or on its way.
+
+    That is rare demand until an order arrives, and what a fixed cost makes one stock up for (√(2 K d / h)). Orders are
+    as large only if something is gained by ordering ahead: a fixed cost, or steps that differ. Otherwise no order
+    exceeds rare demand of one step.
+    """
     rest = 1 - np.cumsum(chance, axis=-1)
     most = int((rest > RARE).sum(axis=-1).max())
     mean = float((chance * np.arange(chance.shape[-1])).sum(axis=-1).max())
-    return most, int(np.ceil(most + lead_time * mean))
+    ahead = terms.fixed.any() or len(chance) > 1
+    holding = max(float(terms.holding.min()), 1e-6 * float(terms.shortage.max()), 1e-12)
+    stocked = 2 * np.sqrt(2 * float(terms.fixed.max()) * mean / (holding * width)) + (len(chance) - 1) * mean
+    position = int(np.ceil(most + lead_time * mean + min(stocked, 50 * (mean + 1))))
+    return (position if ahead else most), position
 
 
 def _exact(
@@ -125,20 +135,28 @@ def _exact(
     table = np.zeros((horizon, *shape), dtype=np.int64)
     value = np.zeros(shape)
     arrives = np.minimum(stock[:, None] + np.arange(orders + 1), stocks)  # what is left, and the next arrival
-    for _ in range(MOST_ROUNDS):
+    # Nothing is thrown away: an order that might not fit later is none. States beyond are never reached.
+    position = sum(np.ix_(stock, *[np.arange(orders + 1)] * lead_time))
+    too_much = (position > stocks) & (np.arange(orders + 1) > 0)
+    beyond = sum(np.ix_(stock, *[np.arange(orders + 1)] * (lead_time - 1))) > stocks
+    for number in range(MOST_ROUNDS):
         first = value
         for step in reversed(range(horizon)):
             joined = value[arrives]  # (left, q_1, q_2 ..., z), and with L = 1 (left, z)
             after = (moves[step] @ joined.reshape(stocks + 1, -1)).reshape(joined.shape)
             after += paid[step]
+            after[too_much] = np.inf
             table[step] = after.argmin(axis=-1)
             value = now[step].reshape(-1, *[1] * (lead_time - 1)) + after.min(axis=-1)
         change = value - first
-        low, high = float(change.min()), float(change.max())
+        reached = change[~beyond]
+        low, high = float(reached.min()), float(reached.max())
         if high - low <= CYCLE_SOLVED * abs(high) + 1e-12:
-            return LeadTimePlan(width, lead_time, table, None, None, (low + high) / 2, (high - low) / 2, low)
+            break
+        # Half a step, once it takes long: orders of every second round would go on for ever.
+        value = first + change * (0.5 if number > DAMPED_AFTER else 1.0)
         value = value - value.flat[0]
-    raise ValueError("the programme of the lead time was not solved: is there hardly any demand?")
+    return LeadTimePlan(width, lead_time, table, None, None, (low + high) / 2, (high - low) / 2, low)
 
 
 def _capped(

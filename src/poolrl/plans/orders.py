@@ -24,7 +24,9 @@ from poolrl.plans.unit_laws import UnitLaws, unit_laws
 from poolrl.problems.operations import Operations
 
 # A cycle is solved when its average cost is known to this share, or its discounted values to this share.
-CYCLE_SOLVED, MOST_CYCLES = 1e-7, 5_000
+CYCLE_SOLVED, MOST_CYCLES = 1e-7, 3_000
+# From so many rounds on a cycle makes half a step: orders of every second round would go on for ever otherwise.
+DAMPED_AFTER = 300
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,13 @@ class OrderPlan:
         products = self.laws.terms.products
         if held.shape[-1:] != (products,) or (held < 0).any():
             raise ValueError(f"stock must be amounts of {products} products, none of them negative")
+        cells, horizon = len(self.laws.width) // products, self.orders.shape[1]
+        if not 0 <= cell < cells or step < 0 or (step >= horizon and not self.laws.terms.cycle):
+            raise ValueError(f"step must lie in 0 .. {horizon - 1} (but in a cycle), and cell in 0 .. {cells - 1}")
         columns = np.arange(cell * products, (cell + 1) * products)
         width = self.laws.width[columns]
         place = np.clip(np.rint(held / width), 0, self.orders.shape[-1] - 1).astype(np.int64)
-        return self.orders[columns, step % self.orders.shape[1], place] * width
+        return self.orders[columns, step % horizon, place] * width
 
 
 def plan_orders(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> OrderPlan:
@@ -83,7 +88,8 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     orders, after = np.zeros((columns, horizon, size), dtype=np.int64), np.empty((columns, horizon, size))
     reachable = np.arange(size) <= laws.caps.max(axis=1)[:, None]
     value = -terms.salvage[:, None] * stock
-    for _ in range(MOST_CYCLES if terms.cycle else 1):
+    cost, doubt = np.zeros(columns), np.full(columns, np.inf)
+    for number in range(MOST_CYCLES if terms.cycle else 1):
         first = value
         for step in reversed(range(horizon)):
             stay = after[:, step] = _carry_on(laws, step, now[:, step], spectra[:, step], value)
@@ -99,13 +105,14 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
             # What is left to change is a geometric series, for every stock between these.
             series = terms.discount**horizon / (1 - terms.discount**horizon)
             cost, doubt = value[:, 0] + series * (low + high) / 2, series * (high - low) / 2
-            if (doubt <= CYCLE_SOLVED * np.maximum(np.abs(cost), 1e-12)).all():
-                return OrderPlan(laws, orders, after, cost, float(doubt.sum()))
-        elif (high - low <= CYCLE_SOLVED * np.maximum(np.abs(high), 1e-12)).all():
-            return OrderPlan(laws, orders, after, (low + high) / 2, float((high - low).sum() / 2))
         else:
+            cost, doubt = (low + high) / 2, (high - low) / 2
+        if (doubt <= CYCLE_SOLVED * np.maximum(np.abs(cost), 1e-12)).all():
+            break
+        if terms.discount == 1:
+            value = first + (value - first) * (0.5 if number > DAMPED_AFTER else 1.0)
             value = value - value[:, :1]
-    raise ValueError("the cycle was not solved: does a product with hardly any demand never sell out?")
+    return OrderPlan(laws, orders, after, cost, float(doubt.sum()))
 
 
 def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray) -> FloatArray:

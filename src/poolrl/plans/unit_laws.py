@@ -19,6 +19,8 @@ from poolrl.problems.operations import Operations, ShopTerms
 
 # Lattice steps up to the highest stock, more or less.
 FINEST = 400
+# How much is ever held, in multiples of the most that a step can sell: once, and more where one orders ahead.
+HELD_AT_ONCE, HELD_AHEAD = 1.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,20 @@ def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike |
     terms = operations.of(problem)
     if (np.maximum(terms.pack[:, None], terms.minimum) > terms.cap * unit).any():
         raise ValueError("a pack or a minimum order is larger than the bound: it could never be ordered")
-    explored = column_values(np.minimum(outcomes.explored, CLIMB * outcomes.points.max()))
-    cap = np.minimum(terms.cap, CLIMB * explored) * unit
     weights = np.moveaxis(outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:]), 2, 1)
     weights = weights.reshape(-1, problem.horizon, weights.shape[-1])  # (C, H, B)
     points = outcomes.points.reshape(-1, outcomes.points.shape[-1])
     tops = (points[:, -1] + points[:, 0])[:, None] * unit  # (C, H) where each law ends
+    ahead = terms.fixed.any(axis=1) | ~terms.deliveries.all(axis=1) | (terms.minimum.max(axis=1) > 0) | (terms.pack > 0)
+    ahead |= np.ptp(terms.purchase, axis=1) > 0
+    held = np.where(ahead, HELD_AHEAD, HELD_AT_ONCE) * tops.max(axis=1)
+    cap = np.minimum(np.minimum(terms.cap, CLIMB * column_values(outcomes.explored)) * unit, held[:, None])
+    least = np.maximum(terms.pack[:, None], terms.minimum)
+    if ((least > cap) | ~terms.deliveries).all(axis=1).any():
+        raise ValueError(
+            "a pack or a minimum order is larger than what is ever held: more than one and a half times what past "
+            f"orders explored, or {HELD_AHEAD:g} times what a step can sell"
+        )
     highest = np.maximum(cap.max(axis=1), tops.max(axis=1))
     # As fine as FINEST steps allow, and a pack is a whole number of steps. Packs of whole units count whole units.
     units = (terms.pack > 0) & (terms.pack == np.floor(terms.pack)) & (highest <= 2 * FINEST)

@@ -33,12 +33,13 @@ class Moved:
     """One level: where it stands, what it was and is, the part of new costs, and mean demand before, now and alone."""
 
     where: str
+    product: str
     before: float
     after: float
     by_costs: float
     demand: tuple[float, float, float]
     spread: tuple[float, float]
-    deviation: float  # of the new period's own mean, by noise and sampling
+    deviation: float  # of the new period's own mean from the earlier one, by noise and sampling
 
     def __str__(self) -> str:
         rise = 100 * (self.after / self.before - 1) if self.before > 0 else math.inf
@@ -69,7 +70,9 @@ def levels_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forge
     last = trees.alone(earlier.trees, forgetting)
     released = last.to_learn_from(_without_counts(policy))
     alone = estimate_outcomes(released, problem, Outcomes())
-    deviation = _deviation(released, problem, alone)
+    # What was known before has its own noise and chance: as much smaller as it rests on more.
+    known = max((earlier.trees.noise / last.noise) ** 2 if last.noise > 0 else 0.0, last.slots / earlier.trees.slots)
+    deviation = _deviation(released, problem, alone) * math.sqrt(1 + known)
     by_costs = _planned_with(problem, earlier.policy) - earlier.policy.levels
     means = [_mean_demand(each) for each in (old, new, alone)]
     spreads = [_spread(each) for each in (old, new)]
@@ -80,6 +83,7 @@ def levels_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forge
     return [
         Moved(
             _named_place(policy, tuple(map(int, place))),
+            policy.names.products[int(place[-1])],
             float(before[place]),
             float(after[place]),
             float(by_costs[place]),
@@ -116,7 +120,7 @@ def by_product(moved: list[Moved]) -> list[ProductNews]:
     """Product by product, in the order in which their levels moved."""
     found: dict[str, list[Moved]] = {}
     for each in moved:
-        found.setdefault(each.where.rsplit(", ", 1)[-1], []).append(each)
+        found.setdefault(each.product, []).append(each)
     news = []
     for product, cells in found.items():
         # Cells count by how surely each is known, because the noise of a rare label would drown the others.
@@ -135,6 +139,8 @@ def advice(news: list[ProductNews], noise: float) -> str:
     if noise <= NOISIER:
         return weighs if noise < 1 / NOISIER else ""
     many = len(news)
+    if not news:
+        return weighs
     if sum(each.sigmas**2 for each in news) > many + SURE * math.sqrt(2 * many):
         return f"{weighs} But demand has changed by more than noise and chance explain: order by the new one."
     return (

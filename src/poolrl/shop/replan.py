@@ -7,7 +7,9 @@ comes from, and that one's certificate. So whoever gets the folder can make the 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +45,11 @@ class Replanned:
         after = self.release.policy.levels
         moves = np.where(self.before > 0, np.abs(after / np.where(self.before > 0, self.before, 1.0) - 1), 0.0)
         moved = int((moves > MOVED).sum())
-        saved = 1 - self.planned / self.kept if self.kept > 0 else 0.0
         return [
             f"Of {moves.size:,} levels {moved:,} moved by more than {MOVED:.0%}; the typical one moved by "
             f"{np.median(moves):.1%}.",
-            f"By the model, keeping the old levels would cost {self.kept:.4g} now, and the new ones cost "
-            f"{self.planned:.4g} ({saved:.1%} less).",
+            f"By the model, keeping the old levels, as far as they are allowed, would cost {self.kept:.4g} now; the "
+            f"new ones cost {self.planned:.4g}{_saved(self.kept, self.planned)}.",
         ]
 
 
@@ -56,9 +57,8 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanne
     """Leave a new plan of a verified release in a new folder. Nothing is read but public files, and nothing is paid."""
     model, problem, old = _known_model(source, file, folder), file.config.problem.shop, source.policy
     policy = model.plan(problem)
-    kept, planned = cost_by_model(replace(old, problem=problem, outcomes=policy.outcomes)), cost_by_model(policy)
-    _make_folder(source, file, folder)
-    policy.save(folder / POLICY)
+    kept, planned = cost_by_model(old, problem), cost_by_model(policy, problem)
+    _make_folder(source, file, folder, lambda draft: policy.save(draft / POLICY))
     made = Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes()))
     return Replanned(made, old.levels, kept, planned)
 
@@ -75,11 +75,10 @@ class ReplannedOrders:
     @property
     def in_words(self) -> list[str]:
         """For people."""
-        saved = 1 - self.planned / self.kept if self.kept > 0 else 0.0
         round_of = "a round of all steps, on average," if self.cycle else "one trajectory"
         return [
             f"By the model, {round_of} costs {self.planned:.4g}, all products together. Filling up to the levels of "
-            f"the release, as far as the shop can, costs {self.kept:.4g}: {saved:.1%} are saved.",
+            f"the release, as far as the shop can, costs {self.kept:.4g}{_saved(self.kept, self.planned)}.",
         ]
 
 
@@ -102,8 +101,9 @@ def replan_orders(source: Released, file: ConfigFile, folder: Path) -> Replanned
         return float(average_over_cells(problem, model.outcomes, by_cell).sum())
 
     text = orders_csv(plan, source.policy.names, problem.labels)
-    _make_folder(source, file, folder)
-    (folder / ORDERS_FILE).write_text(text, encoding="utf-8", newline="")
+    _make_folder(
+        source, file, folder, lambda draft: (draft / ORDERS_FILE).write_text(text, encoding="utf-8", newline="")
+    )
     return ReplannedOrders(plan, mean_cost(filled.cost), mean_cost(plan.cost), laws.terms.cycle)
 
 
@@ -112,16 +112,26 @@ def _known_model(source: Released, file: ConfigFile, folder: Path) -> PrivateMod
     if folder.exists() or folder.name in ("", ".."):
         raise ValueError(f"{folder} exists, or is no name: name a new folder with --out")
     names, facts = source.policy.names, file.config.problem
-    if facts.products != names.products or facts.horizon != source.policy.problem.horizon:
+    if facts.products != names.products or file.config.names().steps != names.steps:
         raise ValueError(f"{file.path} declares other products or steps than {source.folder} was learned for")
     return PrivateModel.of(source.policy)
 
 
-def _make_folder(source: Released, file: ConfigFile, folder: Path) -> None:
-    """What a plan comes from: the certified policy, its certificate, and the configuration of now."""
-    folder.mkdir(parents=True)
-    certified = source.folder / CERTIFIED
-    shutil.copyfile(certified if certified.exists() else source.folder / POLICY, folder / CERTIFIED)
-    for name in (CERTIFICATE, SIGNATURE):
-        shutil.copyfile(source.folder / name, folder / name)
-    (folder / CONFIG).write_bytes(file.content)
+def _make_folder(source: Released, file: ConfigFile, folder: Path, write: Callable[[Path], object]) -> None:
+    """A plan, and what it comes from: certified policy, certificate, and the configuration of now. All or nothing."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as made:
+        draft = Path(made) / "plan"
+        draft.mkdir()
+        write(draft)
+        certified = source.folder / CERTIFIED
+        shutil.copyfile(certified if certified.exists() else source.folder / POLICY, draft / CERTIFIED)
+        for name in (CERTIFICATE, SIGNATURE):
+            if (source.folder / name).exists():
+                shutil.copyfile(source.folder / name, draft / name)
+        (draft / CONFIG).write_bytes(file.content)
+        draft.rename(folder)
+
+
+def _saved(kept: float, planned: float) -> str:
+    return f" ({1 - planned / kept:.1%} less)" if planned < kept else ""

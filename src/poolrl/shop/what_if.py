@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,10 +48,10 @@ def what_ifs(policy: Policy) -> list[WhatIf]:
     for words, factor in OTHER_COSTS:
         other = with_shortage(problem, factor)
         planned = model.plan(other)
-        kept = cost_by_model(replace(policy, problem=other))
+        kept = cost_by_model(policy, other)
         before = np.where(policy.levels > 0, policy.levels, np.nan)
         move = float(np.nanmedian(planned.levels / before)) - 1 if np.isfinite(before).any() else 0.0
-        found.append(WhatIf(words, move, 1 - cost_by_model(planned) / kept if kept > 0 else 0.0))
+        found.append(WhatIf(words, move, 1 - cost_by_model(planned, other) / kept if kept > 0 else 0.0))
     return found
 
 
@@ -61,10 +61,13 @@ def with_shortage(problem: Inventory, factor: float) -> Inventory:
     return type(problem)(**facts | {"shortage": problem.shortage * factor})
 
 
-def cost_by_model(policy: Policy) -> float:
-    """Of one trajectory by the policy's model, all products together, averaged over label cells."""
-    problem, outcomes = policy.problem, policy.outcomes
-    assert isinstance(problem, Inventory)
+def cost_by_model(policy: Policy, problem: Inventory) -> float:
+    """Of one trajectory by the policy's model and the costs of a problem, as far as its bounds allow the levels.
+
+    All products together, averaged over label cells.
+    """
+    outcomes = policy.outcomes
     assert outcomes is not None
-    costs = costs_of_levels(problem, outcomes, log_levels(policy))
+    allowed = np.minimum(log_levels(policy), problem.share * problem.label_bounds[..., None, :])
+    costs = costs_of_levels(problem, outcomes, allowed)
     return float(average_over_cells(problem, outcomes, costs).sum())
