@@ -50,6 +50,25 @@ def test_tails_are_probabilities_until_nothing_is_left(variance: Fraction) -> No
         assert weights[0] > limit * 0.999
 
 
+@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(50, 7), Fraction(900), Fraction(20_001, 2)])
+@pytest.mark.parametrize("bits", [48, 128])
+def test_tails_are_rounded_step_by_step_to_the_known_side(variance: Fraction, bits: int) -> None:
+    """The same sums with an interval for every number: not one bit is lost or gained by plain integers."""
+    q = exponential(1 / (2 * variance), bits)
+    square = q * q
+    weights, weight, ratio = [], q, square * q
+    while weight.high >> ERROR_BITS:
+        weights.append(weight)
+        weight, ratio = weight * ratio, ratio * square
+    rest = -(-(weight.high << bits) // ((1 << bits) - ratio.high))
+    sums = [Interval(0, rest, bits)]
+    for each in reversed(weights):
+        sums.append(Interval(sums[-1].low + each.low, sums[-1].high + each.high, bits))
+    sums.reverse()
+    total = Interval((1 << bits) + 2 * sums[0].low, (1 << bits) + 2 * sums[0].high, bits)
+    assert upper_tails(variance, bits) == tuple(tail / total for tail in sums)
+
+
 def test_a_distribution_is_symmetric() -> None:
     tails = upper_tails(Fraction(3), 80)
     one = 1 << 80

@@ -89,3 +89,10 @@ def test_the_bound_on_attacks_is_the_loosest_that_renyi_allows(rho: float) -> No
     assert slack(q - 1e-3 * (1 - q)) > 0
     assert slack(q + 1e-3 * (1 - q)) < 0
     assert p < zcdp.gaussian_attack_power(rho) < q <= 1
+
+
+@pytest.mark.parametrize("end", [0.0, 0.25, 1 / 3, 0.999, 7.5])
+def test_what_is_searched_for_is_claimed_from_above(end: float) -> None:
+    """A bound that is too small by a rounding error is no bound."""
+    found = zcdp._last_true(lambda x: x <= end, 0.0, 10.0)
+    assert end < found <= end + 1e-8
