@@ -10,6 +10,7 @@ import pytest
 
 from poolrl import Backlog, LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
+from poolrl.plans.backlog import plan_backlog, solve_backlog
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
 from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_lead_time
 from poolrl.plans.orders import OrderPlan, fill_up, plan_orders, solve_orders
@@ -259,6 +260,8 @@ def test_demand_that_waits_is_not_planned_as_lost() -> None:
     waiting = Pool(1.0).model(problem, log, noise=SeededNoise(1))
     with pytest.raises(ValueError, match="for lost sales"):
         plan_orders(waiting, Operations())
+    plan = plan_backlog(waiting, Operations(cycle=True), lead_time=1)[0]
+    assert plan.order(0, -3.0) == pytest.approx(plan.order(0, 0.0) + 3.0, abs=2 * plan.width)
     assert waiting.plan().levels.shape == (2, 1)
 
 
@@ -392,6 +395,53 @@ def test_lead_times_that_cannot_be_planned(operations: Operations, lead_time: in
     laws = laws_of(drawn_laws(np.random.default_rng(0), 1, 2, 10), operations)
     with pytest.raises(ValueError, match=message):
         solve_lead_time(laws, lead_time, rng=np.random.default_rng(0))
+
+
+# Demand that waits.
+
+# Best (s, S) and average cost for Poisson demand, h = 1, b = 9, K = 64 (Zheng and Federgruen 1991).
+ZHENG_FEDERGRUEN = {10: (6, 40, 35.022), 15: (10, 49, 42.698), 20: (14, 62, 49.173), 25: (19, 56, 54.262)}
+
+
+def waiting_laws(mean: float, days: int = 1, **facts: Any) -> UnitLaws:
+    law = np.cumprod(np.concatenate([[np.exp(-mean)], mean / np.arange(1, int(4 * mean) + 40)]))
+    chance = np.tile(law / law.sum(), (1, days, 1))
+    return laws_of(chance, Operations(cycle=True, **facts), holding=1.0, shortage=9.0)
+
+
+@pytest.mark.parametrize("mean", ZHENG_FEDERGRUEN)
+def test_fixed_costs_with_backlog_are_those_published(mean: int) -> None:
+    plan = solve_backlog(waiting_laws(mean, fixed=64.0))
+    low, high, cost = ZHENG_FEDERGRUEN[mean]
+    assert plan.cost == pytest.approx(cost, abs=6e-4)
+    assert plan.order(0, low) == high - low
+    assert plan.order(0, low + 1) == 0
+    assert plan.order(0, -200.0) == high + 200  # far below the lattice, too
+
+
+@pytest.mark.parametrize("lead_time", [0, 1, 3])
+def test_without_a_fixed_cost_the_level_is_a_quantile(lead_time: int) -> None:
+    """Of the demand until an order shows: the least y with P(D ≤ y) ≥ b / (b + h)."""
+    laws = waiting_laws(6.0)
+    plan = solve_backlog(laws, lead_time)
+    total = np.ones(1)
+    for _ in range(lead_time + 1):
+        total = np.convolve(total, laws.chance[0, 0])
+    level = int(np.argmax(np.cumsum(total) >= 0.9))
+    assert plan.order(0, 0.0) == level
+    amounts = np.arange(len(total))
+    exact = total @ (np.maximum(level - amounts, 0) + 9.0 * np.maximum(amounts - level, 0))
+    assert plan.cost == pytest.approx(exact, rel=1e-6)
+    # Two days alike are one day twice.
+    assert solve_backlog(waiting_laws(6.0, days=2), lead_time).cost == pytest.approx(2 * exact, rel=1e-6)
+
+
+def test_what_waits_is_refused_where_nothing_waits(model: PrivateModel) -> None:
+    with pytest.raises(ValueError, match="demand that waits"):
+        plan_backlog(model, Operations(cycle=True))
+    for facts, message in (({"pack": 2.0}, "any amount"), ({"discount": 0.9}, "without discount")):
+        with pytest.raises(ValueError, match=message):
+            solve_backlog(waiting_laws(5.0, **facts))
 
 
 # Capacity.

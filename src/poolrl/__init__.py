@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from poolrl.learning.outcomes import Outcomes as Outcomes
     from poolrl.learning.pessimism import Bernstein as Bernstein
     from poolrl.learning.policy import Policy as Policy
+    from poolrl.plans.backlog import plan_backlog as plan_backlog
     from poolrl.plans.capacity import plan_capacity as plan_capacity
     from poolrl.plans.lead_time import plan_lead_time as plan_lead_time
     from poolrl.plans.orders import plan_orders as plan_orders
@@ -52,6 +53,7 @@ _PUBLIC = {
     "learning.outcomes": ("Outcomes",),
     "learning.pessimism": ("Bernstein",),
     "learning.policy": ("Policy",),
+    "plans.backlog": ("plan_backlog",),
     "plans.capacity": ("plan_capacity",),
     "plans.lead_time": ("plan_lead_time",),
     "plans.orders": ("plan_orders",),

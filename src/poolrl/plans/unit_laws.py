@@ -46,11 +46,17 @@ class UnitLaws:
         return (self.chance * np.arange(self.chance.shape[-1])).sum(axis=-1) * self.width[:, None]
 
 
-def unit_laws(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> UnitLaws:
-    """Laws of a model in units. Multiples of a scale need a usual `scale`, which spreads to (*labels, H, k)."""
+def unit_laws(
+    model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None, waits: bool = False
+) -> UnitLaws:
+    """Laws of a model in units. Multiples of a scale need a usual `scale`, which spreads to (*labels, H, k).
+
+    `waits` says that a planner is for unmet demand that waits, and not for demand that is lost.
+    """
     problem, outcomes = model.problem, model.outcomes
-    if not isinstance(problem, Inventory) or not problem.censored:
-        raise ValueError("these plans are for lost sales; where unmet demand waits, model.plan(problem) is the plan")
+    if not isinstance(problem, Inventory) or problem.censored == waits:
+        kind = "demand that waits (Backlog)" if waits else "lost sales; where unmet demand waits see plan_backlog"
+        raise ValueError(f"this plan is for {kind}")
     if model.guarantee.scaled and scale is None:
         raise ValueError("the model's amounts are multiples of a scale: say how large it usually is, scale=...")
     shape = (*problem.labels.shape, problem.horizon, problem.products)
