@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-
 from poolrl import __version__
 from poolrl.certificate.all_periods import period_faults, unpaid_periods
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certified_unit
@@ -17,7 +15,7 @@ from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, LABEL, POLI
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
 from poolrl.certificate.registry import registry_record
-from poolrl.learning.model import PrivateModel
+from poolrl.certificate.replanned import made_again
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.ledger.accounts import Account, Entry, replay
@@ -51,10 +49,10 @@ class Terms:
     unit: ProtectedUnit
     period: Period | None = None
     forgetting: float = 1.0
+    # What is usual where a configuration says nothing has changed from version to version.
+    forgetting_declared: bool = True
 
 
-# Another machine's Fourier transform may differ in the last bits.
-SAME_PLAN = 1e-9
 # Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
 ReadTerms = Callable[[Path, int], Terms]
 
@@ -80,9 +78,10 @@ def verify_release(
     except ValueError as error:
         return [VerifyCheck("the certificate can be read", False, str(error))]
     faults = arithmetic_faults(claim)
-    replanned = []
-    if sha256(policy) != claim.policy_sha256 and (policy.parent / CERTIFIED).is_file():
-        replanned, policy = [_planned_again(policy, policy.parent / CERTIFIED)], policy.parent / CERTIFIED
+    replanned, certified = [], policy.parent / CERTIFIED
+    if sha256(policy) != claim.policy_sha256 and certified.is_file():
+        what = "the policy is a plan on the certified model, made again here"
+        replanned, policy = [VerifyCheck(what, *made_again(policy, certified))], certified
     checks = [
         *replanned,
         VerifyCheck("the certificate is in canonical form", canonical),
@@ -115,25 +114,6 @@ def verify_release(
     return checks
 
 
-def _planned_again(policy: Path, certified: Path) -> VerifyCheck:
-    """Whether a policy is a plan on the model of a certified one, by its own public facts."""
-    what = "the policy is a plan on the certified model, made again here"
-    try:
-        mine, model = Policy.load(policy), PrivateModel.of(Policy.load(certified))
-        if not isinstance(mine.problem, OutcomeProblem):
-            return VerifyCheck(what, False, "it has no model")
-        again = model.plan(mine.problem)
-        told = (mine.guarantee, mine.report) == (again.guarantee, again.report)
-        # Pages are drawn from the estimate that a policy carries.
-        laws = [{} if each.outcomes is None else each.outcomes.arrays() for each in (mine, again)]
-        same = laws[0].keys() == laws[1].keys() and all(
-            np.array_equal(laws[0][name], laws[1][name]) for name in laws[0]
-        )
-        return VerifyCheck(what, told and same and np.allclose(again.levels, mine.levels, rtol=SAME_PLAN, atol=0))
-    except (ValueError, AttributeError) as error:
-        return VerifyCheck(what, False, str(error))
-
-
 def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, sound: bool) -> list[VerifyCheck]:
     same = VerifyCheck("the configuration has the certified hash", sha256(path) == claim.config_sha256)
     if not (same.good and sound):  # there is nothing to compare
@@ -141,8 +121,9 @@ def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, so
     terms, ledger = read_terms(path, claim.assumed_public.units), claim.ledger
     certified = (claim.assumed_public, normal_name(ledger.data_set), claim.rho, ledger.budget, certified_unit(claim))
     declared = (terms.public, normal_name(terms.data_set), str(terms.rho), str(terms.budget), terms.unit)
-    period = None if claim.period is None else (claim.period.period(), claim.forgetting)
-    agree = declared == certified and period == (terms.period and (terms.period, terms.forgetting))
+    period = None if claim.period is None else claim.period.period()
+    fades_alike = terms.period is None or not terms.forgetting_declared or claim.forgetting == terms.forgetting
+    agree = declared == certified and period == terms.period and fades_alike
     return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
 
 

@@ -70,7 +70,9 @@ def update(
     advised = advice(news, trees.noise / earlier.trees.noise)
     changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
     if moved:
-        console.print(f"What changed: {in_one_sentence(moved)}", highlight=False, markup=False)
+        console.print(
+            f"What changed: {in_one_sentence(earlier.policy.levels, made.policy.levels)}", highlight=False, markup=False
+        )
         for change in changes:
             console.print(f"  {change}", highlight=False, markup=False)
         console.print(f"\n[bold]{advised}[/]\n" if advised else "", highlight=False)

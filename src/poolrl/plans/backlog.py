@@ -56,18 +56,14 @@ def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> Bac
     """One column of laws in units."""
     whole(lead_time=lead_time, at_least=0)
     terms, chance, width = laws.terms.columns(slice(column, column + 1)), laws.chance[column], laws.width[column]
-    if not terms.cycle or terms.discount < 1:
-        raise ValueError("demand that waits is planned for a cycle without discount: Operations(cycle=True)")
-    if terms.spoilage.any() or terms.minimum.any() or terms.pack.any() or not terms.deliveries.all():
-        raise ValueError("demand that waits is planned for orders of any amount on every step, without spoilage")
+    terms.require_plain_cycle("demand that waits")
     horizon, size = chance.shape
     ahead = [_added([chance[(step + i) % horizon] for i in range(lead_time + 1)]) for step in range(horizon)]
     demand = np.arange(size)
     mean = float((chance * demand).sum(axis=-1).max())
-    holding = max(float(terms.holding.min()), 1e-6 * float(terms.shortage.max()), 1e-12)
-    stocked = 2 * np.sqrt(2 * float(terms.fixed.max()) * mean / (holding * width)) + horizon * mean
+    stocked = int(np.ceil(terms.worth_holding(mean, float(width))))
     reach = max(int((1 - np.cumsum(each) > 1e-6).sum()) for each in ahead)
-    lowest, highest = -size - int(stocked), reach + int(np.ceil(min(stocked, 50 * (mean + 1))))
+    lowest, highest = -size - stocked, reach + stocked
     place = np.arange(lowest, highest + 1)
     now = np.stack(
         [

@@ -37,8 +37,7 @@ class CapacityPlan:
     volumes: FloatArray  # v (k,)
     capacity: FloatArray  # C (H,), or less where what is left must fit into a smaller one later
     prices: FloatArray  # μ (H,)
-    tried: FloatArray  # (P,) prices of today's room, from zero up
-    levels: FloatArray  # (H, P, k) the best level of each product at each of them
+    levels: FloatArray  # (H, P, k) the best level of each product at each price of today's room, from zero up
     bound: float
     cost: float
     error: float  # standard error of the cost, by simulation
@@ -97,13 +96,13 @@ def solve_capacity(
     if (size <= 0).any() or (room <= 0).any() or not (np.isfinite(size).all() and np.isfinite(room).all()):
         raise ValueError("volumes and capacity must be positive numbers")
     prices, plan, bound = _best_prices(laws, size, room)
-    tried, levels = _levels_by_price(plan, size, prices)
+    levels = _levels_by_price(plan, size, prices)
     if not (terms.spoilage == 1).all():
         # What may be left must fit later too.
         room = np.minimum.accumulate(room[::-1])[::-1]
     costs = _simulated(laws, levels, size, room, rng, paths)
     error = float(costs.std(ddof=1) / np.sqrt(paths))
-    return CapacityPlan(plan, size, room, prices, tried, levels, bound, float(costs.mean()), error)
+    return CapacityPlan(plan, size, room, prices, levels, bound, float(costs.mean()), error)
 
 
 def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[FloatArray, OrderPlan, float]:
@@ -111,8 +110,8 @@ def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[Fl
     from scipy.optimize import minimize
 
     best: list[tuple[float, FloatArray, OrderPlan]] = []
-    # A price beyond what a missed sale costs keeps everything off the shelf. Prices of later steps are discounted too.
-    highest = float((laws.terms.shortage / size[:, None]).max())
+    highest = _highest_price(laws, size)
+    # Prices of later steps are discounted too.
     counts = laws.terms.discount ** np.arange(len(room))
 
     def minus_bound(prices: FloatArray) -> tuple[float, FloatArray]:
@@ -126,6 +125,11 @@ def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[Fl
     minimize(minus_bound, start, jac=True, method="L-BFGS-B", bounds=[(0.0, highest)] * len(room))
     bound, prices, plan = best[0]
     return prices, plan, bound
+
+
+def _highest_price(laws: UnitLaws, size: FloatArray) -> float:
+    """A price beyond what a missed sale costs keeps everything off the shelf."""
+    return float((laws.terms.shortage / size[:, None]).max())
 
 
 def expected_levels(plan: OrderPlan) -> FloatArray:
@@ -153,13 +157,12 @@ def expected_levels(plan: OrderPlan) -> FloatArray:
     return found
 
 
-def _levels_by_price(plan: OrderPlan, size: FloatArray, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _levels_by_price(plan: OrderPlan, size: FloatArray, prices: FloatArray) -> FloatArray:
     """The best level of each product at each price of today's room, if tomorrow's has its own price."""
     laws = plan.laws
     _, horizon, points = laws.chance.shape
     stock = np.arange(points) * laws.width[:, None]
-    highest = float((laws.terms.shortage / size[:, None]).max())
-    tried = np.concatenate([[0.0], highest * np.geomspace(1e-4, 1.0, PRICE_STEPS - 1)])
+    tried = np.concatenate([[0.0], _highest_price(laws, size) * np.geomspace(1e-4, 1.0, PRICE_STEPS - 1)])
     levels = np.empty((horizon, len(tried), len(size)))
     for step in range(horizon):
         # What was solved has this step's price in it.
@@ -167,7 +170,7 @@ def _levels_by_price(plan: OrderPlan, size: FloatArray, prices: FloatArray) -> t
         own = np.where(np.arange(points) <= laws.caps[:, step, None], own, np.inf)
         for number, price in enumerate(tried):
             levels[step, number] = (own + price * size[:, None] * stock).argmin(axis=1) * laws.width
-    return tried, levels
+    return levels
 
 
 def _fitting(held: FloatArray, levels: FloatArray, size: FloatArray, room: float) -> FloatArray:

@@ -87,10 +87,7 @@ def solve_lead_time(
     whole(lead_time=lead_time)
     mine = slice(column, column + 1)
     terms, chance = laws.terms.columns(mine), laws.chance[column]
-    if not terms.cycle or terms.discount < 1:
-        raise ValueError("a lead time is planned for a cycle without discount: Operations(cycle=True)")
-    if terms.spoilage.any() or terms.minimum.any() or terms.pack.any() or not terms.deliveries.all():
-        raise ValueError("a lead time is planned for orders of any amount on every step, without spoilage")
+    terms.require_plain_cycle("a lead time")
     orders, stocks = _reach(terms, chance, float(laws.width[column]), lead_time)
     stocks = min(stocks, (lead_time + 1) * int(laws.caps[column].max()))
     orders = min(orders, stocks)
@@ -110,9 +107,7 @@ def _reach(terms: ShopTerms, chance: FloatArray, width: float, lead_time: int) -
     most = int((rest > RARE).sum(axis=-1).max())
     mean = float((chance * np.arange(chance.shape[-1])).sum(axis=-1).max())
     ahead = terms.fixed.any() or len(chance) > 1
-    holding = max(float(terms.holding.min()), 1e-6 * float(terms.shortage.max()), 1e-12)
-    stocked = 2 * np.sqrt(2 * float(terms.fixed.max()) * mean / (holding * width)) + (len(chance) - 1) * mean
-    position = int(np.ceil(most + lead_time * mean + min(stocked, 50 * (mean + 1))))
+    position = int(np.ceil(most + lead_time * mean + terms.worth_holding(mean, width)))
     return (position if ahead else most), position
 
 

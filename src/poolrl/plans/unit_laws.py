@@ -15,7 +15,7 @@ from poolrl.checks import FloatArray, IntArray, public_array
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.shops import CLIMB
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.operations import Operations, ShopTerms
+from poolrl.problems.operations import Operations, ShopTerms, column_values
 
 # Lattice steps up to the highest stock, more or less.
 FINEST = 400
@@ -108,9 +108,3 @@ def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
         raise ValueError(f"cell must lie in 0 .. {len(laws.width) // products - 1}, got {cell}")
     mine = slice(cell * products, (cell + 1) * products)
     return UnitLaws(laws.chance[mine], laws.width[mine], laws.terms.columns(mine), laws.caps[mine], laws.packs[mine])
-
-
-def column_values(values: FloatArray) -> FloatArray:
-    """(*labels, H, k) as (C, H), products of one cell behind each other."""
-    steps, products = values.shape[-2:]
-    return np.moveaxis(values.reshape(-1, steps, products), -1, 1).reshape(-1, steps)

@@ -42,8 +42,7 @@ class Operations:
         shape = (*problem.labels.shape, problem.horizon, problem.products)
 
         def columns(name: str) -> FloatArray:
-            values = public_array(name, np.asarray(getattr(self, name), dtype=np.float64), shape)
-            return np.moveaxis(values.reshape(-1, *shape[-2:]), -1, 1).reshape(-1, problem.horizon)
+            return column_values(public_array(name, np.asarray(getattr(self, name), dtype=np.float64), shape))
 
         arrays = {each.name: columns(each.name) for each in fields(self) if each.name not in ("cycle", "discount")}
         for name, values in arrays.items():
@@ -63,15 +62,9 @@ class Operations:
             raise ValueError("every product needs a step with deliveries")
         if ((arrays["price"] > 0) & (arrays["price"] < arrays["purchase"])).any():
             raise ValueError("a price below the purchase cost: nobody would order")
-        limits = problem.share * problem.label_bounds[..., None, :]
-        cap = np.moveaxis(limits.reshape(-1, *limits.shape[-2:]), -1, 1).reshape(-1, problem.horizon)
-        holding, shortage = (
-            np.moveaxis(costs.reshape(-1, *shape[-2:]), -1, 1).reshape(-1, problem.horizon)
-            for costs in (problem.holding, problem.shortage)
-        )
         return ShopTerms(
-            holding=holding,
-            shortage=shortage + arrays["price"],
+            holding=column_values(problem.holding),
+            shortage=column_values(problem.shortage) + arrays["price"],
             purchase=arrays["purchase"],
             spoilage=arrays["spoilage"],
             fixed=arrays["fixed"],
@@ -79,7 +72,7 @@ class Operations:
             pack=arrays["pack"][:, 0],
             minimum=arrays["minimum"],
             deliveries=arrays["deliveries"] > 0,
-            cap=cap,
+            cap=column_values(problem.share * problem.label_bounds[..., None, :]),
             products=problem.products,
             cycle=self.cycle,
             discount=self.discount,
@@ -108,3 +101,25 @@ class ShopTerms:
         """Some columns of it."""
         arrays: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: v[chosen] for name, v in arrays.items() if isinstance(v, np.ndarray)})  # type: ignore[arg-type]
+
+    def require_plain_cycle(self, what: str) -> None:
+        """Refuse all that planners of orders that arrive later do not know."""
+        if not self.cycle or self.discount < 1:
+            raise ValueError(f"{what} is planned for a cycle without discount: Operations(cycle=True)")
+        if self.spoilage.any() or self.minimum.any() or self.pack.any() or not self.deliveries.all():
+            raise ValueError(f"{what} is planned for orders of any amount on every step, without spoilage")
+
+    def worth_holding(self, mean: float, width: float) -> float:
+        """How much more than the next demand is ever worth holding, of one column, in lattice steps of `width` units.
+
+        For a fixed cost twice the economic order √(2 K d / h), and one round for steps that differ; 50 steps at most.
+        """
+        holding = max(float(self.holding.min()), 1e-6 * float(self.shortage.max()), 1e-12)
+        economic = float(np.sqrt(2 * float(self.fixed.max()) * mean / (holding * width)))
+        return min(2 * economic + self.holding.shape[1] * mean, 50 * (mean + 1))
+
+
+def column_values(values: FloatArray) -> FloatArray:
+    """(*labels, H, k) as (C, H), products of one cell behind each other."""
+    steps, products = values.shape[-2:]
+    return np.moveaxis(values.reshape(-1, steps, products), -1, 1).reshape(-1, steps)

@@ -22,6 +22,8 @@ from poolrl.shop.earlier import Earlier
 
 # A mean, or a spread, that changed by a smaller share is "as before".
 AS_BEFORE = 0.02
+# A level that moved by more than this share is worth a word.
+MOVED = 0.05
 # Standard deviations of noise and sampling within which a difference is no news.
 SURE = 2.0
 # Noise that weighs less than so many times as much as before is no reason to keep an earlier release.
@@ -149,11 +151,15 @@ def advice(news: list[ProductNews], noise: float) -> str:
     )
 
 
-def in_one_sentence(moved: list[Moved]) -> str:
-    """How much of the table changed at all."""
-    shares = [abs(each.after / each.before - 1) for each in moved if each.before > 0]
-    large = sum(share > 0.05 for share in shares)
-    return f"Of {len(moved)} levels {large} moved by more than 5%; the typical one moved by {np.median(shares):.1%}."
+def in_one_sentence(before: FloatArray, after: FloatArray) -> str:
+    """How much of a table of levels changed at all."""
+    some = before > 0
+    shares = np.abs(after[some] / before[some] - 1)
+    typical = float(np.median(shares)) if some.any() else 0.0
+    large = int((shares > MOVED).sum())
+    return (
+        f"Of {before.size:,} levels {large:,} moved by more than {MOVED:.0%}; the typical one moved by {typical:.1%}."
+    )
 
 
 def _give_or_take(number: float) -> str:

@@ -339,4 +339,5 @@ class Config(ConfigSection):
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
-        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), self.declared_period(), self.forgetting)
+        fades = self.forgetting, self.period.forgetting is not None
+        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), self.declared_period(), *fades)

@@ -157,8 +157,9 @@ def _with_numbers(costs: EstimatedCosts, families: Trial, trials: list[Trial], h
     # How much a fit overestimates shows where the laws are known, and are not those of an estimate.
     wide = 1 + min(max(families.overestimate, 0.0), MOST_TAKEN_OFF)
     shown_policy, shown_best = costs.policy / wide, of_knowing / wide
+    best = float(of_knowing.sum())
     ours = _estimate(float(shown_policy.sum()), policy * policy_error, policy * MODEL_ERROR, tail)
-    known = _estimate(float(shown_best.sum()), policy * best_error, policy * MODEL_ERROR, tail)
+    known = _estimate(float(shown_best.sum()), best * best_error, best * MODEL_ERROR, tail)
     today, verdict = None, CANNOT_TELL
     unknown = because = f"What past orders cost is not known: {costs.why_not}" if costs.today is None else ""
     if costs.today is not None:

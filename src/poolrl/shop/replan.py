@@ -19,15 +19,14 @@ from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIG
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
 from poolrl.plans.orders import OrderPlan, fill_up, solve_orders
-from poolrl.plans.unit_laws import column_values, unit_laws
+from poolrl.plans.unit_laws import unit_laws
+from poolrl.problems.operations import column_values
+from poolrl.shop.changes import in_one_sentence
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.fit import Released
 from poolrl.shop.hidden import average_over_cells
 from poolrl.shop.orders_csv import ORDERS_FILE, orders_csv
 from poolrl.shop.what_if import cost_by_model
-
-# A level that moved by more than this share is worth a word.
-MOVED = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,8 @@ class Replanned:
     @property
     def in_words(self) -> list[str]:
         """For people."""
-        after = self.release.policy.levels
-        moves = np.where(self.before > 0, np.abs(after / np.where(self.before > 0, self.before, 1.0) - 1), 0.0)
-        moved = int((moves > MOVED).sum())
         return [
-            f"Of {moves.size:,} levels {moved:,} moved by more than {MOVED:.0%}; the typical one moved by "
-            f"{np.median(moves):.1%}.",
+            in_one_sentence(self.before, self.release.policy.levels),
             f"By the model, keeping the old levels, as far as they are allowed, would cost {self.kept:.4g} now; the "
             f"new ones cost {self.planned:.4g}{_saved(self.kept, self.planned)}.",
         ]
