@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from poolrl import LostSales, Operations, Pool, PrivateModel, SeededNoise, plan_orders
+from poolrl import Operations, PrivateModel, plan_orders
 from poolrl.plans.environment import ShopEnv, ShopVectorEnv
+from tests.helpers.plans import small_model
 
 
 @pytest.fixture(scope="module")
 def model() -> PrivateModel:
-    problem = LostSales(horizon=3, products=2, holding=0.2, shortage=1.0, demand_max=30.0)
-    rng = np.random.default_rng(1)
-    log = problem.simulate_log(rng.gamma(4, 2.5, (800, 3, 2)).clip(0, 30), rng=rng)
-    return Pool(1.0).model(problem, log, noise=SeededNoise(1))
+    return small_model()
 
 
 SHOPS = {

@@ -14,7 +14,7 @@ from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_c
 from poolrl.learning.level_costs import left_and_missing
 from poolrl.shop import forecast as forecasts
 from poolrl.shop.estimated_costs import EstimatedCosts, foreseen_share, orders_follow_demand
-from poolrl.shop.forecast import Forecast, make_forecast
+from poolrl.shop.forecast import Forecast, make_forecast, noise_warning
 from poolrl.shop.rehearsal import Rehearsal, Trial, relative_error
 from poolrl.simulation.families import FAMILIES
 from tests.helpers.managers import IN_MULTIPLES, SHOP, managers
@@ -126,6 +126,34 @@ def test_noise_leaves_no_number() -> None:
     assert found.verdict == "cannot tell"
     assert found.noise_dominated
     assert "noise-dominated" in found.warning
+
+
+def test_a_warning_of_noise_needs_no_forecast() -> None:
+    noisy, clear = fitted(past_orders(60, 0.6, 2.4)[0], 0.01), fitted(past_orders(2_000, 0.6, 2.4)[0])
+    assert noise_warning(noisy) == predicted(noisy).warning != ""
+    assert noise_warning(clear) == ""
+    noisy.report.pop("trees")
+    assert noise_warning(noisy) == ""
+
+
+def test_what_a_fit_overestimates_is_taken_off_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it overestimates on demand that nobody estimated, up to a limit; the verdict does not lean on it."""
+    policy = fitted(past_orders(2_000, 0.6, 2.4)[0])
+    over = Rehearsal(policy).on_families().overestimate
+    assert over > 0.001
+    found = []
+    for limit in (0.0, over / 2, 1.0):
+        monkeypatch.setattr(forecasts, "MOST_TAKEN_OFF", limit)
+        found.append(predicted(policy))
+    plain, half, whole = ((each.policy, each.best) for each in found)
+    for mine, one, other in zip(plain, half, whole, strict=True):
+        assert mine is not None
+        assert one is not None
+        assert other is not None
+        assert one.mean == pytest.approx(mine.mean / (1 + over / 2))
+        assert other.mean == pytest.approx(mine.mean / (1 + over))
+        assert other.high - other.mean == pytest.approx(mine.high - mine.mean)
+    assert len({each.because for each in found}) == 1
 
 
 def test_a_cost_that_may_be_a_tenth_off_is_not_shown_but_a_clear_verdict_is(monkeypatch: pytest.MonkeyPatch) -> None:

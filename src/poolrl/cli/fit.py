@@ -69,6 +69,9 @@ def fit(
         print(dumps(facts | finished | opened, indent=2))
     else:
         print_release(console, release, forecast)
+        if file.config.operations.declared:
+            plan = f"poolrl replan {folder}"
+            console.print(f"These levels do not know [operations]: {plan} plans for them.", markup=False)
 
 
 def made_release(make: Callable[[], Released], folder: Path, console: Console) -> Released:

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from poolrl.certificate.all_periods import seen_in
+from poolrl.certificate.files import CERTIFIED
 from poolrl.certificate.label import label_sections, neighbours, percent, whose
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
@@ -87,6 +88,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
         levels_file=LEVELS_FILE,
         **_slider(forecast),
         outputs=OUTPUTS,
+        replanned=(release.folder / CERTIFIED).exists(),
         what_ifs=[] if forecast.noise_dominated else [each.row for each in what_ifs(policy)],
         hidden=_hidden_rows(forecast.products, len(policy.names.steps)),
         label=label_sections(certificate),

@@ -1,0 +1,168 @@
+"""`poolrl replan`: plans at no cost, which anybody can make again; and orders of a shop as it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from poolrl import (
+    Operations,
+    Policy,
+    plan_orders,
+)
+from poolrl.certificate.files import CERTIFICATE, CERTIFIED, POLICY
+from poolrl.learning.policy import Names
+from poolrl.learning.rules import Levels
+from poolrl.shop.config_file import load_config
+from poolrl.shop.fit import Released
+from poolrl.shop.orders_csv import orders_csv
+from poolrl.shop.replan import replan_orders
+from poolrl.shop.report import verify_folder
+from tests.helpers.plans import small_model
+from tests.helpers.shops import Run
+
+
+def replanned(released: Path, run: Run) -> Path:
+    config = released / "poolrl.toml"
+    config.write_text(config.read_text().replace("shortage = ", "shortage = 9.0 # ", 1))
+    out = released / "again"
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
+    assert "Planned again at no cost in privacy" in said
+    assert "By the model, keeping the old levels, as far as they are allowed, would cost" in said
+    return out
+
+
+def faults(folder: Path, **others: Path) -> list[str]:
+    checks = verify_folder(folder / POLICY, folder / CERTIFICATE, **others)
+    return [check.what for check in checks if not check.good]
+
+
+def test_a_plan_can_be_made_again_by_whoever_gets_it(released: Path, run: Run) -> None:
+    """Neither the log nor the ledger is there while it is planned."""
+    ledger = (released / "ledger.sqlite").read_bytes()
+    hidden = [path for path in released.iterdir() if path.suffix in (".parquet", ".csv") or "ledger" in path.name]
+    kept = {path: path.read_bytes() for path in hidden}
+    for path in hidden:
+        path.unlink()
+    folder = replanned(released, run)
+    assert faults(folder) == []
+    for path, content in kept.items():
+        path.write_bytes(content)
+    assert (released / "ledger.sqlite").read_bytes() == ledger
+    assert faults(folder, ledger=released / "ledger.sqlite") == []
+    before, after = (Policy.load(each / POLICY) for each in (released / "release", folder))
+    assert (after.levels >= before.levels - 1e-9).all()  # a missing unit costs more
+    assert after.levels.sum() > before.levels.sum()
+    page = (folder / "report.html").read_text()
+    assert "These levels were planned again from a certified release" in page
+    assert "planned again from a certified" not in (released / "release" / "report.html").read_text()
+    # A plan of a plan comes from the same certified model.
+    run("replan", folder, "--config", released / "poolrl.toml", "--out", released / "third")
+    assert faults(released / "third") == []
+    facts = json.loads(run("replan", folder, "--config", released / "poolrl.toml", "--out", released / "4", "--json"))
+    assert facts["planned"] <= facts["kept"]
+
+
+def test_lower_bounds_are_not_called_a_saving(released: Path, run: Run) -> None:
+    """The old levels are not allowed any more, so they are cut; and a release may lack its signature."""
+    config = released / "poolrl.toml"
+    config.write_text(config.read_text().replace("demand_max = ", "demand_max = 9.0 # ", 1))
+    (released / "release" / "certificate.sig").unlink()
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", released / "low").split())
+    assert "as far as they are allowed" in said
+    assert "(-" not in said
+    assert not (released / "low" / "certificate.sig").exists()
+
+
+FORGERIES: dict[str, Callable[[Policy], Policy]] = {
+    "a level": lambda policy: replace(policy, rule=Levels(policy.levels * 1.01)),
+    "the guarantee": lambda policy: replace(policy, guarantee=replace(policy.guarantee, trajectories_per_unit=2)),
+    "the report": lambda policy: replace(policy, report=policy.report | {"units": 10**6}),
+    "the estimate": lambda policy: replace(
+        policy, outcomes=replace(policy.outcomes, weights=policy.outcomes.weights[..., ::-1].copy())
+    ),  # type: ignore[type-var]
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES)
+def test_a_forged_plan_is_found(released: Path, run: Run, forged: str) -> None:
+    folder = replanned(released, run)
+    FORGERIES[forged](Policy.load(folder / POLICY)).save(folder / POLICY)
+    assert faults(folder) == ["the policy is a plan on the certified model, made again here"]
+
+
+def test_another_certified_policy_is_found(released: Path, run: Run) -> None:
+    folder = replanned(released, run)
+    (folder / CERTIFIED).write_bytes((folder / POLICY).read_bytes())
+    assert "the policy file has the certified hash" in faults(folder)
+
+
+def test_what_cannot_be_planned_again_is_refused(released: Path, run: Run) -> None:
+    config = released / "poolrl.toml"
+    text = config.read_text()
+    for change, message in (
+        (("demand_max = ", "demand_max = 999.0 # "), "no higher ones"),
+        (('products = ["bread"', 'products = ["rolls"'), "other products or steps"),
+    ):
+        config.write_text(text.replace(*change, 1))
+        with pytest.raises(ValueError, match=message):
+            run("replan", released / "release", "--config", config, "--out", released / "again")
+        assert not (released / "again").exists()
+    # Days in another order would get the costs of others.
+    config.write_text(re.sub(r"steps = \[.*\]", 'steps = ["Sun", "Sat", "Fri"]', text))
+    with pytest.raises(ValueError, match="other products or steps"):
+        run("replan", released / "release", "--config", config, "--out", released / "again")
+    config.write_text(text)
+    with pytest.raises(ValueError, match="exists"):
+        run("replan", released / "release", "--config", config, "--out", released / "release")
+
+
+OPERATIONS = """
+[operations]
+pack = [3.0, 2.0]
+fixed = 0.5
+cycle = true
+deliveries = ["{}", "{}"]
+"""
+
+
+def test_orders_of_a_shop_as_it_is(released: Path, run: Run) -> None:
+    """Every line of the file says what the plan orders at both of its ends."""
+    config = released / "poolrl.toml"
+    steps = Policy.load(released / "release" / POLICY).names.steps
+    config.write_text(config.read_text().split("[operations]")[0] + OPERATIONS.format(*steps[:2]))
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", released / "orders").split())
+    assert "Planned for [operations] at no cost in privacy" in said
+    assert "as far as the shop can" in said
+    file, source = load_config(config), Released.load(released / "release")
+    plan = replan_orders(source, file, released / "again").plan
+    text = (released / "orders" / "orders.csv").read_text(encoding="utf-8-sig")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert {line["step"] for line in lines if line["order"] != "0"} == set(steps[:2])
+    for line in lines:
+        product = ["bread", "milk"].index(line["product"])
+        for stock in (float(line["stock_from"]), float(line["stock_to"])):
+            held = [0.0, 0.0]
+            held[product] = stock
+            assert plan.order(steps.index(line["step"]), held)[product] == float(line["order"])
+    config.write_text(config.read_text().replace(f'"{steps[0]}", "{steps[1]}"]\n', '"Someday"]\n'))
+    with pytest.raises(ValueError, match="names 'Someday'; steps are"):
+        load_config(config)
+
+
+def test_levels_of_orders_are_one_line() -> None:
+    """A fixed cost alone: below some stock one level, above it nothing."""
+    model = small_model()
+    plan = plan_orders(model, Operations(fixed=3.0, cycle=True))
+    text = orders_csv(plan, Names(["bread", "milk"], ["Mon", "Tue", "Wed"]), model.problem.labels)
+    lines = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
+    assert len(lines) == 2 * 3 * 2
+    assert [bool(line["up_to"]) for line in lines] == [True, False] * 6
+    assert all(line["order"] == "0" for line in lines[1::2])
