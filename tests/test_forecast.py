@@ -128,6 +128,14 @@ def test_noise_leaves_no_number() -> None:
     assert "noise-dominated" in found.warning
 
 
+def test_no_budget_beats_who_knows_the_demand() -> None:
+    """As if the released fit were perfect by luck: simulated fits with less noise would cost less than possible."""
+    policy = fitted(past_orders(300, 0.6, 2.4)[0], 0.05)
+    found = forecasts._costs_by_budget(policy, [0.01, 0.05, 10.0], 1.0, 1.0, lambda: None)
+    assert found[0].cost > 1.0
+    assert [each.gap for each in found[1:]] == [0.0, 0.0]
+
+
 def test_a_warning_of_noise_needs_no_forecast() -> None:
     noisy, clear = fitted(past_orders(60, 0.6, 2.4)[0], 0.01), fitted(past_orders(2_000, 0.6, 2.4)[0])
     assert noise_warning(noisy) == predicted(noisy).warning != ""

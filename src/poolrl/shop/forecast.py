@@ -252,7 +252,8 @@ def _costs_by_budget(
         advance()
     # More noise never helps. Where it seems to, it is the luck of one draw.
     falling = np.maximum.accumulate(np.maximum(gaps, 0.0)[::-1])[::-1]
-    costs = spent * (1 + falling) / (1 + falling[budgets.index(policy.guarantee.rho)])
+    # Nor does anybody do better than who knows the demand.
+    costs = np.maximum(spent * (1 + falling) / (1 + falling[budgets.index(policy.guarantee.rho)]), best)
     return [
         BudgetCost(rho, epsilon(rho, 1e-6), attack_power(rho), float(cost), float(cost) / best - 1 if best > 0 else 0.0)
         for rho, cost in zip(budgets, costs, strict=True)
