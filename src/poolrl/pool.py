@@ -23,14 +23,19 @@ from poolrl.learning.outcomes import Outcomes, estimate_outcomes
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_visits
 from poolrl.learning.policy import Policy
+from poolrl.learning.together import choose_edges, measure_together
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
-from poolrl.privacy.sensitivity import joint_table, left_sums, moved_trajectories
+from poolrl.privacy.sensitivity import joint_table, left_sums, moved_trajectories, pair_sums
 from poolrl.problems.problem import OutcomeProblem, Problem
+
+
+# Tables that may be released beside the trees, by the share of ρ that each gets.
+ON_TOP = ("dependence", "left_over", "together")
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Pool:
     visits and a partition. `pessimism` lowers the values of rarely visited nodes. It needs `Visits`.
     `dependence` is the share of ρ that pays for a test whether orders follow demand. The policy's report says what it
     found. `left_over` is the share of ρ that pays for sums of what was left, so that forecasts know what the past
-    orders cost to hold.
+    orders cost to hold. `together` is the share of ρ that pays for a correlation of the products' demand, for plans in
+    which products share something.
 
         Pool(rho=1.0).fit(problem, log)
 
@@ -54,17 +60,18 @@ class Pool:
     pessimism: Bernstein | None = None
     dependence: float = 0.0
     left_over: float = 0.0
+    together: float = 0.0
 
     def __post_init__(self) -> None:
         self._shares()
 
-    def _shares(self) -> tuple[zcdp.Budget, zcdp.Budget, zcdp.Budget]:
-        """What the trees, the test of dependence and the sums of what was left may spend."""
-        rest, tested = zcdp.shares_of(self.rho, dependence=self.dependence)
-        _, summed = zcdp.shares_of(self.rho, left_over=self.left_over)
-        if self.dependence + self.left_over >= 1:
-            raise ValueError("dependence and left_over must leave a part of rho to the trees")
-        return (rest if rest == math.inf else rest - summed), tested, summed
+    def _shares(self) -> dict[str, zcdp.Budget]:
+        """What the trees may spend, and what the tables on top of them."""
+        spent = {name: zcdp.shares_of(self.rho, **{name: getattr(self, name)})[1] for name in ON_TOP}
+        if sum(getattr(self, name) for name in ON_TOP) >= 1:
+            raise ValueError(f"{', '.join(ON_TOP)} must leave a part of rho to the trees")
+        whole = zcdp.budget(self.rho)
+        return {"rho": whole if whole == math.inf else whole - sum(spent.values())} | spent
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -128,8 +135,10 @@ class Pool:
                 joint_table(problem, bands=JOINT_BANDS, per_unit=1)
             if self.left_over:
                 left_sums(problem, per_unit=1)
-            return OnOutcomes(problem, *self._shares(), counts, where)
-        for name in ("dependence", "left_over"):
+            if self.together:
+                pair_sums(problem, per_unit=1)
+            return OnOutcomes(problem, **self._shares(), counts=counts, where=where)
+        for name in ON_TOP:
             if getattr(self, name):
                 raise ValueError(f"{name} needs outcome counts: use counts=Outcomes(), or leave it out")
         if isinstance(where, Axes):
@@ -161,8 +170,10 @@ class OnOutcomes:
     rho: zcdp.Budget  # of the trees
     dependence: zcdp.Budget  # of the test, on top
     left_over: zcdp.Budget  # of the sums of what was left, on top
+    together: zcdp.Budget  # of the sums of pairs, on top
     counts: Outcomes
     where: Partition | Axes
+    fixed_edges: IntArray | None = None  # for an audit; otherwise the trees tell where pairs are compared
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
         """Trees with as many bins as public facts suggest."""
@@ -175,8 +186,14 @@ class OnOutcomes:
             rho=float(self.rho),
             label_cells=self.problem.labels.count,
         )
-        budgets = {"rho": self.rho, "dependence": self.dependence, "left_over": self.left_over}
-        return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, **budgets)
+        budgets = {name: getattr(self, name) for name in ("rho", *ON_TOP)}
+        return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, edges=self._edges, **budgets)
+
+    def _edges(self, released: PrivateOutcomes) -> IntArray:
+        """Where pairs are compared: from released trees alone."""
+        if self.fixed_edges is not None:
+            return self.fixed_edges
+        return choose_edges(self.problem, estimate_outcomes(released, self.problem, self.counts))
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
@@ -193,6 +210,8 @@ class OnOutcomes:
             report["step_labels"] = list(released.step_labels)
         if released.dependence is not None:
             report["dependence"] = measure_dependence(released.dependence).to_dict()
+        if released.together is not None:
+            report["together"] = measure_together(released.together, self.problem, outcomes).to_dict()
         return PrivateModel(self.problem, outcomes, released.guarantee, report)
 
     def rehearse(self) -> None:

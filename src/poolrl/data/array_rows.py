@@ -18,6 +18,8 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.counts import CellFormula, sees_everything
 from poolrl.data.relative import as_counted, has_own_bounds, usable_amount, usable_divisor
 from poolrl.data.row_rules import Row, RowRule, bound_rules, bounds, fit_rules
+from poolrl.data.together import side_formula, sides
+from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
@@ -100,12 +102,7 @@ class ArrayRows:
 
         def count(block: slice) -> None:
             for step in range(problem.horizon):
-                multiples = self.multiples(step, block)
-                row, usable = multiples.row, multiples.usable
-                if relative:
-                    row, fits = as_counted(problem, step, row, relative=True, clip=False)
-                    usable = usable & fits
-                cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
+                cell, observed, usable = self._formula_cells(problem, formula, step, block, bins, relative)
                 cell += offset
                 if self.cells is not None:
                     cell += self.cells[block, step, None] * (coordinates * size)
@@ -119,6 +116,43 @@ class ArrayRows:
         self._in_blocks(count, max(BLOCK_NUMBERS, trees * size))
         shape = problem.horizon, problem.labels.count, coordinates, size
         return np.moveaxis(counted.reshape(shape), 0, 1)
+
+    def crowds(self, problem: OutcomeProblem, *, edges: IntArray, relative: bool) -> list[IntArray]:
+        """For each step, how many trajectories show j sides of their edges, i beyond them, ((k + 1)²,) by j (k + 1) + i.
+
+        `edges` are (label cells, H, k).
+        """
+        size = problem.outcome_dim + 1
+        counted, adding = np.zeros((problem.horizon, size * size), dtype=np.int64), threading.Lock()
+
+        def count(block: slice) -> None:
+            for step in range(problem.horizon):
+                cell, observed, usable = self._formula_cells(
+                    problem, side_formula(problem), step, block, TOGETHER_BANDS, relative
+                )
+                # Rows without a label cell are not usable, whatever the last cell's edge says of them.
+                edge = edges[0 if self.cells is None else self.cells[block, step], step]
+                shown, beyond = sides(problem, cell, edge)
+                shown = shown & observed & usable
+                crowd = shown.sum(axis=-1) * size + (shown & beyond).sum(axis=-1)
+                found = np.bincount(crowd, minlength=size * size)
+                with adding:
+                    counted[step] += found
+
+        self._in_blocks(count, BLOCK_NUMBERS)
+        return list(counted)
+
+    def _formula_cells(
+        self, problem: OutcomeProblem, formula: CellFormula, step: int, block: slice, bins: int, relative: bool
+    ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
+        """The cells of a formula, where it is observed, and which rows can be used."""
+        multiples = self.multiples(step, block)
+        row, usable = multiples.row, multiples.usable
+        if relative:
+            row, fits = as_counted(problem, step, row, relative=True, clip=False)
+            usable = usable & fits
+        cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
+        return cell, observed, usable
 
     def _in_blocks(self, work: Callable[[slice], None], numbers: int) -> None:
         """Call `work` on slices of so many numbers that together cover all trajectories."""

@@ -15,13 +15,14 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
+from poolrl.checks import IntArray
 from poolrl.data.expressions import finite
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The columns that are added to a table. A user's own column is hardly called so.
 CELL, PLACE, SHARE = "poolrl_cell", "poolrl_place_{}", "poolrl_share_{}"
-COORDINATE = "poolrl_coordinate"
+COORDINATE, EDGE = "poolrl_coordinate", "poolrl_edge"
 # Every whole number up to here is a double.
 LARGEST_WHOLE = 2**53
 
@@ -60,6 +61,16 @@ def _with_shares(rows: ir.Table, problem: OutcomeProblem, *, by_coordinate: bool
     places = list(range(len(by_place[SHARE.format(0)])))
     bound = _small_table(rows, {"poolrl_bound_cell": places, **by_place})
     return rows.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
+
+
+def with_edges(rows: ir.Table, edges: IntArray) -> ir.Table:
+    """Rows of label, step and coordinate with the edge (label cells, H, k) of each."""
+    _, steps, coordinates = edges.shape
+    places = {"poolrl_edge_place": list(range(edges.size)), EDGE: edges.ravel().tolist()}
+    place = (rows.label.cast("int64") * steps + rows.step) * coordinates + rows.coordinate
+    every = _small_table(rows, places)
+    found = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
+    return found.mutate(**{EDGE: found[EDGE].cast("int64")})
 
 
 def with_coordinates(

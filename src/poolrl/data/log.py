@@ -74,6 +74,12 @@ class Log(Protocol):
     def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
         """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
 
+    def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
+        """For each step, how many trajectories show the sides of j coordinates, i beyond their edges: j · (k + 1) + i.
+
+        `edges` are (*labels, H, k), among `TOGETHER_BANDS`.
+        """
+
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
 

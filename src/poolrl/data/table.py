@@ -31,12 +31,14 @@ from poolrl.data.coordinate_vector import CoordinateFacts
 from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
 from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
 from poolrl.data.kept_rows import KeptRows
-from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
+from poolrl.data.label_cells import CELL, EDGE, SHARE, comparable, with_edges, with_label_cells
 from poolrl.data.log import Columns, Tally, check_declarations
 from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
 from poolrl.data.row_rules import Numbers, Row
 from poolrl.data.sources.engine import answer
+from poolrl.data.together import side_formula, sides
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
@@ -176,6 +178,11 @@ class Table(KeptRows):
         counts = self.outcome_expression(problem, bins=parts + 1, formula=left_cells)
         return self._leaves(problem, counts, parts + 1)
 
+    def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
+        """For each step, how many trajectories show the sides of j coordinates, i beyond their edges: j · (k + 1) + i."""
+        step, crowd, rows = _integers(self.crowd_expression(problem, edges=edges), "step", "crowd", "rows")
+        return [(crowd[step == number], rows[step == number]) for number in range(problem.horizon)]
+
     def _leaves(self, problem: OutcomeProblem, counts: ir.Table, size: int) -> IntArray:
         shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size
         leaves = np.zeros(math.prod(shape), dtype=np.int64)
@@ -214,6 +221,30 @@ class Table(KeptRows):
         self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells
     ) -> ir.Table:
         """The counts of a formula's cells that are not zero: columns label, step, coordinate, cell, rows."""
+        tallies = []
+        for coordinate, cells in enumerate(self._formula_cells(problem, bins=bins, formula=formula)):
+            groups = [name for name in ("label", "step", "coordinate", "cell") if name in cells.columns]
+            tally = cells.select(groups).group_by(groups).aggregate(rows=ibis._.count())
+            tallies.append(_with_places(tally, coordinate))
+        return ibis.union(*tallies) if len(tallies) > 1 else tallies[0]
+
+    def crowd_expression(self, problem: OutcomeProblem, *, edges: IntArray) -> ir.Table:
+        """The counts of `crowd_tallies`: columns step, crowd, rows."""
+        shown = []
+        for coordinate, cells in enumerate(
+            self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
+        ):
+            found = with_edges(_with_places(cells, coordinate), edges.reshape(-1, *edges.shape[-2:]))
+            known, beyond = sides(problem, found.cell, found[EDGE])
+            known = known & (found.cell != NOWHERE)
+            shown.append(found.select(*self._keys, "step", known=known.cast("int64"), both=(known & beyond).cast("int64")))
+        rows = ibis.union(*shown) if len(shown) > 1 else shown[0]
+        crowds = rows.group_by([*self._keys, "step"]).aggregate(known=rows.known.sum(), beyond=rows.both.sum())
+        crowd = crowds.known.cast("int64") * (problem.outcome_dim + 1) + crowds.beyond.cast("int64")
+        return crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
+
+    def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
+        """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
         relative, separable = is_relative(self, problem), isinstance(problem, SeparableProblem)
 
         def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
@@ -231,19 +262,18 @@ class Table(KeptRows):
             rows = labelled._rows(problem, numbers)
             facts.read_from(rows)
             (cell,) = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative, facts=facts)
-            return self._tally(problem, rows, cell, dropped)
+            return [self._kept(rows, cell, dropped)]
         labelled, counts = self._labelled(problem), []
         numbers = labelled._numbers(problem)
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
             rows = labelled._rows(problem, numbers, coordinate if separable else None)
             cell = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative)[coordinate]
-            tally = self._tally(problem, rows, cell, dropped)
-            counts.append(tally.mutate(coordinate=ibis.literal(coordinate, "int64")))
-        return ibis.union(*counts) if len(counts) > 1 else counts[0]
+            counts.append(self._kept(rows, cell, dropped))
+        return counts
 
-    def _tally(self, problem: Problem, rows: ir.Table, cell: ir.Value, dropped: ir.Table) -> ir.Table:
-        """How many of the rows fall into each cell, without those of dropped trajectories."""
+    def _kept(self, rows: ir.Table, cell: ir.Value, dropped: ir.Table) -> ir.Table:
+        """The rows with their cells, without those of dropped trajectories."""
         groups = [*(name for name in ("label", "step", "coordinate") if name in rows.columns), "cell"]
         # Cells come before the join, which then moves one column instead of all numbers. Small numbers make small
         # tables of groups.
@@ -251,8 +281,7 @@ class Table(KeptRows):
         if self.has_coordinates and self.labels_public:
             steps = self._label_of_steps(rows)
             kept = kept.anti_join(steps.filter(steps.label != steps.last), [*self._keys, "step"])
-        tally = kept.select(groups).group_by(groups).aggregate(rows=ibis._.count())
-        return tally if problem.labels else tally.mutate(label=ibis.literal(0, "int64"))
+        return kept
 
     def _label_of_steps(self, rows: ir.Table) -> ir.Table:
         """The first and the last label cell that a trajectory's rows of a step name: the same, if they name one."""
@@ -304,6 +333,12 @@ class Table(KeptRows):
         if problem.labels:
             numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
+
+
+def _with_places(rows: ir.Table, coordinate: int) -> ir.Table:
+    """The rows with the label cell and the coordinate that are the same for all of them."""
+    same = {"label": 0, "coordinate": coordinate}
+    return rows.mutate(**{name: ibis.literal(v, "int64") for name, v in same.items() if name not in rows.columns})
 
 
 def _integers(counts: ir.Table, *names: str) -> list[IntArray]:

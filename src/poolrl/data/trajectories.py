@@ -221,6 +221,13 @@ class Trajectories(Sealed):
         leaves = self._array_rows(row_wise).leaves(row_wise, formula, size=size, bins=bins, relative=relative)
         return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
 
+    def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
+        """For each step, how many trajectories show the sides of j coordinates, i beyond their edges: j · (k + 1) + i."""
+        row_wise, relative = row_by_row(problem), is_relative(self, problem)
+        by_cell = edges.reshape(problem.labels.count, problem.horizon, problem.outcome_dim)
+        counts = self._array_rows(row_wise).crowds(row_wise, edges=by_cell, relative=relative)
+        return [(np.flatnonzero(rows), rows[rows > 0]) for rows in counts]
+
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
         count, cells = problem.labels.count, cells_of(problem.labels, self._labels, self.states.shape[:2])

@@ -15,6 +15,8 @@ SHAPE_BINS = 64
 JOINT_BANDS = 8
 # Stock that is left is summed in whole parts of the bound. Rounding errors of many rows cancel.
 LEFT_PARTS = 32
+# Where products are said to sell much or little together: edges to choose from, and whole parts of a row's pairs.
+TOGETHER_BANDS, TOGETHER_PARTS = 256, 128
 # Points of an axis of separable values: where the action alone decides what happens next, and where the state counts
 # too, so that there are as many squared.
 ACTION_POINTS, STATE_POINTS = 257, 65

@@ -25,6 +25,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_fro
 from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy, problem_of
 from poolrl.learning.stored import read_learned, write_learned
+from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
@@ -72,6 +73,12 @@ class PrivateModel:
             return math.nan
         slots = float(self.outcomes.slots.mean())
         return math.sqrt(self.report["trees"]["variance"]) / slots if slots > 0 else math.inf
+
+    @property
+    def together(self) -> float:
+        """The correlation of the products' demand at a step; zero if none was released (`Pool(together=...)`)."""
+        said = self.report.get("together")
+        return float(said["correlation"]) if isinstance(said, dict) else 0.0
 
     @property
     def rests_on(self) -> str:
@@ -159,8 +166,8 @@ class PrivateModel:
     ) -> FloatArray:
         """Outcomes (paths, H, k) that the model expects: demand nobody owns. With a scale, multiples of it.
 
-        `labels` gives a value, or one for each path, of every label of the problem. Steps and coordinates are
-        independent given the labels.
+        `labels` gives a value, or one for each path, of every label of the problem. Steps are independent given the
+        labels. Coordinates move together as far as the model says (`together`).
         """
         whole(paths=paths)
         cell = np.broadcast_to(self.problem.labels.cells(labels or {}), (paths,))
@@ -170,11 +177,12 @@ class PrivateModel:
         below = np.cumsum(self.outcomes.weights.reshape(-1, *shape[-2:], bins), axis=-1)
         points = self.outcomes.points.reshape(-1, shape[-1], bins)
         drawn = np.empty((paths, *shape[-2:]))
+        share = drawn_together(rng, drawn.shape, self.together)
         for number in np.unique(cell):
             mine = np.flatnonzero(cell == number)
             for step, coordinate in np.ndindex(*shape[-2:]):
                 law, at = below[number, step, coordinate], points[number, coordinate]
-                place = np.searchsorted(law, rng.random(len(mine)) * law[-1], side="right").clip(0, bins - 1)
+                place = np.searchsorted(law, share[mine, step, coordinate] * law[-1], side="right").clip(0, bins - 1)
                 # Anywhere in the bin: points are the middles of equal bins.
                 drawn[mine, step, coordinate] = at[place] + (rng.random(len(mine)) - 0.5) * (at[1] - at[0])
         return drawn

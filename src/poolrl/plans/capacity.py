@@ -192,15 +192,11 @@ def _simulated(
     laws: UnitLaws, levels: FloatArray, size: FloatArray, room: FloatArray, rng: np.random.Generator, paths: int
 ) -> FloatArray:
     """What the plan costs on paths of the laws, (paths,), from empty shelves."""
-    terms, (columns, horizon, points) = laws.terms, laws.chance.shape
-    below = np.cumsum(laws.chance, axis=-1)
+    terms, (columns, horizon, _) = laws.terms, laws.chance.shape
     stock, cost = np.zeros((paths, columns)), np.zeros(paths)
     for step in range(horizon):
         level = _fitting(stock, levels[step], size, float(room[step]))
-        demand = np.empty_like(stock)
-        for column in range(columns):
-            place = np.searchsorted(below[column, step], rng.random(paths) * below[column, step, -1], side="right")
-            demand[:, column] = np.minimum(place, points - 1) * laws.width[column]
+        demand = laws.drawn(step, paths, rng)
         left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
         now = terms.purchase[:, step] * (level - stock) + terms.holding[:, step] * left
         cost += terms.discount**step * (now + terms.shortage[:, step] * missing).sum(axis=1)

@@ -38,7 +38,6 @@ class _Shops:
         self.products, self.horizon, _ = self.laws.chance.shape
         self.steps = rounds * self.horizon
         self.top = self.laws.caps.max(axis=1) * self.laws.width
-        self._below = np.cumsum(self.laws.chance, axis=-1)
         seen = self.products + self.horizon
         self.observed = gym.spaces.Box(0.0, 1.0, (seen,), np.float32)
         self.allowed = gym.spaces.Box(0.0, 1.0, (self.products,), np.float32)
@@ -68,11 +67,7 @@ class _Shops:
         terms, step = self.laws.terms, self.number % self.horizon
         order = self.order(actions)
         level = self.stock + order
-        drawn = rng.random(level.shape)
-        demand = np.stack(
-            [np.searchsorted(self._below[i, step], drawn[:, i], side="right") for i in range(self.products)], axis=1
-        )
-        demand = np.minimum(demand, self._below.shape[-1] - 1) * self.laws.width
+        demand = self.laws.drawn(step, len(level), rng)
         left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
         cost = terms.fixed[:, step] * (order > 0) + terms.purchase[:, step] * order
         cost = cost + terms.holding[:, step] * left + terms.shortage[:, step] * missing

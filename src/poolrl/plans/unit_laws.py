@@ -6,7 +6,8 @@ units stay whole. P(D = j w) is the mass that the law has nearest to j w.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, IntArray, public_array
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.shops import CLIMB
+from poolrl.learning.together import drawn_together
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 
@@ -32,13 +34,25 @@ class UnitLaws:
     terms: ShopTerms
     caps: IntArray  # (C, H) lattice steps: no level lies above
     packs: IntArray  # (C,) lattice steps of a pack, 1 where any amount can be ordered
+    together: float = 0.0  # the correlation of the products' demand at a step
 
     @property
     def left(self) -> FloatArray:
         """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
-        below = np.cumsum(self.chance, axis=-1)
+        below = self._below
         before = np.concatenate([np.zeros_like(below[..., :1]), np.cumsum(below[..., :-1], axis=-1)], axis=-1)
         return before * self.width[:, None, None]
+
+    def drawn(self, step: int, many: int, rng: np.random.Generator) -> FloatArray:
+        """Demand of all columns at a step, (many, C) in units; columns move together."""
+        share = drawn_together(rng, (many, len(self.width)), self.together)
+        laws = self._below[:, step]
+        place = [np.searchsorted(law, each * law[-1], side="right") for law, each in zip(laws, share.T, strict=True)]
+        return np.minimum(np.stack(place, axis=1), self.chance.shape[-1] - 1) * self.width
+
+    @cached_property
+    def _below(self) -> FloatArray:
+        return np.cumsum(self.chance, axis=-1)
 
     @property
     def mean(self) -> FloatArray:
@@ -98,7 +112,7 @@ def unit_laws(
     reached[..., -1] = 1.0
     chance = np.diff(reached, axis=-1, prepend=0.0)
     caps = np.floor(cap / width[:, None] + 1e-9).astype(np.int64)
-    return UnitLaws(chance, width, terms, caps, packs)
+    return UnitLaws(chance, width, terms, caps, packs, model.together)
 
 
 def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
@@ -107,4 +121,11 @@ def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
     if not 0 <= cell < len(laws.width) // products:
         raise ValueError(f"cell must lie in 0 .. {len(laws.width) // products - 1}, got {cell}")
     mine = slice(cell * products, (cell + 1) * products)
-    return UnitLaws(laws.chance[mine], laws.width[mine], laws.terms.columns(mine), laws.caps[mine], laws.packs[mine])
+    return replace(
+        laws,
+        chance=laws.chance[mine],
+        width=laws.width[mine],
+        terms=laws.terms.columns(mine),
+        caps=laws.caps[mine],
+        packs=laws.packs[mine],
+    )

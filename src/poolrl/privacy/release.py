@@ -7,6 +7,8 @@ max_per_unit slots. A slot that it does not fill counts as unobserved, so totals
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +17,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sum_left
 from poolrl.data.log import Log
 from poolrl.data.relative import refuse_visits
+from poolrl.data.together import sum_together
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import Partition
@@ -30,6 +33,7 @@ from poolrl.privacy.released import (
     PrivateLevels,
     PrivateOutcomes,
     PrivateRows,
+    PrivateTogether,
     PrivateVisits,
 )
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -67,15 +71,20 @@ def release_outcomes(
     noise: NoiseSource,
     dependence: zcdp.Budget = NOTHING,
     left_over: zcdp.Budget = NOTHING,
+    together: zcdp.Budget = NOTHING,
+    edges: Callable[[PrivateOutcomes], IntArray] | None = None,
 ) -> PrivateOutcomes:
     """Release trees of censored outcome counts: those levels that have as many ranges as `level_sizes` says.
 
     With a budget for `dependence`, a second table joins levels and outcomes, so that learning can test whether they are
-    independent. With a budget for `left_over`, sums of what was left say what the past orders cost to hold.
+    independent. With a budget for `left_over`, sums of what was left say what the past orders cost to hold. With a
+    budget for `together`, sums of pairs say whether products sell much or little together, beside edges (*labels, H, k)
+    that are chosen from what was released before them.
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
     c trajectories move with a unit, by `sensitivity.moved_trajectories`. The second table costs `dependence` on top, by
-    Δ₂² = 2 H k c² of `sensitivity.joint_table`, and the sums cost `left_over`, by `sensitivity.left_sums`.
+    Δ₂² = 2 H k c² of `sensitivity.joint_table`, and the sums cost `left_over`, by `sensitivity.left_sums`. Pairs cost
+    `together`, by `sensitivity.pair_sums`, for all edges alike: a release may depend on earlier ones (composition).
     """
     admit(log)
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
@@ -85,6 +94,7 @@ def release_outcomes(
     )
     joint = sensitivity.joint_table(problem, bands=JOINT_BANDS, per_unit=_moved(log)) if dependence else None
     sums = sensitivity.left_sums(problem, per_unit=_moved(log)) if left_over else None
+    pairs = sensitivity.pair_sums(problem, per_unit=_moved(log)) if together and edges is not None else None
     log.check(problem)
     mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
@@ -106,9 +116,16 @@ def release_outcomes(
         summing = sums.mechanism(left_over)
         left = PrivateLeft(sampler.add(sum_left(log, problem), summing.variance), float(summing.variance))
         mechanisms = [*mechanisms, summing]
-    guarantee = _guarantee(log, problem, noise, *mechanisms)
-    released = tuple(root + noisy), unobserved, log.slots, float(mechanism.variance)
-    return PrivateOutcomes(*released, guarantee, totals, log.step_labels, tested, left)
+    pairing = None if pairs is None else pairs.mechanism(together)
+    guarantee = _guarantee(log, problem, noise, *mechanisms, *([] if pairing is None else [pairing]))
+    tables = tuple(root + noisy), unobserved, log.slots, float(mechanism.variance)
+    released = PrivateOutcomes(*tables, guarantee, totals, log.step_labels, tested, left)
+    if pairing is None or edges is None:
+        return released
+    chosen = edges(released)
+    counted = sum_together(log, problem, edges=chosen)
+    moving = PrivateTogether(sampler.add(counted, pairing.variance), float(pairing.variance), chosen)
+    return replace(released, together=moving)
 
 
 def _moved(log: Log) -> int:

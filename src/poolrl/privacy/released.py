@@ -26,6 +26,15 @@ class PrivateLeft:
 
 
 @dataclass(frozen=True)
+class PrivateTogether:
+    """Noisy sums of pairs of products, (H, 3): both beyond their edges, both below, mixed. A row adds 0 .. P in all."""
+
+    sums: IntArray
+    variance: float  # of every noisy sum
+    edges: IntArray  # (*labels, H, k) that were chosen, from released numbers
+
+
+@dataclass(frozen=True)
 class PrivateOutcomes:
     """Noisy trees of censored outcomes.
 
@@ -48,6 +57,7 @@ class PrivateOutcomes:
     step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
     dependence: PrivateDependence | None = None  # if it was asked and paid for
     left: PrivateLeft | None = None  # likewise
+    together: PrivateTogether | None = None  # likewise
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from poolrl.geometry.resolution import LEFT_PARTS
+from poolrl.geometry.resolution import LEFT_PARTS, TOGETHER_PARTS
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.problems.inventory import Inventory
@@ -115,6 +115,21 @@ def left_sums(problem: Problem, *, per_unit: int) -> TableLayout:
     sums, sides = problem.horizon * problem.products, 2 if problem.labels else 1
     changed = Fraction(sides * sums * per_unit**2 * LEFT_PARTS**2)
     return TableLayout("stock left over", sums * problem.labels.count, changed)
+
+
+def pair_sums(problem: Problem, *, per_unit: int) -> TableLayout:
+    """Pairs of products that sell much or little together, for every step: both beyond their edges, both below, mixed.
+
+    Guarantee: whatever the edges are, a trajectory adds three whole numbers to the sums of a step, none negative and
+    together at most P. Two such triples differ by at most 2 P², squared and summed. So Δ₂² = 2 H c² P².
+    """
+    if not isinstance(problem, SeparableProblem) or problem.outcome_dim < 2:
+        raise ValueError(
+            "together needs a problem with two coordinates or more, each with an outcome of its own (such as "
+            f"LostSales with two products); {type(problem).__name__} is none"
+        )
+    moved = 2 * problem.horizon * (per_unit * TOGETHER_PARTS) ** 2
+    return TableLayout("products that sell together", problem.horizon * 3, Fraction(moved))
 
 
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:

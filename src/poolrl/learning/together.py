@@ -1,0 +1,151 @@
+"""How far products sell much or little together: one number for all of them, from released sums of pairs.
+
+The public law of demand that moves together is a common factor (the one-factor Gaussian copula). At a step, product i
+sells the quantile Φ(z_i) of its own law, where
+
+    z_i = √r f + √(1 − r) e_i          f is the same for all products: weather, a holiday nobody declared
+
+so that every two products have the correlation r. Each law stays as it was learned. A pair is beyond its edges, below
+them, or mixed. With T pairs in all, of which P are beyond and M below, and a share p of products beyond their edges,
+
+    (2P + 2M − T) / T = (2p − 1)² + 4 (Φ₂(p, p; r) − p²)
+
+Φ₂ is the chance that both are beyond. The right side grows with r, so it is solved for r. Edges near the middle of each
+law say most, and make an error in p matter least. Everything here is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.privacy.released import PrivateTogether
+from poolrl.problems.problem import OutcomeProblem
+
+# Correlations that can be found. Beyond the last, products would be copies of each other.
+MOST_TOGETHER = 0.95
+# Points of the common factor at which its integral is taken.
+FACTOR_POINTS = 64
+# An edge is worth nothing where fewer rows than this lie on one of its sides.
+LEAST_SIDE = 0.05
+# With a larger error than this a correlation helps no plan, and its share of ρ is better spent on the trees.
+MOST_ERROR = 0.1
+# Of all pairs so many show both sides, as a rule of thumb before anything is released.
+USUALLY_SHOWN = 0.5
+
+
+@dataclass(frozen=True)
+class Together:
+    """The correlation r that plans use, what was measured, and its standard error: noise and sampling."""
+
+    correlation: float
+    measured: float
+    error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result for JSON."""
+        return asdict(self)
+
+
+def choose_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> IntArray:
+    """For every law (*labels, H, k) the edge that tells most: F (1 − F), where levels reached it, squared for pairs."""
+    below, reached = _at_edges(problem, outcomes)
+    inside = (below > LEAST_SIDE) & (below < 1 - LEAST_SIDE)
+    # Where no edge is inside, the one nearest to the middle.
+    worth = np.where(inside, 1.0, 1e-3) * below * (1 - below) * reached**2
+    return np.asarray(worth.argmax(axis=-1) + 1, dtype=np.int64)
+
+
+def _at_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> tuple[FloatArray, FloatArray]:
+    """The share of outcomes below each inner edge, and of levels that reach it, (*labels, H, k, bands − 1)."""
+    width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
+    # Points are the middles of equal bins from zero, in oriented units.
+    unit = problem.boundary.orient((outcomes.points - problem.outcome_low[:, None]) / width[..., None])
+    place = bin_edges(TOGETHER_BANDS)[1:-1] / (2 * unit[..., :1])  # (*labels, k, edges), in bins from zero
+    place = np.broadcast_to(place[..., None, :, :], (*outcomes.weights.shape[:-1], TOGETHER_BANDS - 1))
+    below = _reached(outcomes.weights, place)
+    return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - _reached(outcomes.cutoffs, place)
+
+
+def _reached(weights: FloatArray, place: FloatArray) -> FloatArray:
+    """The share of the weights that lies below each place, counted in bins from zero."""
+    bins = weights.shape[-1]
+    sums = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    at = np.clip(place, 0, bins)
+    lower = np.minimum(at.astype(np.int64), bins - 1)
+    found = np.take_along_axis(sums, lower, -1)
+    found = found + (at - lower) * (np.take_along_axis(sums, lower + 1, -1) - found)
+    return found / np.maximum(sums[..., -1:], 1e-300)
+
+
+def measure_together(
+    released: PrivateTogether, problem: OutcomeProblem, outcomes: OutcomeDistribution
+) -> Together:
+    """Post-processing of the released sums. What is used is drawn to zero by its error: r (1 − error² / r²)⁺."""
+    beyond, below, mixed = released.sums.sum(axis=0).astype(np.float64)
+    pairs, products = beyond + below + mixed, problem.outcome_dim
+    # Noise alone must not be taken for pairs.
+    doubt = math.sqrt(3 * problem.horizon * released.variance)
+    if pairs <= 4 * doubt or pairs <= 0:
+        return Together(0.0, 0.0, 1.0)
+    share = min(max((beyond + mixed / 2) / pairs, LEAST_SIDE), 1 - LEAST_SIDE)
+    # Laws whose edges lie at different shares agree a little less than p says.
+    expected = 1 - _at_chosen(problem, outcomes, released.edges)
+    uneven = float(np.mean(_mean_product(2 * expected - 1)) - np.mean(2 * expected - 1) ** 2)
+    agreeing = (beyond + below - mixed) / pairs - (2 * share - 1) ** 2 - uneven
+    tried = np.linspace(0.0, MOST_TOGETHER, 96)
+    curve = 4 * (both_beyond(share, tried) - share**2)
+    measured = float(np.interp(agreeing, curve, tried))
+    slope = float(np.gradient(curve, tried)[min(np.searchsorted(tried, measured), len(tried) - 1)])
+    rows = max(pairs / TOGETHER_PARTS, 1.0)
+    error = math.sqrt(_row_variance(products, measured) / rows + (doubt / pairs) ** 2) / slope
+    used = max(measured - error**2 / measured, 0.0) if measured > 0 else 0.0
+    return Together(used, measured, min(error, 1.0))
+
+
+def _at_chosen(problem: OutcomeProblem, outcomes: OutcomeDistribution, edges: IntArray) -> FloatArray:
+    below, _ = _at_edges(problem, outcomes)
+    return np.take_along_axis(below, edges[..., None] - 1, -1)[..., 0]
+
+
+def _mean_product(values: FloatArray) -> FloatArray:
+    """The mean of v_i v_j over all pairs of coordinates (..., k)."""
+    many = values.shape[-1]
+    return (np.square(values.sum(axis=-1)) - np.square(values).sum(axis=-1)) / (many * (many - 1))
+
+
+def both_beyond(share: float, correlation: FloatArray) -> FloatArray:
+    """Φ₂(p, p; r): the chance that two products are beyond edges with the share p beyond, by the common factor."""
+    points, weights = np.polynomial.hermite_e.hermegauss(FACTOR_POINTS)
+    r = np.minimum(correlation, 1 - 1e-9)[..., None]
+    beyond = ndtr((ndtri(share) + np.sqrt(r) * points) / np.sqrt(1 - r))
+    return np.asarray((beyond**2) @ (weights / weights.sum()))
+
+
+def _row_variance(products: int, correlation: float) -> float:
+    """Of the mean agreement of one row's pairs, about: pairs by themselves, and what they share."""
+    return 2 / (products * (products - 1)) * (1 - correlation**2) + 2 * correlation**2
+
+
+def expected_error(*, steps: int, products: int, slots: float, moved: int, rho: float) -> float:
+    """The error of the correlation that a share ρ would buy, from public quantities alone: near r = 0."""
+    rows = USUALLY_SHOWN * slots * steps
+    noise = 0.0 if rho == math.inf else math.sqrt(3 * steps * steps / rho) * moved / rows
+    # Near r = 0 the agreement is 2 r / π.
+    return math.pi / 2 * math.sqrt(_row_variance(products, 0.0) / rows + noise**2)
+
+
+def drawn_together(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> FloatArray:
+    """Uniform numbers (..., k) whose last axis moves together; plain ones without a correlation."""
+    if correlation <= 0:
+        return rng.random(shape)
+    common, own = rng.standard_normal((*shape[:-1], 1)), rng.standard_normal(shape)
+    return np.asarray(ndtr(math.sqrt(correlation) * common + math.sqrt(1 - correlation) * own))
