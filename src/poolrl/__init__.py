@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from poolrl.geometry.axes import Separable as Separable
     from poolrl.geometry.grid import Grid as Grid
     from poolrl.geometry.zones import Zones as Zones
+    from poolrl.learning.fitted import Fitted as Fitted
     from poolrl.learning.kernel import Visits as Visits
     from poolrl.learning.model import PrivateModel as PrivateModel
     from poolrl.learning.outcomes import Outcomes as Outcomes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
+    from poolrl.problems.depot import Depot as Depot
     from poolrl.problems.inventory import Backlog as Backlog
     from poolrl.problems.inventory import LostSales as LostSales
     from poolrl.problems.operations import Operations as Operations
@@ -48,6 +50,7 @@ _PUBLIC = {
     "geometry.axes": ("Separable",),
     "geometry.grid": ("Grid",),
     "geometry.zones": ("Zones",),
+    "learning.fitted": ("Fitted",),
     "learning.kernel": ("Visits",),
     "learning.model": ("PrivateModel",),
     "learning.outcomes": ("Outcomes",),
@@ -60,6 +63,7 @@ _PUBLIC = {
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
+    "problems.depot": ("Depot",),
     "problems.inventory": ("Backlog", "LostSales"),
     "problems.operations": ("Operations",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),

@@ -118,7 +118,7 @@ class ArrayRows:
         return np.moveaxis(counted.reshape(shape), 0, 1)
 
     def crowds(self, problem: OutcomeProblem, *, edges: IntArray, relative: bool) -> list[IntArray]:
-        """For each step, how many trajectories show j sides of their edges, i beyond them, ((k + 1)²,) by j (k + 1) + i.
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: at j (k + 1) + i.
 
         `edges` are (label cells, H, k).
         """

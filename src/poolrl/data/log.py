@@ -75,7 +75,7 @@ class Log(Protocol):
         """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
-        """For each step, how many trajectories show the sides of j coordinates, i beyond their edges: j · (k + 1) + i.
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i.
 
         `edges` are (*labels, H, k), among `TOGETHER_BANDS`.
         """

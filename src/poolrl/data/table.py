@@ -179,7 +179,7 @@ class Table(KeptRows):
         return self._leaves(problem, counts, parts + 1)
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
-        """For each step, how many trajectories show the sides of j coordinates, i beyond their edges: j · (k + 1) + i."""
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
         step, crowd, rows = _integers(self.crowd_expression(problem, edges=edges), "step", "crowd", "rows")
         return [(crowd[step == number], rows[step == number]) for number in range(problem.horizon)]
 
@@ -237,7 +237,9 @@ class Table(KeptRows):
             found = with_edges(_with_places(cells, coordinate), edges.reshape(-1, *edges.shape[-2:]))
             known, beyond = sides(problem, found.cell, found[EDGE])
             known = known & (found.cell != NOWHERE)
-            shown.append(found.select(*self._keys, "step", known=known.cast("int64"), both=(known & beyond).cast("int64")))
+            shown.append(
+                found.select(*self._keys, "step", known=known.cast("int64"), both=(known & beyond).cast("int64"))
+            )
         rows = ibis.union(*shown) if len(shown) > 1 else shown[0]
         crowds = rows.group_by([*self._keys, "step"]).aggregate(known=rows.known.sum(), beyond=rows.both.sum())
         crowd = crowds.known.cast("int64") * (problem.outcome_dim + 1) + crowds.beyond.cast("int64")

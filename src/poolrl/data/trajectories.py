@@ -222,7 +222,7 @@ class Trajectories(Sealed):
         return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
-        """For each step, how many trajectories show the sides of j coordinates, i beyond their edges: j · (k + 1) + i."""
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
         row_wise, relative = row_by_row(problem), is_relative(self, problem)
         by_cell = edges.reshape(problem.labels.count, problem.horizon, problem.outcome_dim)
         counts = self._array_rows(row_wise).crowds(row_wise, edges=by_cell, relative=relative)

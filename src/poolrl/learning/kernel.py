@@ -12,6 +12,7 @@ from poolrl.checks import FloatArray, IntArray, fraction
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import OUTCOME_DRAWS
 from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.together import quasi_together
 from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import noise_bound
 from poolrl.problems.problem import OutcomeProblem
@@ -117,21 +118,25 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
     return moved
 
 
-def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition) -> Stages:
-    """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
-    # It takes a third of a second to import, and inventory does not need it.
-    from scipy.stats import qmc
+def quasi_outcomes(outcomes: OutcomeDistribution, many: int, together: float) -> FloatArray:
+    """Quasi-random outcomes of every step, (H, many, k), drawn from an estimate without labels."""
+    cumulative = np.cumsum(outcomes.weights, axis=-1)
+    horizon, products, bins = cumulative.shape
+    uniform, drawn = quasi_together(products, many, together), np.empty((horizon, many, products))
+    for step, i in np.ndindex(horizon, products):
+        position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
+        drawn[step, :, i] = outcomes.points[i, np.minimum(position, bins - 1)]
+    return drawn
 
+
+def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, together: float = 0.0) -> Stages:
+    """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
     problem = partition.problem
     assert isinstance(problem, OutcomeProblem)  # only such a problem has an estimate of outcomes
-    cumulative = np.cumsum(outcomes.weights, axis=-1)
-    uniform = (qmc.Sobol(problem.outcome_dim, scramble=False).random(OUTCOME_DRAWS) + 0.5 / OUTCOME_DRAWS) % 1.0
+    every = quasi_outcomes(outcomes, OUTCOME_DRAWS, together)
 
     def stages(step: int) -> Iterator[Stage]:
-        drawn = np.empty_like(uniform)
-        for i in range(problem.outcome_dim):
-            position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
-            drawn[:, i] = outcomes.points[i, np.minimum(position, outcomes.points.shape[1] - 1)]
+        drawn = every[step]
         targets = partition.state_count
         for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(OUTCOME_DRAWS, targets)):
             state, action = problem.natural_pair(partition.pairs[step].points[rows])

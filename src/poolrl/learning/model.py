@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, whole
-from poolrl.geometry.axes import Axes
-from poolrl.geometry.partition import Partition
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
-from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes
+from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy, problem_of
 from poolrl.learning.stored import read_learned, write_learned
 from poolrl.learning.together import drawn_together
@@ -53,7 +51,7 @@ class PrivateModel:
         if policy.outcomes is None or not isinstance(policy.problem, OutcomeProblem):
             raise ValueError("this policy was planned on visits of nodes, which are no model of outcomes")
         report = {name: fact for name, fact in policy.report.items() if name not in OF_PLANS}
-        return cls(policy.problem, policy.outcomes, policy.guarantee, report)
+        return cls(policy.problem.world, policy.outcomes, policy.guarantee, report)
 
     def __repr__(self) -> str:
         cells = self.problem.labels.count
@@ -98,7 +96,7 @@ class PrivateModel:
         self.for_problem(wanted)  # says what does not fit
         return self.plan_on(lay_out(wanted, values or default_values(wanted, Outcomes())))
 
-    def plan_on(self, where: Axes | Partition) -> Policy:
+    def plan_on(self, where: ValuePoints) -> Policy:
         """The same, where the points of values are laid out already."""
         wanted = where.problem
         assert isinstance(wanted, OutcomeProblem)
@@ -109,6 +107,7 @@ class PrivateModel:
             # A scale with memory was made from the log's own sales, and will be made from ours.
             scale_follows_sales=self.guarantee.scale_memory > 0,
             step_labels=self.report.get("step_labels", ()),
+            together=self.together,
         )
         told = report | self.report
         if wanted.horizon != self.problem.horizon and isinstance(names := told.get("labels"), dict):
@@ -127,6 +126,8 @@ class PrivateModel:
             return self.outcomes
         if not isinstance(problem, OutcomeProblem):
             raise ValueError(f"plan takes a problem that declares its outcomes, got {type(problem).__name__}")
+        if problem.world is not problem:
+            return self.for_problem(problem.world)
         if problem.outcome_dim != own.outcome_dim or problem.labels.facts() != own.labels.facts():
             raise ValueError(
                 f"the model was learned for {own.outcome_dim} products and labels {dict(own.labels.facts())}: a plan "

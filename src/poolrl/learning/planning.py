@@ -11,7 +11,8 @@ from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import ACTION_POINTS
 from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import Solution, backward_induction
-from poolrl.learning.kernel import Visits, stages_from_outcomes, stages_from_visits
+from poolrl.learning.fitted import Fitted, FittedPoints, fit_values
+from poolrl.learning.kernel import Visits, quasi_outcomes, stages_from_outcomes, stages_from_visits
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
@@ -19,22 +20,28 @@ from poolrl.learning.separable import order_up_to_levels, stages_from_marginals
 from poolrl.learning.shops import plan_shops, settled_levels
 from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import Problem, SeparableProblem
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-ValueSettings = Zones | Grid | Separable
+ValueSettings = Zones | Grid | Separable | Fitted
+# Where values of a problem stand.
+ValuePoints = Axes | Partition | FittedPoints
+# In more dimensions of states and actions nodes lie too far apart.
+MOST_ON_NODES = 3
 # A plan on outcomes trusts all its nodes, and cuts none.
 NOTHING_UNTRUSTED = {"fell_back_to_uniform": 0.0, "clipped_to_zero": 0.0}
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-    """Separable if possible; else a grid in few dimensions, and zones in more."""
+    """Separable if possible; else a grid in few dimensions. In more, fitted values, or zones for counts of visits."""
     if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):
         return Separable()
     dimensions = problem.state_dim + problem.action_dim
+    if dimensions > MOST_ON_NODES and isinstance(counts, Outcomes):
+        return Fitted()
     return Grid(linear=True) if dimensions <= 2 else Zones()
 
 
-def lay_out(problem: Problem, values: ValueSettings) -> Axes | Partition:
+def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     """The points of a value representation on a problem; refuses a pair that does not fit."""
     shape = (problem.horizon, problem.state_dim + problem.action_dim)
     if problem.boundary.share.shape != shape:
@@ -45,6 +52,10 @@ def lay_out(problem: Problem, values: ValueSettings) -> Axes | Partition:
             "labels and a scale profile need a problem of inventory and values=Separable(), "
             "one table of levels for each label cell"
         )
+    if isinstance(values, Fitted):
+        if not isinstance(problem, OutcomeProblem):
+            raise ValueError("Fitted needs a problem that declares its outcomes: use Grid or Zones")
+        return FittedPoints(problem, values)
     if not isinstance(values, Separable):
         return values.partition(problem)
     if not isinstance(problem, SeparableProblem):
@@ -62,15 +73,19 @@ def needs_own_plan(problem: Inventory) -> bool:
 
 def plan_on_outcomes(
     outcomes: OutcomeDistribution,
-    where: Axes | Partition,
+    where: ValuePoints,
     *,
     scale_follows_sales: bool = False,
     step_labels: Sequence[str] = (),
+    together: float = 0.0,
 ) -> tuple[Rule, dict[str, Any]]:
     """The best rule against an outcome distribution, with a report."""
     horizon = where.problem.horizon
+    if isinstance(where, FittedPoints):
+        drawn = quasi_outcomes(outcomes, where.settings.outcomes, together)
+        return fit_values(where.problem, drawn, where.settings), {"nodes": where.settings.states, **NOTHING_UNTRUSTED}
     if isinstance(where, Partition):
-        solution = backward_induction(horizon, stages_from_outcomes(outcomes, where), where)
+        solution = backward_induction(horizon, stages_from_outcomes(outcomes, where, together), where)
         return PartitionQ(where, solution.q), _report(solution)
     if isinstance(where.problem, Inventory) and where.points == ACTION_POINTS:
         levels = plan_shops(where.problem, outcomes, step_labels)

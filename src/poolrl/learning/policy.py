@@ -16,6 +16,7 @@ from poolrl.learning.rules import Levels, Rule, refuse_unstored, rule_from_array
 from poolrl.learning.stored import read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
+from poolrl.problems.depot import Depot
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -160,11 +161,22 @@ def problem_of(facts: Mapping[str, Any], rule: str, arrays: Arrays, given: Probl
             raise ValueError("learned for other public facts than those of the problem given")
         return given
     kind = declared.pop("kind")
+    if kind == "Depot":
+        return _depot(declared, arrays)
     if kind not in known:
         raise ValueError(f"learned for your own problem {kind}: pass it as problem=...")
     # Before anything is made: a few bytes may declare a horizon of millions.
     refuse_unstored(rule, declared, arrays)
     return known[kind](**declared)
+
+
+def _depot(declared: dict[str, Any], arrays: Arrays) -> Depot:
+    """The depot of a file, whose shop has the steps and products of the states that the file holds."""
+    shop = dict(declared.pop("shop"))
+    if shop.pop("kind") != "LostSales" or arrays["states"].ndim != 3:
+        raise ValueError("a depot serves a shop of lost sales, with fitted values")
+    refuse_unstored("Levels", shop, {"levels": arrays["states"][:, 0, :-1]})
+    return Depot(shop=LostSales(**shop), **declared)
 
 
 def _scale_of(scale: ArrayLike, shape: tuple[int, ...], *, batch: bool) -> FloatArray:

@@ -13,7 +13,8 @@ from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
 from poolrl.geometry.zones import Rings
-from poolrl.problems.problem import Problem, SeparableProblem
+from poolrl.learning.fitted import Bent, FittedU
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class PartitionQ:
         return found
 
 
-Rule = Levels | SeparableQ | PartitionQ
+Rule = Levels | SeparableQ | PartitionQ | FittedU
 
 
 def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
@@ -128,9 +129,30 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
                 pairs = _nodes(own, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
                 partition = Partition(problem, pairs, _nodes(own, "states.", 1, problem.state_dim)[0])
                 return PartitionQ(partition, _shaped(own["q"], (problem.horizon, *partition.q_shape)))
+            case "FittedU":
+                return _fitted(problem, own)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
     raise _unknown_rule(kind)
+
+
+def _fitted(problem: Problem, arrays: Mapping[str, FloatArray]) -> FittedU:
+    if not isinstance(problem, OutcomeProblem):
+        raise ValueError("fitted values need a problem that declares its outcomes")
+    horizon, many = problem.horizon, arrays["states"].shape[1]
+    states = _shaped(arrays["states"], (horizon, many, problem.state_dim))
+    actions = _shaped(arrays["actions"], (horizon, many, problem.action_dim))
+    outcomes = _shaped(arrays["outcomes"], (horizon, arrays["outcomes"].shape[1], problem.outcome_dim))
+    if not many or not outcomes.size:
+        raise ValueError("fitted values need states and outcomes")
+    after: list[Bent] = []
+    if horizon > 1:
+        points = problem.action_dim + (0 if problem.action_sets_state else problem.state_dim)
+        hinges = arrays["offsets"].shape[-1]
+        shapes = {"directions": (points, hinges), "offsets": (hinges,), "weights": (1 + points + hinges,), "least": ()}
+        parts = [_shaped(arrays[name], (horizon - 1, *shape)) for name, shape in shapes.items()]
+        after = [Bent(*(np.asarray(part[step]) for part in parts)) for step in range(horizon - 1)]
+    return FittedU(tuple(after), outcomes, states, actions)
 
 
 def _unknown_rule(kind: str) -> ValueError:

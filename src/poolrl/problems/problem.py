@@ -145,6 +145,7 @@ class OutcomeProblem(Problem):
     outcome_low: FloatArray  # (k,)
     outcome_high: FloatArray
     censored: bool = True  # whether the log can show an outcome cut off
+    action_sets_state: bool = False  # cost and next state depend on the action alone (order-up-to)
 
     @abstractmethod
     def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
@@ -164,6 +165,11 @@ class OutcomeProblem(Problem):
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
         return np.ones(self.outcome_dim)
+
+    @property
+    def world(self) -> OutcomeProblem:
+        """The problem whose outcomes these are: a model of it knows all that this one needs. By default, itself."""
+        return self
 
     @property
     def outcome_dim(self) -> int:
@@ -193,8 +199,6 @@ class OutcomeProblem(Problem):
 
 class SeparableProblem(OutcomeProblem):
     """An outcome problem that is a sum of one problem per coordinate (w = d = k)."""
-
-    action_sets_state: bool = False  # reward and next state depend on the action alone (order-up-to)
 
     @abstractmethod
     def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:

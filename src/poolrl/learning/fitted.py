@@ -1,0 +1,245 @@
+"""Fitted value iteration: values without structure in more dimensions than a grid can fill (Munos, Szepesvári 2008).
+
+    Q_h(s, a) = mean over outcomes ξ of cost_h(s, a, ξ)  +  U_h(s, a)
+    U_h(s, a) ≈ mean over outcomes ξ of V_{h+1}(f_h(s, a, ξ))       by regression on sampled pairs
+    V_h(s)    ≈ min_a Q_h(s, a)                                     by regression on sampled states
+
+All pairs meet the same quasi-random outcomes of the model, so Q is smooth in the action, and a search along its
+coordinates finds a minimum. What a step costs is computed, and only what comes after it is fitted. U and V are linear in
+hinges max(0, w·x + c). States and pairs are those that a plan reaches: first a plan of random actions, then the one that
+was fitted last, with a little less or more than it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.checks import FloatArray, IntArray, whole
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+# How often values are fitted on the states of the plan before.
+ROUNDS = 3
+# How much less or more than planned is done, so that values are known around the plan too; on every second path
+# anything up to the last, and a little besides, so that nothing is believed of actions that were never tried.
+LESS, MORE, MUCH_MORE, BESIDES = 0.5, 1.6, 3.0, 0.1
+# A search begins with steps of the first share of the allowed box, halves them where nothing is gained any more, and
+# ends when they are smaller than the last. From the action of a similar state it need not look so far.
+WIDEST, NEARBY, NARROWEST = 0.25, 0.04, 0.002
+# Hinges of each coordinate; all others lie along random directions.
+KNOTS = 6
+# Penalty of the regression, beside features of unit size.
+RIDGE = 1e-5
+# States times outcomes that are looked at together, and states that look for the nearest known one.
+BLOCK, BLOCK_STATES = 2**16, 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Values by regression: on so many `states` of each step, with so many `hinges`, for `outcomes` of the model."""
+
+    states: int = 512
+    hinges: int = 128
+    outcomes: int = 256
+
+    def __post_init__(self) -> None:
+        whole(states=self.states, hinges=self.hinges, outcomes=self.outcomes)
+
+
+@dataclass(frozen=True)
+class FittedPoints:
+    """Where values of a problem are fitted: states are found on the way."""
+
+    problem: OutcomeProblem
+    settings: Fitted
+
+
+@dataclass(frozen=True)
+class Bent:
+    """A function of unit points x (m, n) that is linear in 1, x and hinges, (1 + n + F,)."""
+
+    directions: FloatArray  # (n, F)
+    offsets: FloatArray  # (F,)
+    weights: FloatArray
+    least: FloatArray  # () of what it was fitted on: a search must not be drawn to where a line goes on for ever
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Its values (m,)."""
+        return np.maximum(_features(points, self.directions, self.offsets) @ self.weights, self.least)
+
+
+@dataclass(frozen=True)
+class FittedU:
+    """Act by one look ahead: what a step costs for the sampled outcomes, and the fitted cost of what comes after it."""
+
+    after: tuple[Bent, ...]  # U of every step but the last
+    outcomes: FloatArray  # (H, S, k) that every decision looks at
+    states: FloatArray  # (H, N, w), and the best action of each, (H, N, d): where a search begins
+    actions: FloatArray
+
+    def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
+        """The best action that is found in each state (m, w). Labels need `Levels`, so there is one cell."""
+        assert isinstance(problem, OutcomeProblem)
+        after = self.after[step] if step < len(self.after) else None
+        start = self.known_action(problem, step, state)
+        return _search(problem, step, state, start, self.outcomes[step], after, NEARBY)[0]
+
+    def known_action(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
+        """The action of the nearest state that values were fitted on, (m, d)."""
+        span = problem.state_high - problem.state_low
+        found = np.empty((len(state), problem.action_dim))
+        for begin in range(0, len(state), BLOCK_STATES):
+            rows = slice(begin, begin + BLOCK_STATES)
+            distance = np.square((state[rows, None] - self.states[step]) / span).sum(axis=-1)
+            found[rows] = self.actions[step][distance.argmin(axis=1)]
+        return found
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """What goes into a file."""
+        names = ("directions", "offsets", "weights", "least")
+        bent = {name: np.stack([getattr(each, name) for each in self.after]) for name in names if self.after}
+        return bent | {name: getattr(self, name) for name in ("outcomes", "states", "actions")}
+
+
+def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) -> FittedU:
+    """Values of every step, from the last to the first, for outcomes (H, S, k)."""
+    # Public: it says where values are fitted, and draws no outcome.
+    rng = np.random.default_rng(0)
+    found: FittedU | None = None
+    for _ in range(ROUNDS):
+        states, tried = _reached(problem, outcomes, found, settings.states, rng)
+        actions, later = np.empty_like(tried), []
+        value: Bent | None = None  # of the step after
+        for step in reversed(range(problem.horizon)):
+            here, after = states[step], None
+            if value is not None:
+                arrived = _mean_value(problem, step, here, tried[step], outcomes[step], value)
+                after = _regressed(_pair(problem, here, tried[step]), arrived, settings.hinges, rng)
+                later.append(after)
+            low, high = problem.allowed(step, here)
+            start = low + WIDEST * (high - low) if found is None else found.known_action(problem, step, here)
+            actions[step], best = _search(problem, step, here, start, outcomes[step], after, WIDEST)
+            value = _regressed(_unit_state(problem, here), best, settings.hinges, rng)
+        found = FittedU(tuple(reversed(later)), outcomes, states, actions)
+    assert found is not None
+    return found
+
+
+def _reached(
+    problem: OutcomeProblem, outcomes: FloatArray, plan: FittedU | None, many: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """States (H, many, w) and actions on paths of a plan that is not followed to the letter; random ones without it."""
+    state = np.broadcast_to(problem.initial_state, (many, problem.state_dim))
+    states, actions = (np.empty((problem.horizon, many, n)) for n in (problem.state_dim, problem.action_dim))
+    for step in range(problem.horizon):
+        low, high = problem.allowed(step, state)
+        if plan is None:
+            action = low + rng.random(low.shape) * (high - low)
+        else:
+            planned = plan.known_action(problem, step, state) - low
+            near = rng.uniform(LESS, MORE, low.shape) * planned
+            far = rng.uniform(0.0, MUCH_MORE, low.shape) * planned + rng.uniform(0, BESIDES, low.shape) * (high - low)
+            action = np.clip(low + np.where(np.arange(many)[:, None] % 2 == 0, near, far), low, high)
+        states[step], actions[step] = state, action
+        drawn = outcomes[step, rng.integers(outcomes.shape[1], size=many)]
+        state = problem.next_state(step, state, action, drawn)
+    return states, actions
+
+
+def _search(
+    problem: OutcomeProblem,
+    step: int,
+    state: FloatArray,
+    start: FloatArray,
+    outcomes: FloatArray,
+    after: Bent | None,
+    widest: float,
+) -> tuple[FloatArray, FloatArray]:
+    """The best action that is found in each state (m, d), and its Q (m,): along each coordinate, and all together."""
+
+    def q(rows: IntArray, tried: FloatArray) -> FloatArray:
+        cost = _mean_cost(problem, step, state[rows], tried, outcomes)
+        return cost if after is None else cost + after(_pair(problem, state[rows], tried))
+
+    low, high = problem.allowed(step, state)
+    action = np.clip(start, low, high)
+    best = q(np.arange(len(state)), action)
+    stride = np.full(len(state), widest)
+    ways = np.concatenate([np.eye(problem.action_dim), np.ones((1, problem.action_dim))])
+    while (going := np.flatnonzero(stride >= NARROWEST)).size:
+        improved = np.zeros(len(state), dtype=bool)
+        for way in ways:
+            rows = going
+            for sign in (1.0, -1.0):
+                moved = sign * stride[rows, None] * way * (high - low)[rows]
+                tried = np.clip(action[rows] + moved, low[rows], high[rows])
+                cost = q(rows, tried)
+                better = cost < best[rows] - 1e-12 * np.abs(best[rows])
+                action[rows[better]], best[rows[better]] = tried[better], cost[better]
+                improved[rows[better]] = True
+                rows = rows[~better]  # who gained one way need not try the other
+                if not rows.size:
+                    break
+        stride[going[~improved[going]]] /= 2
+    return action, best
+
+
+def _mean_cost(
+    problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, outcomes: FloatArray
+) -> FloatArray:
+    """What a step costs on average, (m,)."""
+    found, rows = np.empty(len(state)), max(1, BLOCK // len(outcomes))
+    for begin in range(0, len(state), rows):
+        here, does = (part[begin : begin + rows, None] for part in (state, action))
+        found[begin : begin + rows] = problem.cost(step, here, does, outcomes[None]).mean(axis=1)
+    return found
+
+
+def _mean_value(
+    problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, outcomes: FloatArray, value: Bent
+) -> FloatArray:
+    """The fitted value of what outcomes lead to, on average, (m,)."""
+    found, rows = np.empty(len(state)), max(1, BLOCK // len(outcomes))
+    for begin in range(0, len(state), rows):
+        here, does = (part[begin : begin + rows, None] for part in (state, action))
+        arrived = problem.next_state(step, here, does, outcomes[None])
+        after = value(_unit_state(problem, arrived.reshape(-1, problem.state_dim)))
+        found[begin : begin + rows] = after.reshape(len(here), -1).mean(axis=1)
+    return found
+
+
+def _unit_state(problem: Problem, state: FloatArray) -> FloatArray:
+    return np.asarray((state - problem.state_low) / (problem.state_high - problem.state_low))
+
+
+def _pair(problem: OutcomeProblem, state: FloatArray, action: FloatArray) -> FloatArray:
+    """What decides about the next state, in unit coordinates: the action, and the state unless it does not count."""
+    unit = (action - problem.action_low) / (problem.action_high - problem.action_low)
+    return unit if problem.action_sets_state else np.concatenate([_unit_state(problem, state), unit], axis=1)
+
+
+def _features(points: FloatArray, directions: FloatArray, offsets: FloatArray) -> FloatArray:
+    bent = points @ directions
+    bent += offsets
+    np.maximum(bent, 0.0, out=bent)
+    return np.concatenate([np.ones((len(points), 1)), points, bent], axis=1)
+
+
+def _regressed(points: FloatArray, target: FloatArray, hinges: int, rng: np.random.Generator) -> Bent:
+    """Ridge regression on features of unit size. Hinges bend at quantiles of each coordinate, and at random points."""
+    width = points.shape[1]
+    knots = np.quantile(points, (np.arange(KNOTS) + 0.5) / KNOTS, axis=0)
+    directions = rng.standard_normal((width, max(hinges, KNOTS * width)))
+    directions /= np.linalg.norm(directions, axis=0)
+    chosen = points[rng.integers(len(points), size=directions.shape[1])]
+    offsets = -np.einsum("fw,wf->f", chosen, directions)
+    directions[:, : KNOTS * width] = np.repeat(np.eye(width), KNOTS, axis=1)
+    offsets[: KNOTS * width] = -knots.T.ravel()
+    features = _features(points, directions, offsets)
+    size = np.sqrt(np.mean(np.square(features), axis=0)) + 1e-12
+    scaled = features / size
+    penalty = np.full(scaled.shape[1], RIDGE * len(scaled))
+    penalty[0] = 1e-12
+    weights = np.linalg.solve(scaled.T @ scaled + np.diag(penalty), scaled.T @ target) / size
+    return Bent(directions, offsets, np.asarray(weights), np.asarray(target.min()))
