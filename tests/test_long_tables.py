@@ -36,7 +36,7 @@ from tests.helpers.long_tables import (
     week_of,
 )
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
-from tests.helpers.tables import a_labelled_shop, a_shop, columns
+from tests.helpers.tables import a_labelled_shop, a_shop, assert_same_crowds, columns
 
 
 @pytest.mark.parametrize("clip", [False, True])
@@ -57,6 +57,7 @@ def test_both_forms_of_a_log_have_the_same_counts(kind: type[Inventory], gridded
     for found in (wide, long):
         np.testing.assert_array_equal(found.outcome_leaves(problem, bins=64), expected)
     np.testing.assert_array_equal(long.joint_leaves(problem, bands=8), wide.joint_leaves(problem, bands=8))
+    assert_same_crowds(long, wide, problem)
 
 
 @pytest.mark.parametrize("clip", [False, True])
@@ -74,6 +75,7 @@ def test_labels_scales_bounds_and_units_are_those_of_the_other_form(clip: bool) 
     assert expected.sum() > 60
     np.testing.assert_array_equal(long.outcome_leaves(problem, bins=16), expected)
     np.testing.assert_array_equal(long.joint_leaves(problem, bands=8), wide.joint_leaves(problem, bands=8))
+    assert_same_crowds(long, wide, problem)
     np.testing.assert_array_equal(long.label_totals(problem), wide.label_totals(problem))
 
 

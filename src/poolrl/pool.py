@@ -64,13 +64,13 @@ class Pool:
     def __post_init__(self) -> None:
         self._shares()
 
-    def _shares(self) -> dict[str, zcdp.Budget]:
-        """What the trees may spend, and what the tables on top of them."""
-        spent = {name: zcdp.shares_of(self.rho, **{name: getattr(self, name)})[1] for name in ON_TOP}
+    def _shares(self) -> tuple[zcdp.Budget, zcdp.Budget, zcdp.Budget, zcdp.Budget]:
+        """What the trees may spend, and each of the tables on top of them."""
+        tested, summed, paired = (zcdp.shares_of(self.rho, **{name: getattr(self, name)})[1] for name in ON_TOP)
         if sum(getattr(self, name) for name in ON_TOP) >= 1:
             raise ValueError(f"{', '.join(ON_TOP)} must leave a part of rho to the trees")
         whole = zcdp.budget(self.rho)
-        return {"rho": whole if whole == math.inf else whole - sum(spent.values())} | spent
+        return (whole if whole == math.inf else whole - tested - summed - paired), tested, summed, paired
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -136,7 +136,7 @@ class Pool:
                 left_sums(problem, per_unit=1)
             if self.together:
                 pair_sums(problem, per_unit=1)
-            return OnOutcomes(problem, **self._shares(), counts=counts, where=where)
+            return OnOutcomes(problem, *self._shares(), counts, where)
         for name in ON_TOP:
             if getattr(self, name):
                 raise ValueError(f"{name} needs outcome counts: use counts=Outcomes(), or leave it out")

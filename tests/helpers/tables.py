@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from poolrl import Grid, LostSales, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.data.log import Log
+from poolrl.data.together import sum_together
 from poolrl.geometry.bins import bin_of
+from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.privacy.sensitivity import every_level
 from poolrl.problems.inventory import Inventory
 
@@ -48,12 +51,22 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
     np.testing.assert_array_equal(table.left_leaves(problem, parts=32), log.left_leaves(problem, parts=32))
+    assert_same_crowds(table, log, problem)
     for values in (Zones(20), Grid(5)):
         partition = values.partition(problem)
         by_array, by_engine = count_visits(log, partition), count_visits(table, partition)
         np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
         for mine, theirs in zip(by_engine.moves, by_array.moves, strict=True):
             assert (mine != theirs).nnz == 0
+
+
+def assert_same_crowds(one: Log, other: Log, problem: Inventory) -> None:
+    """Pairs of products are the same, whatever the edges are."""
+    rng = np.random.default_rng(3)
+    edges = rng.integers(1, TOGETHER_BANDS, (*problem.labels.shape, problem.horizon, problem.products))
+    found, expected = (sum_together(log, problem, edges=edges) for log in (one, other))
+    np.testing.assert_array_equal(found, expected)
+    assert expected.sum() > 0
 
 
 def a_labelled_shop(trajectories: int = 300) -> tuple[Inventory, Trajectories]:
@@ -89,6 +102,7 @@ def assert_same_labelled_counts(make: Make) -> None:
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), expected)
     np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
     np.testing.assert_array_equal(table.left_leaves(problem, parts=32), log.left_leaves(problem, parts=32))
+    assert_same_crowds(table, log, problem)
     np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
 
 

@@ -15,14 +15,13 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
-from poolrl.checks import IntArray
 from poolrl.data.expressions import finite
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The columns that are added to a table. A user's own column is hardly called so.
 CELL, PLACE, SHARE = "poolrl_cell", "poolrl_place_{}", "poolrl_share_{}"
-COORDINATE, EDGE = "poolrl_coordinate", "poolrl_edge"
+COORDINATE = "poolrl_coordinate"
 # Every whole number up to here is a double.
 LARGEST_WHOLE = 2**53
 
@@ -41,7 +40,7 @@ def with_label_cells(
         if _are_consecutive(values):
             found = _with_place(found, columns[name], key, values, place)
             continue
-        declared = _small_table(rows, {f"poolrl_value_{i}": _as_compared(values), place: list(range(len(values)))})
+        declared = small_table(rows, {f"poolrl_value_{i}": _as_compared(values), place: list(range(len(values)))})
         found = found.inner_join(declared, key == declared[0])
     for i, size in enumerate(labels.shape):
         place_of = found[PLACE.format(i)].cast("int64")
@@ -59,18 +58,8 @@ def _with_shares(rows: ir.Table, problem: OutcomeProblem, *, by_coordinate: bool
         place = place * problem.outcome_dim + rows[COORDINATE]
         by_place = {SHARE.format(0): shares.ravel().tolist()}
     places = list(range(len(by_place[SHARE.format(0)])))
-    bound = _small_table(rows, {"poolrl_bound_cell": places, **by_place})
+    bound = small_table(rows, {"poolrl_bound_cell": places, **by_place})
     return rows.inner_join(bound, place == bound["poolrl_bound_cell"].cast("int64"))
-
-
-def with_edges(rows: ir.Table, edges: IntArray) -> ir.Table:
-    """Rows of label, step and coordinate with the edge (label cells, H, k) of each."""
-    _, steps, coordinates = edges.shape
-    places = {"poolrl_edge_place": list(range(edges.size)), EDGE: edges.ravel().tolist()}
-    place = (rows.label.cast("int64") * steps + rows.step) * coordinates + rows.coordinate
-    every = _small_table(rows, places)
-    found = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
-    return found.mutate(**{EDGE: found[EDGE].cast("int64")})
 
 
 def with_coordinates(
@@ -79,7 +68,7 @@ def with_coordinates(
     """The rows whose coordinate was declared, with its place, and with the `facts` of each coordinate."""
     (values,) = coordinates.values
     places = {"poolrl_coordinate_value": _as_compared(values), "poolrl_coordinate_place": list(range(len(values)))}
-    declared = _small_table(rows, {**places, **{name: list(numbers) for name, numbers in facts.items()}})
+    declared = small_table(rows, {**places, **{name: list(numbers) for name, numbers in facts.items()}})
     found = rows.inner_join(declared, comparable(rows[column], coordinates, "") == declared[0])
     return found.mutate(**{COORDINATE: found["poolrl_coordinate_place"].cast("int64")})
 
@@ -129,7 +118,7 @@ def _with_place(rows: ir.Table, column: str, key: Any, values: Sequence[Any], pl
     return rows.filter(held if whole else held & (near == key)).mutate(**{place: near - first})
 
 
-def _small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
+def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
     """A table of public values, where the engine can see it."""
     if _backend(rows) != "postgres":
         return ibis.memtable(pa.table(columns))

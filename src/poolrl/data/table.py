@@ -29,21 +29,19 @@ from poolrl.data.arrow import as_arrow
 from poolrl.data.checked_columns import check_columns, checked_coordinates
 from poolrl.data.coordinate_vector import CoordinateFacts
 from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
+from poolrl.data.crowds import NOWHERE, crowd_counts
 from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
 from poolrl.data.kept_rows import KeptRows
-from poolrl.data.label_cells import CELL, EDGE, SHARE, comparable, with_edges, with_label_cells
+from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
 from poolrl.data.log import Columns, Tally, check_declarations
 from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
 from poolrl.data.row_rules import Numbers, Row
 from poolrl.data.sources.engine import answer
-from poolrl.data.together import side_formula, sides
+from poolrl.data.together import side_formula
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
-
-# The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
-NOWHERE = -1
 
 
 class Table(KeptRows):
@@ -230,20 +228,9 @@ class Table(KeptRows):
 
     def crowd_expression(self, problem: OutcomeProblem, *, edges: IntArray) -> ir.Table:
         """The counts of `crowd_tallies`: columns step, crowd, rows."""
-        shown = []
-        for coordinate, cells in enumerate(
-            self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
-        ):
-            found = with_edges(_with_places(cells, coordinate), edges.reshape(-1, *edges.shape[-2:]))
-            known, beyond = sides(problem, found.cell, found[EDGE])
-            known = known & (found.cell != NOWHERE)
-            shown.append(
-                found.select(*self._keys, "step", known=known.cast("int64"), both=(known & beyond).cast("int64"))
-            )
-        rows = ibis.union(*shown) if len(shown) > 1 else shown[0]
-        crowds = rows.group_by([*self._keys, "step"]).aggregate(known=rows.known.sum(), beyond=rows.both.sum())
-        crowd = crowds.known.cast("int64") * (problem.outcome_dim + 1) + crowds.beyond.cast("int64")
-        return crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
+        cells = self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
+        placed = [_with_places(each, coordinate) for coordinate, each in enumerate(cells)]
+        return crowd_counts(placed, problem, keys=self._keys, edges=edges.reshape(-1, *edges.shape[-2:]))
 
     def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""

@@ -5,9 +5,9 @@
     V_h(s)    ≈ min_a Q_h(s, a)                                     by regression on sampled states
 
 All pairs meet the same quasi-random outcomes of the model, so Q is smooth in the action, and a search along its
-coordinates finds a minimum. What a step costs is computed, and only what comes after it is fitted. U and V are linear in
-hinges max(0, w·x + c). States and pairs are those that a plan reaches: first a plan of random actions, then the one that
-was fitted last, with a little less or more than it says.
+coordinates finds a minimum. What a step costs is computed, and only what comes after it is fitted. U and V are linear
+in hinges max(0, w·x + c). States and pairs are those that a plan reaches: first a plan of random actions, then the one
+that was fitted last, with a little less or more than it says.
 """
 
 from __future__ import annotations
