@@ -360,3 +360,24 @@ def test_the_command_flags_sums_with_the_noise_of_another_budget(
     found = json.loads((tmp_path / "planted/audit.json").read_text())["audits"][0]
     assert found["verdict"] == "FLAGGED"
     assert TOO_LITTLE in found["faults"]
+
+
+PAIRED = replace(CASES[9], engine="arrays")
+
+
+def test_an_honest_release_of_pairs_is_not_flagged() -> None:
+    """The two logs move all that pairs pay for: both products sell out, and then nothing is sold."""
+    found = attack_case(PAIRED, releases=2_000)
+    assert not found.faults
+    assert [(each.name, each.share) for each in moved_tables(*exact(PAIRED))][1] == ("products that sell together", 1)
+
+
+def test_pairs_with_the_noise_of_half_a_row_are_flagged(monkeypatch: Plant) -> None:
+    honest = sensitivity.pair_sums
+
+    def one_side(problem: Any, *, per_unit: int) -> sensitivity.TableLayout:
+        layout = honest(problem, per_unit=per_unit)
+        return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
+
+    monkeypatch.setattr(sensitivity, "pair_sums", one_side)
+    assert "one unit moves more than was paid for" in attack_case(PAIRED, releases=200).faults

@@ -16,7 +16,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import OnOutcomes, OnVisits, Prepared
 from poolrl.privacy.noise.source import NoiseSource
-from poolrl.privacy.sensitivity import TableLayout, left_sums, outcome_trees, visit_tables
+from poolrl.privacy.sensitivity import TableLayout, left_sums, outcome_trees, pair_sums, visit_tables
 from poolrl.problems.inventory import Backlog, LostSales
 
 # Two products and three steps, because noise could be shared between products, or between a step and the next but one.
@@ -34,6 +34,7 @@ CASES = (
     Configured(LostSales(**_FACTS, labels=_LABELS), labels_public=True, engine="arrays"),
     Configured(Backlog(**_FACTS), title="default, c = 1, backlog"),
     Configured(LostSales(**_FACTS, labels=_LABELS), left_over=0.1, title="default, c = 1, labels, stock left over"),
+    Configured(LostSales(**_FACTS), together=0.1, title="default, c = 1, products that sell together"),
 )
 
 
@@ -76,9 +77,10 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
         belongs = [0] + [1] * prepared.problem.horizon
     else:
         trees = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
-        sums = [] if released.left is None else [released.left.sums]
+        sums = [each.sums for each in (released.left, released.together) if each is not None]
+        # In the guarantee's order; a table that it leaves out is compared with its last one.
         last = len(released.guarantee.mechanisms) - 1
-        tables, belongs = [*trees, *sums], [0] * len(trees) + [last] * len(sums)
+        tables, belongs = [*trees, *sums], [0] * len(trees) + [min(1 + i, last) for i in range(len(sums))]
     numbers = np.concatenate([table.ravel() for table in tables])
     shapes = [table.shape for table in tables]
     public = {"guarantee": released.guarantee, "total": getattr(released, "total", None), "shapes": shapes}
@@ -104,7 +106,8 @@ def layouts(prepared: Prepared, found: Revealed, *, per_unit: int) -> tuple[Tabl
         complete=len(trees) == belongs.count(0),
         labels_public=found.public["guarantee"].labels == "public",
     )
-    return (layout, left_sums(problem, per_unit=per_unit)) if prepared.left_over else (layout,)
+    on_top = [(prepared.left_over, left_sums), (prepared.together, pair_sums)]
+    return (layout, *(formula(problem, per_unit=per_unit) for budget, formula in on_top if budget))
 
 
 class Exact:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ from poolrl.data.log import Columns, Log
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
-from poolrl.pool import Pool, Prepared
+from poolrl.pool import OnOutcomes, Pool, Prepared
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.inventory import Inventory
 
@@ -40,13 +40,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ZONES = 3
-AUDITED: dict[str, Callable[[float, float], Pool]] = {
-    "default": lambda rho, left_over: Pool(rho, left_over=left_over),
-    "published": lambda rho, _: Pool.published(rho, zones=FEW_ZONES),
+AUDITED: dict[str, Callable[[float, float, float], Pool]] = {
+    "default": lambda rho, left_over, together: Pool(rho, left_over=left_over, together=together),
+    "published": lambda rho, *_: Pool.published(rho, zones=FEW_ZONES),
 }
 # Shares of the demand bound: a small shelf, what others keep and leave, and how far a scale shrinks. None lies on the
 # edge of a bin. The last is a power of two, so that to divide by it is exact.
 SMALL_SHELF, THEIR_SHELF, SHRUNK = 0.3, (0.6, 0.35), 1 / 128
+# An edge of pairs below the small shelf and all that is sold of it: who sells nothing is below, who sells out beyond.
+LOW_EDGE = 8
 # A scale that changes nothing but the units of the amounts.
 SAME_SCALE = 2.0
 # Multiples of a scale may exceed the bound: of a shelf of two bounds one can be sold, and one is left.
@@ -62,7 +64,8 @@ class Configured:
     `per_unit` is c, or None where each trajectory is its own unit. With `scaled`, amounts are multiples of a scale,
     and `scale_memory` is m. `units` is how many units the simulated log has: bins follow from it. With the engine
     "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory. `left_over` is the share of ρ for
-    sums of what was left, as in `Pool`.
+    sums of what was left, `together` that for sums of pairs, as in `Pool`. Edges of pairs are held fixed, where the two
+    logs move most: that noisy trees choose them is covered by composition.
 
         attack_case(Configured(problem, per_unit=3), rho=0.1)
     """
@@ -74,6 +77,7 @@ class Configured:
     scale_memory: int = 0
     labels_public: bool = False
     left_over: float = 0.0
+    together: float = 0.0
     units: int = 3
     engine: Literal["table", "arrays"] = "table"
     title: str = ""
@@ -102,7 +106,11 @@ class Configured:
 
     def prepared(self, rho: float) -> Prepared:
         """The learner, ready to release."""
-        return AUDITED[self.learner](rho, self.left_over).prepare(self.problem)
+        prepared = AUDITED[self.learner](rho, self.left_over, self.together).prepare(self.problem)
+        if not isinstance(prepared, OnOutcomes) or not self.together:
+            return prepared
+        shape = (*self.problem.labels.shape, self.problem.horizon, self.problem.products)
+        return replace(prepared, fixed_edges=np.full(shape, LOW_EDGE))
 
     @contextmanager
     def logs(self, engine: str | None = None) -> Iterator[tuple[Log, Log]]:

@@ -25,7 +25,6 @@ from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
 from poolrl.privacy import sensitivity
 from poolrl.privacy.sensitivity import TableLayout
-from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -186,9 +185,9 @@ def _periods_of(policy: Policy, claim: Certificate) -> list[VerifyCheck]:
 
 
 def _tables_hold(policy: Policy, claim: Certificate) -> bool:
-    """Whether the mechanisms are outcome trees, and sums of what was left, computed again from public facts alone."""
+    """Whether the mechanisms are outcome trees, and sums on top of them, computed again from public facts alone."""
     problem, guarantee, units = policy.problem, policy.guarantee, claim.assumed_public.units
-    if not 1 <= len(guarantee.mechanisms) <= 2 or not isinstance(problem, OutcomeProblem) or units < 1:
+    if not guarantee.mechanisms or not isinstance(problem, OutcomeProblem) or units < 1:
         return False
     per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
     moved = sensitivity.moved_trajectories(
@@ -201,10 +200,13 @@ def _tables_hold(policy: Policy, claim: Certificate) -> bool:
         return False
     rho = float(guarantee.mechanisms[0].rho)
     layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
-    if len(guarantee.mechanisms) == 2:
-        if not isinstance(problem, Inventory):
-            return False
-        layouts.append(sensitivity.left_sums(problem, per_unit=moved))
+    named = [each.name for each in guarantee.mechanisms[1:]]
+    for formula in (sensitivity.left_sums, sensitivity.pair_sums):
+        try:
+            layout = formula(problem, per_unit=moved)
+        except ValueError:
+            continue  # the problem has no such sums
+        layouts += [layout] if layout.name in named else []
     carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
     return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
 

@@ -84,6 +84,12 @@ class Privacy(ConfigSection):
         answer="",
         gt=0,
     )
+    together: bool = key(
+        False,
+        why="spend a tenth of rho on how far products sell much or little together, for a shared reserve; left out "
+        "where [plan] units are too few for it",
+        asked=False,
+    )
     data_set: str = name_key(why="the name of its account in the ledger; a corrected or longer log keeps its name")
     ledger: str | None = key(
         None,
