@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,14 @@ from poolrl import LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.plans.backlog import solve_backlog
-from poolrl.plans.capacity import CapacityPlan, expected_levels, plan_capacity, solve_capacity
+from poolrl.plans.capacity import (
+    CapacityPlan,
+    expected_levels,
+    plan_capacity,
+    scaled_down,
+    simulated_costs,
+    solve_capacity,
+)
 from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_lead_time
 from poolrl.plans.orders import OrderPlan, plan_orders, solve_orders
 from poolrl.plans.unit_laws import UnitLaws
@@ -146,43 +152,15 @@ def capacities(report: Report) -> None:
         began = time.perf_counter()
         plan = solve_capacity(laws, volumes, room, rng=rng, paths=20_000 if products <= 8 else 4_000)
         took = time.perf_counter() - began
-        scaled = judged_capacity(laws, _scaled_down(free, volumes, room), rng)
+        levels = (free.orders[:, :, 0] * laws.width[:, None]).T
+        rule = scaled_down(levels, volumes, np.full(HORIZON, room))
+        scaled = float(simulated_costs(laws, rule, rng, 4_000).mean())
         rows.append(
             [f"{products}", f"{share:.0%}", f"{plan.gap:+.2%} ± {plan.error / plan.bound:.2%}",
              f"{scaled / plan.bound - 1:+.1%}", f"{took:.1f} s"]
         )  # fmt: skip
     header = ["products", "room, of what is used without limit", "certified gap", "scaled down", "time"]
     report.table(header, rows, title="Shared capacity, 5 days")
-
-
-def _scaled_down(free: OrderPlan, volumes: FloatArray, room: float) -> Callable[[int, FloatArray], FloatArray]:
-    levels = free.orders[:, :, 0] * free.laws.width[:, None]
-
-    def rule(step: int, stock: FloatArray) -> FloatArray:
-        # The largest factor at which everything still fits.
-        low, high = np.zeros(len(stock)), np.ones(len(stock))
-        for _ in range(30):
-            middle = (low + high) / 2
-            fits = np.maximum(stock, middle[:, None] * levels[:, step]) @ volumes <= room
-            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-        return np.maximum(stock, low[:, None] * levels[:, step])
-
-    return rule
-
-
-def judged_capacity(
-    laws: UnitLaws, rule: Callable[[int, FloatArray], FloatArray], rng: np.random.Generator, paths: int = 4_000
-) -> float:
-    """Mean cost of a rule for levels on paths of the laws, from empty shelves."""
-    terms, (columns, horizon, size) = laws.terms, laws.chance.shape
-    stock, cost = np.zeros((paths, columns)), 0.0
-    for step in range(horizon):
-        level = rule(step, stock)
-        demand = np.stack([rng.choice(size, paths, p=law) for law in laws.chance[:, step]], axis=1) * laws.width
-        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
-        cost += float((terms.holding[:, step] * left + terms.shortage[:, step] * missing).sum(axis=1).mean())
-        stock = left
-    return cost
 
 
 # What privacy adds.
@@ -264,7 +242,7 @@ def with_privacy(report: Report, asked: argparse.Namespace) -> None:
         laws = best_shared.plan.laws
 
         def judged(plan: CapacityPlan, laws: UnitLaws = laws) -> float:
-            return judged_capacity(laws, plan.order_up_to, np.random.default_rng(7), paths=20_000)
+            return float(simulated_costs(laws, plan.order_up_to, np.random.default_rng(7), 20_000).mean())
 
         for rho, model in models.items():
             cost = judged_lead_time(plan_lead_time(model, **ahead), demand[:400], holding, shortage)

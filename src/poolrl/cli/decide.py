@@ -10,9 +10,10 @@ from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.shop.decide import decide_csv, decide_lines
-from poolrl.shop.desk import BASIS, Desk, amounts_from_text
+from poolrl.shop.desk import BASIS, Desk
 from poolrl.shop.json_lines import answers_as_json, in_columns, question_of
 from poolrl.shop.stock_table import CsvForm
+from poolrl.shop.words import amounts_from_text
 
 decide_verb = verb(
     "decide",

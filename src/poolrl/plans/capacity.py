@@ -11,6 +11,7 @@ at which today's orders just fit. Its cost on simulated paths, beside the bound,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,19 +26,40 @@ from poolrl.problems.operations import Operations
 
 # Prices that are tried for today's room, in shares of the highest that can matter.
 PRICE_STEPS = 96
+# From a step and stocks (m, k) to levels of the same shape.
+Levelling = Callable[[int, FloatArray], FloatArray]
 # Paths on which a plan is judged, unless others are asked for.
 JUDGED_PATHS = 4_000
 
 
 @dataclass(frozen=True)
-class CapacityPlan:
+class CapacityRule:
+    """Levels of each product at each price of today's room: those of the lowest price at which everything fits."""
+
+    volumes: FloatArray  # v (k,)
+    capacity: FloatArray  # C (H,), or less where what is left must fit into a smaller one later
+    levels: FloatArray  # (H, P, k) the best level of each product at each price of today's room, from zero up
+
+    def order_up_to(self, step: int, stock: ArrayLike) -> FloatArray:
+        """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and fits."""
+        given = as_floats("stock", stock)
+        if given.ndim not in (1, 2) or given.shape[-1] != len(self.volumes) or not 0 <= step < len(self.capacity):
+            raise ValueError(
+                f"order_up_to takes a step in 0 .. {len(self.capacity) - 1} and {len(self.volumes)} stocks"
+            )
+        held = np.atleast_2d(given)
+        if ((held * self.volumes).sum(axis=1) > self.capacity[step] * (1 + 1e-9)).any():
+            raise ValueError("the stock at hand takes more than the capacity: nothing can be planned for it")
+        levels = _fitting(held, self.levels[step], self.volumes, float(self.capacity[step]))
+        return levels if given.ndim == 2 else levels[0]
+
+
+@dataclass(frozen=True)
+class CapacityPlan(CapacityRule):
     """A price-directed plan for one label cell: its prices by step, what it costs, and what no plan can go below."""
 
     plan: OrderPlan  # of each product by itself, at these prices
-    volumes: FloatArray  # v (k,)
-    capacity: FloatArray  # C (H,), or less where what is left must fit into a smaller one later
     prices: FloatArray  # μ (H,)
-    levels: FloatArray  # (H, P, k) the best level of each product at each price of today's room, from zero up
     bound: float
     cost: float
     error: float  # standard error of the cost, by simulation
@@ -53,19 +75,6 @@ class CapacityPlan:
             f"cost {self.cost:.5g} ± {self.error:.2g}, no plan costs less than {self.bound:.5g}: certified within "
             f"{most:.2%} on the model, two standard errors of the simulated paths included"
         )
-
-    def order_up_to(self, step: int, stock: ArrayLike) -> FloatArray:
-        """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and fits."""
-        given = as_floats("stock", stock)
-        if given.ndim not in (1, 2) or given.shape[-1] != len(self.volumes) or not 0 <= step < len(self.capacity):
-            raise ValueError(
-                f"order_up_to takes a step in 0 .. {len(self.capacity) - 1} and {len(self.volumes)} stocks"
-            )
-        held = np.atleast_2d(given)
-        if ((held * self.volumes).sum(axis=1) > self.capacity[step] * (1 + 1e-9)).any():
-            raise ValueError("the stock at hand takes more than the capacity: nothing can be planned for it")
-        levels = _fitting(held, self.levels[step], self.volumes, float(self.capacity[step]))
-        return levels if given.ndim == 2 else levels[0]
 
 
 def plan_capacity(
@@ -100,9 +109,10 @@ def solve_capacity(
     if not (terms.spoilage == 1).all():
         # What may be left must fit later too.
         room = np.minimum.accumulate(room[::-1])[::-1]
-    costs = _simulated(laws, levels, size, room, rng, paths)
+    rule = CapacityRule(size, room, levels)
+    costs = simulated_costs(laws, rule.order_up_to, rng, paths)
     error = float(costs.std(ddof=1) / np.sqrt(paths))
-    return CapacityPlan(plan, size, room, prices, levels, bound, float(costs.mean()), error)
+    return CapacityPlan(size, room, levels, plan, prices, bound, float(costs.mean()), error)
 
 
 def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[FloatArray, OrderPlan, float]:
@@ -188,14 +198,26 @@ def _fitting(held: FloatArray, levels: FloatArray, size: FloatArray, room: float
     return tight + share[:, None] * (free - tight)
 
 
-def _simulated(
-    laws: UnitLaws, levels: FloatArray, size: FloatArray, room: FloatArray, rng: np.random.Generator, paths: int
-) -> FloatArray:
-    """What the plan costs on paths of the laws, (paths,), from empty shelves."""
+def scaled_down(levels: FloatArray, volumes: FloatArray, capacity: FloatArray) -> Levelling:
+    """What people do without a plan: levels (H, k), all lowered by the same share until they fit (H,)."""
+
+    def rule(step: int, stock: FloatArray) -> FloatArray:
+        low, high = np.zeros(len(stock)), np.ones(len(stock))
+        for _ in range(30):
+            middle = (low + high) / 2
+            fits = np.maximum(stock, middle[:, None] * levels[step]) @ volumes <= capacity[step]
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        return np.maximum(stock, low[:, None] * levels[step])
+
+    return rule
+
+
+def simulated_costs(laws: UnitLaws, rule: Levelling, rng: np.random.Generator, paths: int) -> FloatArray:
+    """What a rule for levels costs on paths of the laws, (paths,), from empty shelves. Products move together."""
     terms, (columns, horizon, _) = laws.terms, laws.chance.shape
     stock, cost = np.zeros((paths, columns)), np.zeros(paths)
     for step in range(horizon):
-        level = _fitting(stock, levels[step], size, float(room[step]))
+        level = rule(step, stock)
         demand = laws.drawn(step, paths, rng)
         left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
         now = terms.purchase[:, step] * (level - stock) + terms.holding[:, step] * left

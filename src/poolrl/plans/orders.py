@@ -30,6 +30,29 @@ DAMPED_AFTER = 300
 
 
 @dataclass(frozen=True)
+class OrderRule:
+    """Orders (C, H, N + 1) in lattice steps of `width` (C,), by the stock before them."""
+
+    orders: IntArray
+    width: FloatArray
+    products: int  # columns of one label cell
+    cycle: bool
+
+    def order(self, step: int, stock: ArrayLike, *, cell: int = 0) -> FloatArray:
+        """What to order at a step (in a cycle any number), in units, for stocks (k,) or (m, k) of one label cell."""
+        held = as_floats("stock", stock)
+        if held.shape[-1:] != (self.products,) or (held < 0).any():
+            raise ValueError(f"stock must be amounts of {self.products} products, none of them negative")
+        cells, horizon = len(self.width) // self.products, self.orders.shape[1]
+        if not 0 <= cell < cells or step < 0 or (step >= horizon and not self.cycle):
+            raise ValueError(f"step must lie in 0 .. {horizon - 1} (but in a cycle), and cell in 0 .. {cells - 1}")
+        columns = np.arange(cell * self.products, (cell + 1) * self.products)
+        width = self.width[columns]
+        place = np.clip(np.rint(held / width), 0, self.orders.shape[-1] - 1).astype(np.int64)
+        return self.orders[columns, step % horizon, place] * width
+
+
+@dataclass(frozen=True)
 class OrderPlan:
     """Orders (C, H, N + 1) in lattice steps, by the stock before them, and what they cost by the model.
 
@@ -43,19 +66,14 @@ class OrderPlan:
     cost: FloatArray
     doubt: float = 0.0
 
+    @property
+    def rule(self) -> OrderRule:
+        """What it says, without what it costs."""
+        return OrderRule(self.orders, self.laws.width, self.laws.terms.products, self.laws.terms.cycle)
+
     def order(self, step: int, stock: ArrayLike, *, cell: int = 0) -> FloatArray:
         """What to order at a step (in a cycle any number), in units, for stocks (k,) or (m, k) of one label cell."""
-        held = as_floats("stock", stock)
-        products = self.laws.terms.products
-        if held.shape[-1:] != (products,) or (held < 0).any():
-            raise ValueError(f"stock must be amounts of {products} products, none of them negative")
-        cells, horizon = len(self.laws.width) // products, self.orders.shape[1]
-        if not 0 <= cell < cells or step < 0 or (step >= horizon and not self.laws.terms.cycle):
-            raise ValueError(f"step must lie in 0 .. {horizon - 1} (but in a cycle), and cell in 0 .. {cells - 1}")
-        columns = np.arange(cell * products, (cell + 1) * products)
-        width = self.laws.width[columns]
-        place = np.clip(np.rint(held / width), 0, self.orders.shape[-1] - 1).astype(np.int64)
-        return self.orders[columns, step % horizon, place] * width
+        return self.rule.order(step, stock, cell=cell)
 
 
 def plan_orders(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> OrderPlan:

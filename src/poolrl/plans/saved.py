@@ -1,0 +1,126 @@
+"""Plans in files: what a shop needs to ask one, whatever kind it is of.
+
+save_plan("plan.npz", plan_orders(model, operations), names, problem.labels)
+load_plan("plan.npz").order(step=0, stock=[3.0, 20.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from poolrl.checks import FloatArray, as_floats, whole
+from poolrl.learning.policy import Names
+from poolrl.learning.stored import read_learned, write_learned
+from poolrl.npz import Arrays
+from poolrl.plans.capacity import CapacityPlan, CapacityRule
+from poolrl.plans.lead_time import LeadTimePlan
+from poolrl.plans.orders import OrderPlan, OrderRule
+from poolrl.problems.labels import Labels
+
+PLAN_FORMAT = "poolrl plan 1"
+# One plan for all columns; one for each label cell; or one for each column.
+Plan = OrderPlan | Sequence[CapacityPlan] | Sequence[LeadTimePlan]
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """A plan that can be asked by step, stock and label cell."""
+
+    names: Names
+    labels: Labels
+    rule: OrderRule | list[CapacityRule] | list[LeadTimePlan]
+
+    @property
+    def lead_time(self) -> int:
+        """How many steps an order takes to arrive."""
+        first = self.rule[0] if isinstance(self.rule, list) else None
+        return first.lead_time if isinstance(first, LeadTimePlan) else 0
+
+    def order(self, step: int, stock: ArrayLike, *, cell: int = 0, on_the_way: ArrayLike | None = None) -> FloatArray:
+        """What to order, (k,), in units. With a lead time L, `on_the_way` (L − 1, k) arrives in 1, 2, ... steps."""
+        held, many = as_floats("stock", stock), len(self.names.products)
+        if held.shape != (many,) or (held < 0).any() or not np.isfinite(held).all():
+            raise ValueError(f"stock must be amounts of {many} products, none of them negative")
+        whole(at_least=0, step=step, cell=cell)
+        if step >= len(self.names.steps) or cell >= self.labels.count:
+            raise ValueError(f"step must lie in 0 .. {len(self.names.steps) - 1}, cell in 0 .. {self.labels.count - 1}")
+        shape = (max(self.lead_time - 1, 0), many)
+        coming = np.zeros(shape) if on_the_way is None else as_floats("on_the_way", on_the_way)
+        if coming.shape != shape:
+            raise ValueError(
+                f"on_the_way must have shape {shape}: with a lead time of L steps, L − 1 orders are coming"
+            )
+        if isinstance(self.rule, OrderRule):
+            return self.rule.order(step, held, cell=cell)
+        if self.lead_time:
+            mine = [self.rule[cell * many + i] for i in range(many)]
+            return np.array([each.order(step, held[i], coming[:, i]) for i, each in enumerate(mine)])  # type: ignore[union-attr]
+        shared = self.rule[cell]
+        assert isinstance(shared, CapacityRule)
+        return shared.order_up_to(step, held) - held
+
+
+def save_plan(path: str | PathLike[str], plan: Plan, names: Names, labels: Labels) -> None:
+    """Write one npz file: what the plan says, and the names of products, steps and labels."""
+    facts: dict[str, Any] = {"format": PLAN_FORMAT, "names": asdict(names), "labels": labels.facts()}
+    if isinstance(plan, OrderPlan):
+        facts |= {"kind": "orders", "cycle": plan.rule.cycle}
+        write_learned(path, facts, {"orders": plan.orders, "width": plan.laws.width})
+        return
+    if isinstance(plan[0], CapacityPlan):
+        parts = {name: np.stack([getattr(each, name) for each in plan]) for name in ("volumes", "capacity", "levels")}
+        write_learned(path, facts | {"kind": "capacity"}, parts)
+        return
+    arrays: Arrays = {}
+    for number, each in enumerate(plan):
+        assert isinstance(each, LeadTimePlan)
+        arrays[f"width_{number}"] = np.array([each.width])
+        tables = {"table": each.table, "base": each.base_stock, "cap": each.cap}
+        arrays |= {f"{name}_{number}": table for name, table in tables.items() if table is not None}
+        lead_time = each.lead_time
+    write_learned(path, facts | {"kind": "lead time", "lead_time": lead_time}, arrays)
+
+
+def load_plan(path: str | PathLike[str]) -> SavedPlan:
+    """Read what `save_plan` wrote."""
+    facts, arrays = read_learned(path, PLAN_FORMAT, "plan")
+    try:
+        names, labels = Names(**facts["names"]), Labels(dict(facts["labels"]))
+        many, steps = len(names.products), len(names.steps)
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise ValueError("a plan must hold finite numbers")
+        if facts["kind"] == "orders":
+            orders, width = arrays["orders"], arrays["width"]
+            if orders.shape[:2] != (labels.count * many, steps) or width.shape != orders.shape[:1]:
+                raise ValueError("the orders have another shape than the names")
+            rule = OrderRule(orders.astype(np.int64), width, many, bool(facts["cycle"]))
+            return SavedPlan(names, labels, rule)
+        if facts["kind"] == "capacity":
+            volumes, room, levels = (arrays[name] for name in ("volumes", "capacity", "levels"))
+            prices = levels.shape[2]
+            shapes = (labels.count, many), (labels.count, steps), (labels.count, steps, prices, many)
+            if (volumes.shape, room.shape, levels.shape) != shapes or prices < 2:
+                raise ValueError("the levels have another shape than the names")
+            return SavedPlan(names, labels, [CapacityRule(*each) for each in zip(volumes, room, levels, strict=True)])
+        columns = [_lead_time_plan(arrays, number, facts["lead_time"]) for number in range(labels.count * many)]
+        return SavedPlan(names, labels, columns)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a complete plan: an entry is missing or of another kind") from error
+
+
+def _lead_time_plan(arrays: Arrays, number: int, lead_time: int) -> LeadTimePlan:
+    """One column of a file; what it costs is not kept."""
+    whole(lead_time=lead_time)
+    table, base, cap = (arrays.get(f"{name}_{number}") for name in ("table", "base", "cap"))
+    if (table is None) == (base is None or cap is None) or (table is not None and table.ndim != 1 + lead_time):
+        raise ValueError("a plan with a lead time has a table of orders, or base stock and cap")
+    unknown = float("nan")
+    return LeadTimePlan(float(arrays[f"width_{number}"][0]), lead_time, table, base, cap, unknown, unknown, None)
