@@ -10,20 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from poolrl import (
-    Operations,
-    Policy,
-    plan_orders,
-)
+from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, POLICY
 from poolrl.learning.policy import Names
 from poolrl.learning.rules import Levels
+from poolrl.plans.saved import load_plan, save_plan
 from poolrl.shop.config_file import load_config
 from poolrl.shop.fit import Released
 from poolrl.shop.orders_csv import orders_csv
-from poolrl.shop.replan import replan_orders
+from poolrl.shop.replan_orders import replan_orders
 from poolrl.shop.report import verify_folder
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run
@@ -155,6 +153,85 @@ def test_orders_of_a_shop_as_it_is(released: Path, run: Run) -> None:
     config.write_text(config.read_text().replace(f'"{steps[0]}", "{steps[1]}"]\n', '"Someday"]\n'))
     with pytest.raises(ValueError, match="names 'Someday'; steps are"):
         load_config(config)
+
+
+def with_operations(released: Path, keys: str) -> Path:
+    config = released / "poolrl.toml"
+    config.write_text(config.read_text().split("[operations]")[0] + f"\n[operations]\n{keys}\n")
+    return config
+
+
+def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> None:
+    """Planned, certified, saved, and asked in the user's words: what is there and what is ordered fits."""
+    config = with_operations(released, "capacity = 14.0\nvolume = [1.0, 2.0]")
+    out = released / "truck"
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
+    assert "No plan costs less than" in said
+    assert "all lowered by the same share until they fit" in said
+    facts = json.loads(run("replan", released / "release", "--config", config, "--out", released / "t2", "--json"))
+    assert facts["planned"] < facts["kept"]
+    assert facts["bound"] < 1.03 * facts["planned"]
+    asked = ["decide", out / "plan.npz", "--step", "0", "--stock", "bread=2,milk=1", "--json"]
+    answer = json.loads(run(*asked))
+    assert 2 + answer["order"]["bread"] + 2 * (1 + answer["order"]["milk"]) <= 14.0 + 1e-6
+    assert "bread" in run(*asked[:-1])
+    model = PrivateModel.of(Policy.load(released / "release" / POLICY)).under(load_config(config).config.problem.shop)
+    again = plan_capacity(
+        model, Operations(), volumes=[1.0, 2.0], capacity=14.0, rng=np.random.default_rng(0)
+    ).order_up_to(0, [2.0, 1.0])
+    assert again.tolist() == pytest.approx([2 + answer["order"]["bread"], 1 + answer["order"]["milk"]])
+    first = next(csv.DictReader(io.StringIO((out / "from_empty.csv").read_text(encoding="utf-8-sig"))))
+    assert float(first["order"]) > 0
+    for wrong, message in (
+        (["--step", "0", "--stock", "9,9"], "takes more than the capacity"),
+        (["--step", "0", "--whole"], "is a plan, whose orders are what the shop can place"),
+        (["--step", "0", "--coming", "1,1"], "with a lead time of 0 steps, 0 orders are on their way"),
+        (["--step", "0", "--labels", "shop=1"], "the plan has no label 'shop'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run("decide", out / "plan.npz", *wrong)
+
+
+def test_a_lead_time_from_the_command_line(released: Path, run: Run) -> None:
+    config = with_operations(released, "lead_time = 2\ncycle = true")
+    out = released / "later"
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
+    assert "and to what is sold until then" in said
+    question = ["decide", out / "plan.npz", "--step", "0", "--stock", "1,1", "--json"]
+    nothing, much = (json.loads(run(*question, "--coming", coming)) for coming in ("0,0", "70,70"))
+    assert all(nothing["order"][name] > much["order"][name] == 0 for name in ("bread", "milk"))
+    with pytest.raises(ValueError, match=r"1 orders are on their way.*--coming once for each"):
+        run(*question, "--coming", "0,0", "--coming", "0,0")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("volume = 2.0", "volume needs capacity"),
+        ("lead_time = 99\ncycle = true", "lead_time is longer than the 3 steps"),
+        ("lead_time = 1", "lead_time needs cycle = true"),
+        ("lead_time = 1\ncycle = true\ncapacity = 3.0", "capacity and lead_time cannot be planned together"),
+        ("capacity = 9.0\npack = 3.0", "capacity and pack cannot be planned together"),
+    ],
+)
+def test_operations_that_do_not_go_together(released: Path, keys: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_config(with_operations(released, keys))
+
+
+def test_a_plan_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+    model, path = small_model(), tmp_path / "plan.npz"
+    names = Names(["bread", "milk"], ["Mon", "Tue", "Wed"])
+    plan = plan_orders(model, Operations(fixed=3.0, cycle=True))
+    save_plan(path, plan, names, model.problem.labels)
+    kept = load_plan(path)
+    assert kept.order(1, [3.0, 9.0]).tolist() == plan.order(1, [3.0, 9.0]).tolist()
+    save_plan(path, plan, Names(["bread"], ["Mon", "Tue", "Wed"]), model.problem.labels)
+    with pytest.raises(ValueError, match="another shape than the names"):
+        load_plan(path)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="is not a poolrl plan, or is truncated"):
+        load_plan(path)
 
 
 def test_levels_of_orders_are_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from poolrl.cli.verbs import AsJson, verb
 from poolrl.shop.decide import decide_csv, decide_lines
 from poolrl.shop.desk import BASIS, Desk
 from poolrl.shop.json_lines import answers_as_json, in_columns, question_of
+from poolrl.shop.plan_desk import PlanDesk, is_plan
 from poolrl.shop.stock_table import CsvForm
 from poolrl.shop.words import amounts_from_text
 
@@ -23,6 +25,7 @@ decide_verb = verb(
   poolrl decide release/policy.npz --step Sat --packs bread=12,milk=6
   poolrl decide release/policy.npz --step Sat --labels shop=7,promo=yes --scale 30
   poolrl decide release/policy.npz --csv stocks.csv --out orders.csv
+  poolrl decide orders/plan.npz --step Sat --stock 10,20,5 --coming 0,6,0
   poolrl decide release/policy.npz --csv bestand.csv --delimiter ';' --decimal ','
   echo '{"step": "Sat", "stock": [10, 20, 5]}' \\
       | poolrl decide release/policy.npz --lines -
@@ -49,7 +52,7 @@ ordered.""",
 
 @decide_verb.default
 def decide(
-    policy: Annotated[Path, Parameter(help="A policy that fit has written.")],
+    policy: Annotated[Path, Parameter(help="A policy that fit has written, or a plan of replan.")],
     *,
     step: Annotated[str | None, Parameter(help="Name or number of the step.")] = None,
     stock: Annotated[
@@ -58,6 +61,10 @@ def decide(
     labels: Annotated[str | None, Parameter(help="With --step: the value of each label, shop=7,promo=yes.")] = None,
     scale: Annotated[
         str | None, Parameter(help="With --step: what is expected, one number or bread=30,milk=12.")
+    ] = None,
+    coming: Annotated[
+        list[str] | None,
+        Parameter(help="With a plan for a lead time: what arrives in 1, 2, ... steps, once for each."),
     ] = None,
     csv: Annotated[
         Path | None, Parameter(help="CSV of stocks, wide or long (below); - is a pipe.", allow_leading_hyphen=True)
@@ -92,6 +99,13 @@ def decide(
     if csv is None and form != CsvForm():
         raise ValueError("--delimiter and --decimal go with --csv")
     sizes = None if packs is None else _pairs_from_text(packs, "packs")
+    if is_plan(policy):
+        if step is None or sizes is not None or scale is not None or whole:
+            raise ValueError(f"{policy} is a plan, whose orders are what the shop can place: ask it with --step")
+        _ask_plan(PlanDesk.open(policy), step, stock, labels, coming or [], as_json=json)
+        return
+    if coming:
+        raise ValueError("--coming goes with a plan for a lead time, by 'poolrl replan'")
     notes: list[str] = []
     if csv is not None:
         notes = decide_csv(policy, csv, out, whole=whole, form=form, packs=sizes)
@@ -107,6 +121,26 @@ def decide(
         )
     for note in notes:
         print(f"poolrl: note: {note}", file=sys.stderr)
+
+
+def _ask_plan(
+    desk: PlanDesk, step: str, stock: str | None, labels: str | None, coming: list[str], *, as_json: bool
+) -> None:
+    products = desk.names.products
+    place, held = desk.step(step), [0.0] * len(products)
+    if stock is not None:
+        held = desk.stock(amounts_from_text(stock, "stock"))
+    named = _pairs_from_text(labels, "labels") if labels else {}
+    later = [desk.stock(amounts_from_text(each, "coming")) for each in coming]
+    order = desk.order(place, held, named, later)
+    if as_json:
+        by_product = [dict(zip(products, each, strict=True)) for each in (held, order.tolist())]
+        print(dumps({"step": desk.names.steps[place], **named, "stock": by_product[0], "order": by_product[1]}))
+        return
+    width = max(len("product"), *map(len, products))
+    print(f"{'product':<{width}}  {'stock':>10}  {'order':>10}")
+    for name, have, more in zip(products, held, order, strict=True):
+        print(f"{name:<{width}}  {have:>10.10g}  {more:>10.2f}")
 
 
 def _pairs_from_text(text: str, what: str) -> dict[str, Any]:

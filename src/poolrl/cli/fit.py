@@ -18,6 +18,7 @@ from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.config_file import load_config
 from poolrl.shop.fit import Released, fit_release, read_audit
 from poolrl.shop.forecast import Forecast
+from poolrl.shop.payable import error_of_together
 from poolrl.shop.report import draw_page
 
 fit_verb = verb(
@@ -69,6 +70,10 @@ def fit(
         print(dumps(facts | finished | opened, indent=2))
     else:
         print_release(console, release, forecast)
+        if file.config.privacy.together and "together" not in release.policy.report:
+            error = error_of_together(file.config)
+            why = f"its error would be about {error:.2f}, or its noise too large to draw"
+            console.print(f"No correlation was bought for [privacy] together: {why}.", highlight=False, markup=False)
         if file.config.operations.declared:
             plan = f"poolrl replan {folder}"
             console.print(f"These levels do not know [operations]: {plan} plans for them.", markup=False)
@@ -120,6 +125,9 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
         warnings.append(forecast.warning)
     for warning in warnings:
         console.print(f"[bold red]{warning}[/]\n", highlight=False)
+    if isinstance(said := release.policy.report.get("together"), dict):
+        found = f"Products sell together with a correlation of {said['measured']:.2f} ± {said['error']:.2f}"
+        console.print(f"{found}; plans use {said['correlation']:.2f}.\n", highlight=False)
     console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
     console.print(f"Before you switch, replay it on later weeks of the log: poolrl backtest {folder}", markup=False)

@@ -11,10 +11,12 @@ from rich.console import Console
 
 from poolrl.certificate.files import PAGE, POLICY
 from poolrl.cli.fit import page_of
+from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.config_file import load_config
 from poolrl.shop.orders_csv import ORDERS_FILE
-from poolrl.shop.replan import replan_orders, replan_release
+from poolrl.shop.replan import replan_release
+from poolrl.shop.replan_orders import PLAN_FILE, replan_orders
 from poolrl.shop.report import load_verified
 
 replan_verb = verb(
@@ -29,7 +31,9 @@ as they are. Neither the log nor the ledger is opened, and nothing is spent: wha
 again. 'poolrl verify' makes the same plan again from the certified policy beside it.
 
 With a section [operations] (purchase, price, fixed, spoilage, salvage, pack, minimum, deliveries, cycle) the plan is
-for a shop with these, and orders.csv says what to order at each stock.""",
+for a shop with these, and orders.csv says what to order at each stock. With capacity (and volume) all products share a
+truck, a shelf or cash; with lead_time an order arrives later. Ask any of these plans:
+  poolrl decide orders/plan.npz --step Sat --stock bread=10,milk=20,salad=5""",
 )
 
 
@@ -46,20 +50,26 @@ def replan(
     file = load_config(config)
     source = load_verified(release)
     if file.config.operations.declared:
-        orders = replan_orders(source, file, out)
+        with progress_bar(console) as bar:
+            task = bar.add_task("planning", total=None)
+            orders = replan_orders(source, file, out, lambda done, all_: bar.update(task, completed=done, total=all_))
         if json:
-            print(dumps({"folder": str(out), "kept": orders.kept, "planned": orders.planned}, indent=2))
+            facts = {"folder": str(out), "kept": orders.kept, "planned": orders.planned}
+            print(dumps(facts | ({} if orders.bound is None else {"bound": orders.bound}), indent=2))
             return
         console.print(f"Planned for [operations] at no cost in privacy, in {out}.", highlight=False, markup=False)
         for line in orders.in_words:
             console.print(line, highlight=False, markup=False)
-        console.print(f"What to order at each stock: {out / ORDERS_FILE}", highlight=False, markup=False)
+        what = "at each stock" if ORDERS_FILE in orders.files else "from empty shelves"
+        console.print(f"What to order {what}: {out / orders.files[-1]}", highlight=False, markup=False)
+        ask = f"poolrl decide {out / PLAN_FILE} --step ... --stock ..."
+        console.print(f"Ask the plan: {ask}", highlight=False, markup=False)
         return
     made = replan_release(source, file, out)
     forecast = page_of(made.release, console)
     if json:
-        facts = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}
-        print(dumps(facts | {"levels": made.release.policy.levels.tolist()}, indent=2))
+        said = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}
+        print(dumps(said | {"levels": made.release.policy.levels.tolist()}, indent=2))
         return
     console.print(f"Planned again at no cost in privacy, in {out}.", highlight=False, markup=False)
     for line in made.in_words:

@@ -20,19 +20,19 @@ from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # How often values are fitted on the states of the plan before.
-ROUNDS = 3
+FIT_ROUNDS = 3
 # How much less or more than planned is done, so that values are known around the plan too; on every second path
 # anything up to the last, and a little besides, so that nothing is believed of actions that were never tried.
 LESS, MORE, MUCH_MORE, BESIDES = 0.5, 1.6, 3.0, 0.1
 # A search begins with steps of the first share of the allowed box, halves them where nothing is gained any more, and
 # ends when they are smaller than the last. From the action of a similar state it need not look so far.
-WIDEST, NEARBY, NARROWEST = 0.25, 0.04, 0.002
+FIRST_STRIDE, NEARBY_STRIDE, LAST_STRIDE = 0.25, 0.04, 0.002
 # Hinges of each coordinate; all others lie along random directions.
 KNOTS = 6
 # Penalty of the regression, beside features of unit size.
 RIDGE = 1e-5
 # States times outcomes that are looked at together, and states that look for the nearest known one.
-BLOCK, BLOCK_STATES = 2**16, 256
+PAIRS_AT_ONCE, NEAREST_AT_ONCE = 2**16, 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,23 +83,26 @@ class FittedU:
         assert isinstance(problem, OutcomeProblem)
         after = self.after[step] if step < len(self.after) else None
         start = self.known_action(problem, step, state)
-        return _search(problem, step, state, start, self.outcomes[step], after, NEARBY)[0]
+        return _search(problem, step, state, start, self.outcomes[step], after, NEARBY_STRIDE)[0]
 
     def known_action(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
         """The action of the nearest state that values were fitted on, (m, d)."""
         span = problem.state_high - problem.state_low
         found = np.empty((len(state), problem.action_dim))
-        for begin in range(0, len(state), BLOCK_STATES):
-            rows = slice(begin, begin + BLOCK_STATES)
+        for begin in range(0, len(state), NEAREST_AT_ONCE):
+            rows = slice(begin, begin + NEAREST_AT_ONCE)
             distance = np.square((state[rows, None] - self.states[step]) / span).sum(axis=-1)
             found[rows] = self.actions[step][distance.argmin(axis=1)]
         return found
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
+        tables = {"outcomes": self.outcomes, "states": self.states, "actions": self.actions}
+        if not self.after:
+            return tables
+        hinges = [(each.directions, each.offsets, each.weights, each.least) for each in self.after]
         names = ("directions", "offsets", "weights", "least")
-        bent = {name: np.stack([getattr(each, name) for each in self.after]) for name in names if self.after}
-        return bent | {name: getattr(self, name) for name in ("outcomes", "states", "actions")}
+        return tables | {name: np.stack(parts) for name, parts in zip(names, zip(*hinges, strict=True), strict=True)}
 
 
 def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) -> FittedU:
@@ -107,8 +110,8 @@ def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) 
     # Public: it says where values are fitted, and draws no outcome.
     rng = np.random.default_rng(0)
     found: FittedU | None = None
-    for _ in range(ROUNDS):
-        states, tried = _reached(problem, outcomes, found, settings.states, rng)
+    for _ in range(FIT_ROUNDS):
+        states, tried = _reached_pairs(problem, outcomes, found, settings.states, rng)
         actions, later = np.empty_like(tried), []
         value: Bent | None = None  # of the step after
         for step in reversed(range(problem.horizon)):
@@ -118,15 +121,15 @@ def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) 
                 after = _regressed(_pair(problem, here, tried[step]), arrived, settings.hinges, rng)
                 later.append(after)
             low, high = problem.allowed(step, here)
-            start = low + WIDEST * (high - low) if found is None else found.known_action(problem, step, here)
-            actions[step], best = _search(problem, step, here, start, outcomes[step], after, WIDEST)
+            start = low + FIRST_STRIDE * (high - low) if found is None else found.known_action(problem, step, here)
+            actions[step], best = _search(problem, step, here, start, outcomes[step], after, FIRST_STRIDE)
             value = _regressed(_unit_state(problem, here), best, settings.hinges, rng)
         found = FittedU(tuple(reversed(later)), outcomes, states, actions)
     assert found is not None
     return found
 
 
-def _reached(
+def _reached_pairs(
     problem: OutcomeProblem, outcomes: FloatArray, plan: FittedU | None, many: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """States (H, many, w) and actions on paths of a plan that is not followed to the letter; random ones without it."""
@@ -167,7 +170,7 @@ def _search(
     best = q(np.arange(len(state)), action)
     stride = np.full(len(state), widest)
     ways = np.concatenate([np.eye(problem.action_dim), np.ones((1, problem.action_dim))])
-    while (going := np.flatnonzero(stride >= NARROWEST)).size:
+    while (going := np.flatnonzero(stride >= LAST_STRIDE)).size:
         improved = np.zeros(len(state), dtype=bool)
         for way in ways:
             rows = going
@@ -189,7 +192,7 @@ def _mean_cost(
     problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, outcomes: FloatArray
 ) -> FloatArray:
     """What a step costs on average, (m,)."""
-    found, rows = np.empty(len(state)), max(1, BLOCK // len(outcomes))
+    found, rows = np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(outcomes))
     for begin in range(0, len(state), rows):
         here, does = (part[begin : begin + rows, None] for part in (state, action))
         found[begin : begin + rows] = problem.cost(step, here, does, outcomes[None]).mean(axis=1)
@@ -200,7 +203,7 @@ def _mean_value(
     problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, outcomes: FloatArray, value: Bent
 ) -> FloatArray:
     """The fitted value of what outcomes lead to, on average, (m,)."""
-    found, rows = np.empty(len(state)), max(1, BLOCK // len(outcomes))
+    found, rows = np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(outcomes))
     for begin in range(0, len(state), rows):
         here, does = (part[begin : begin + rows, None] for part in (state, action))
         arrived = problem.next_state(step, here, does, outcomes[None])

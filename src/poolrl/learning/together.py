@@ -37,7 +37,7 @@ FACTOR_POINTS = 64
 # An edge is worth nothing where fewer rows than this lie on one of its sides.
 LEAST_SIDE = 0.05
 # With a larger error than this a correlation helps no plan, and its share of ρ is better spent on the trees.
-MOST_ERROR = 0.1
+USEFUL_ERROR = 0.1
 # Of all pairs so many show both sides, as a rule of thumb before anything is released.
 USUALLY_SHOWN = 0.5
 

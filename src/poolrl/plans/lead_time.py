@@ -184,6 +184,23 @@ def _capped(
     return LeadTimePlan(width, lead_time, None, base, cap, float(costs.mean()), error, None)
 
 
+def base_stock_cost(
+    laws: UnitLaws, lead_time: int, levels: FloatArray, *, column: int, rng: np.random.Generator
+) -> float:
+    """What somebody pays who fills up to levels (H,), in units, and orders what the steps until then sell on average.
+
+    Of one round, on average: what people do without a plan.
+    """
+    terms, chance = laws.terms.columns(slice(column, column + 1)), laws.chance[column]
+    horizon, width = len(chance), float(laws.width[column])
+    means = (chance * np.arange(chance.shape[-1])).sum(axis=-1)
+    ahead = [sum(means[(h + i) % horizon] for i in range(lead_time)) for h in range(horizon)]
+    reached = [levels[(h + lead_time) % horizon] / width for h in range(horizon)]
+    base = np.rint(np.array(ahead) + reached).astype(np.int64)
+    cap = np.full(horizon, int(base.max()))
+    return float(_average_cost(terms, _drawn_demand(chance, rng), width, lead_time, base, cap).mean())
+
+
 def _drawn_demand(chance: FloatArray, rng: np.random.Generator) -> IntArray:
     """Demand (rounds, H, paths)."""
     rounds = _rounds(FIRST_STEPS, len(chance)) + _rounds(COUNTED_STEPS, len(chance))

@@ -25,7 +25,7 @@ from poolrl.problems.labels import Labels
 
 PLAN_FORMAT = "poolrl plan 1"
 # One plan for all columns; one for each label cell; or one for each column.
-Plan = OrderPlan | Sequence[CapacityPlan] | Sequence[LeadTimePlan]
+AnyPlan = OrderPlan | Sequence[CapacityPlan] | Sequence[LeadTimePlan]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SavedPlan:
         return shared.order_up_to(step, held) - held
 
 
-def save_plan(path: str | PathLike[str], plan: Plan, names: Names, labels: Labels) -> None:
+def save_plan(path: str | PathLike[str], plan: AnyPlan, names: Names, labels: Labels) -> None:
     """Write one npz file: what the plan says, and the names of products, steps and labels."""
     facts: dict[str, Any] = {"format": PLAN_FORMAT, "names": asdict(names), "labels": labels.facts()}
     if isinstance(plan, OrderPlan):

@@ -27,6 +27,15 @@ class OperationFacts(ConfigSection):
         [], why="names of the steps on which an order can be placed; all if left out", asked=False
     )
     cycle: bool = key(False, why="the first step comes again after the last, for ever", asked=False)
+    capacity: float | list[float] | None = key(
+        None, why="room for all products together, one number or one per step: a truck, a shelf, cash", asked=False
+    )
+    volume: float | list[float] | None = key(
+        None, why="goes with capacity: how much of it a unit of each product takes; 1 if left out", asked=False
+    )
+    lead_time: int = key(
+        0, why="an order arrives so many steps later; goes with cycle = true", asked=False, ge=0, le=100
+    )
     usual_scale: Amounts | None = key(
         None,
         why="goes with a scale: how large it usually is, because packs and costs of an order are in units",
@@ -47,6 +56,25 @@ class OperationFacts(ConfigSection):
             for name in ("purchase", "price", "fixed", "spoilage", "salvage", "pack", "minimum")
             if (value := getattr(self, name)) is not None
         }
+        self._refuse_what_does_not_go_together(len(steps))
         if self.deliveries:
             given["deliveries"] = np.array([[name in self.deliveries] for name in steps], dtype=np.float64)
         return Operations(cycle=self.cycle, **given)
+
+    def _refuse_what_does_not_go_together(self, horizon: int) -> None:
+        """Before anything is planned, and long before anything is spent."""
+        if self.volume is not None and self.capacity is None:
+            raise ValueError("[operations] volume needs capacity: how much room is there for all products together?")
+        if self.lead_time > horizon:
+            raise ValueError(f"[operations] lead_time is longer than the {horizon} steps of a trajectory")
+        if self.lead_time and self.capacity is not None:
+            raise ValueError("[operations] capacity and lead_time cannot be planned together")
+        if self.lead_time and not self.cycle:
+            raise ValueError("[operations] lead_time needs cycle = true: what is ordered at the end arrives later")
+        alone = [name for name in ("fixed", "pack", "minimum") if getattr(self, name) is not None]
+        alone += [name for name, given in (("deliveries", self.deliveries), ("cycle", self.cycle)) if given]
+        if self.capacity is not None and alone:
+            raise ValueError(
+                f"[operations] capacity and {alone[0]} cannot be planned together: a shared capacity is planned for "
+                "orders of any amount on every step"
+            )

@@ -12,13 +12,13 @@ from poolrl.checks import FloatArray
 from poolrl.learning.policy import Names, Policy
 from poolrl.problems.labels import Labels
 from poolrl.shop.shelf import Questions, RowRefusedError, Shelf
-from poolrl.shop.words import Words
+from poolrl.shop.words import UserWords
 
 BASIS = ("own", "population")
 
 
 @dataclass(frozen=True)
-class Desk(Words):
+class Desk(UserWords):
     """A policy that is asked in the user's words: names of steps, products and labels."""
 
     policy: Policy

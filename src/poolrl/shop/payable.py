@@ -7,7 +7,7 @@ from fractions import Fraction
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
-from poolrl.learning.together import MOST_ERROR, expected_error
+from poolrl.learning.together import USEFUL_ERROR, expected_error
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
 from poolrl.problems.inventory import Inventory
@@ -39,7 +39,7 @@ def together_share(config: Config) -> float:
     uncertain to help any.
     """
     problem = config.problem.shop
-    if not config.privacy.together or problem.products < 2 or error_of_together(config) > MOST_ERROR:
+    if not config.privacy.together or problem.products < 2 or error_of_together(config) > USEFUL_ERROR:
         return 0.0
     _, budget = zcdp.shares_of(config.privacy.rho, together=TOGETHER)
     variance = sensitivity.pair_sums(problem, per_unit=config.moved).mechanism(budget).variance

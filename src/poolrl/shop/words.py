@@ -15,7 +15,7 @@ from poolrl.problems.labels import Labels, LabelValue
 from poolrl.shop.column_names import weekday_named
 
 
-class Words:
+class UserWords:
     """Whatever is asked in the user's words: it has names of products and steps, and labels with their values."""
 
     names: Names
