@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poolrl.data.check_problem import check_problem as check_problem
+    from poolrl.data.minari_logs import read_minari as read_minari
     from poolrl.data.table import Table as Table
     from poolrl.data.trajectories import Trajectories as Trajectories
     from poolrl.geometry.axes import Separable as Separable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from poolrl.plans.capacity import plan_capacity as plan_capacity
     from poolrl.plans.lead_time import plan_lead_time as plan_lead_time
     from poolrl.plans.orders import plan_orders as plan_orders
+    from poolrl.plans.saved import load_plan as load_plan
+    from poolrl.plans.saved import save_plan as save_plan
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
@@ -39,12 +42,14 @@ if TYPE_CHECKING:
     from poolrl.simulation.evaluation import rollout_cost as rollout_cost
     from poolrl.simulation.evaluation import saa as saa
     from poolrl.simulation.logs import simulate_log as simulate_log
+    from poolrl.simulation.minari_logs import export_minari as export_minari
 
 __version__ = "0.11.0"  # here and nowhere else: the package, certificates and results take it from here
 
 # Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
 _PUBLIC = {
     "data.check_problem": ("check_problem",),
+    "data.minari_logs": ("read_minari",),
     "data.table": ("Table",),
     "data.trajectories": ("Trajectories",),
     "geometry.axes": ("Separable",),
@@ -60,6 +65,7 @@ _PUBLIC = {
     "plans.capacity": ("plan_capacity",),
     "plans.lead_time": ("plan_lead_time",),
     "plans.orders": ("plan_orders",),
+    "plans.saved": ("load_plan", "save_plan"),
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
@@ -69,6 +75,7 @@ _PUBLIC = {
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),
+    "simulation.minari_logs": ("export_minari",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)

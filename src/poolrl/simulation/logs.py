@@ -37,7 +37,9 @@ def simulate_log(
     elif (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
         raise ValueError("outcomes must lie within the problem's public bounds")
     # A row without a valid scale is simulated all the same: the shop was open.
-    unit = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
+    unit = (
+        np.where(np.isfinite(scale) & (scale > 0), scale, 1.0) if "scale" in known else np.ones((*paths.shape[:2], 1))
+    )
     state = np.tile(problem.initial_state, (len(paths), 1))
     rows = []
     for step in range(problem.horizon):

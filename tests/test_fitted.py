@@ -1,0 +1,207 @@
+"""Joint decisions: a shared reserve, fitted values beside an exact programme, and both in an environment."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from poolrl import (
+    Depot,
+    Fitted,
+    Grid,
+    LostSales,
+    Outcomes,
+    Policy,
+    Pool,
+    PrivateModel,
+    SeededNoise,
+    Visits,
+    Zones,
+    check_problem,
+    rollout_cost,
+    simulate_log,
+)
+from poolrl.checks import FloatArray
+from poolrl.learning.fitted import FittedU, fit_values
+from poolrl.learning.planning import default_values
+from poolrl.plans.problem_environment import ProblemEnv
+from tests.helpers.own_problems import Wear
+
+TOP = 10.0
+SMALL = Fitted(states=128, hinges=48, outcomes=128)
+
+
+def a_depot(products: int = 2, horizon: int = 3, **more: Any) -> Depot:
+    shop = LostSales(horizon=horizon, products=products, holding=0.3, shortage=3.0, demand_max=TOP)
+    return Depot(shop=shop, **({"express": 0.6, "reserve_holding": 0.2, "reserve_max": TOP} | more))
+
+
+@pytest.fixture(scope="module")
+def model() -> PrivateModel:
+    problem, rng = a_depot().shop, np.random.default_rng(4)
+    common = rng.gamma(4.0, 1.0, (800, 3, 1))
+    demand = np.minimum(common * rng.gamma(4.0, 0.25, (800, 3, 2)), TOP)
+    return Pool(1.0, together=0.1).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(2))
+
+
+def exact_cost(depot: Depot, drawn: FloatArray, points: int) -> float:
+    """The best cost of two products and their reserve, by a programme on a lattice, for outcomes (H, S, 2)."""
+    axis = np.linspace(0.0, TOP, points)
+    levels = np.array(list(itertools.product(axis, axis, axis)))
+    value = np.zeros((points,) * 3)
+    for step in reversed(range(depot.horizon)):
+        after = np.zeros(len(levels))
+        for outcome in drawn[step]:
+            left = depot.next_state(step, levels, levels, outcome) / TOP * (points - 1)
+            lower = np.minimum(left.astype(int), points - 2)
+            part = left - lower
+            total = depot.cost(step, levels, levels, outcome)
+            for corner in itertools.product((0, 1), repeat=3):
+                weight = np.prod(np.where(corner, part, 1 - part), axis=1)
+                total = total + weight * value[tuple((lower + corner).T)]
+            after += total / len(drawn[step])
+        value = after.reshape((points,) * 3)
+        for way in range(3):  # what is there stays: the best of all levels that are no lower
+            value = np.flip(np.minimum.accumulate(np.flip(value, way), axis=way), way)
+    return float(value[0, 0, 0])
+
+
+def test_fitted_values_come_near_the_exact_programme() -> None:
+    depot, rng = a_depot(), np.random.default_rng(0)
+    drawn = np.minimum(rng.gamma(4.0, 1.0, (3, 64, 1)) * rng.gamma(4.0, 0.25, (3, 64, 2)), TOP)
+    best = exact_cost(depot, drawn, 21)
+    found = fit_values(depot, drawn, SMALL)
+    # The same 64 outcomes of each step, in all combinations of some hundred paths.
+    paths = np.stack([drawn[step][rng.integers(64, size=3_000)] for step in range(3)], axis=1)
+    state, costs = np.zeros((3_000, 3)), np.zeros(3_000)
+    for step in range(3):
+        action = found.act(depot, step, state)
+        assert (action >= state - 1e-9).all()
+        costs += depot.cost(step, state, action, paths[:, step])
+        state = depot.next_state(step, state, action, paths[:, step])
+    assert costs.mean() <= 1.02 * best + 3 * costs.std() / np.sqrt(len(costs))
+    assert costs.mean() >= 0.97 * best - 3 * costs.std() / np.sqrt(len(costs))
+
+
+def test_a_reserve_costs_what_is_said_by_hand() -> None:
+    """Two short by 2 and 1, a reserve of 2: two are brought, one is lost; nothing is left."""
+    depot = a_depot()
+    state, action = np.zeros((1, 3)), np.array([[4.0, 5.0, 2.0]])
+    short, ample = np.array([[6.0, 6.0]]), np.array([[1.0, 5.0]])
+    assert depot.cost(0, state, action, short) == pytest.approx([2 * 0.6 + 1 * 3.0])
+    assert depot.next_state(0, state, action, short).tolist() == [[0.0, 0.0, 0.0]]
+    assert depot.cost(0, state, action, ample) == pytest.approx([3 * 0.3 + 2 * 0.2])
+    assert depot.next_state(0, state, action, ample).tolist() == [[3.0, 0.0, 2.0]]
+    # What a log shows differs from minus the cost by b times all demand, whatever is done.
+    for demand in (short, ample):
+        for levels in (action, action + 1.0):
+            shown = depot.reward(0, state, levels, depot.next_state(0, state, levels, demand))
+            assert shown + depot.cost(0, state, levels, demand) == pytest.approx([3.0 * demand.sum()])
+
+
+def test_a_reserve_that_knows_of_the_weather_is_another_one(model: PrivateModel) -> None:
+    """Products that run short on the same days leave less to share, so each keeps more for itself."""
+    assert model.together > 0.5
+    alone = PrivateModel(model.problem, model.outcomes, model.guarantee, {})
+    depot = a_depot()
+    knows, does_not = (each.plan(depot, values=SMALL).act(0, np.zeros(3)) for each in (model, alone))
+    assert knows[:2].sum() > does_not[:2].sum()
+
+
+def test_fitted_values_beat_zones_and_grid(model: PrivateModel) -> None:
+    depot = a_depot()
+    demand = model.sample(4_000, rng=np.random.default_rng(9))
+    costs = {
+        name: rollout_cost(depot, model.plan(depot, values=values), demand)
+        for name, values in {"fitted": SMALL, "zones": Zones(20), "grid": Grid(3)}.items()
+    }
+    assert costs["fitted"] < 0.95 * min(costs["zones"], costs["grid"])
+
+
+def test_a_fitted_policy_is_saved_and_asked(model: PrivateModel, tmp_path: Path) -> None:
+    depot = a_depot()
+    policy = model.plan(depot, values=SMALL)
+    assert isinstance(policy.rule, FittedU)
+    policy.save(tmp_path / "depot.npz")
+    again = Policy.load(tmp_path / "depot.npz")
+    stocks = np.random.default_rng(0).uniform(0, 5, (20, 3))
+    np.testing.assert_array_equal(again.act(1, stocks), policy.act(1, stocks))
+    assert (again.act(1, stocks) >= stocks).all()
+    assert again.problem.facts() == depot.facts()
+    np.testing.assert_array_equal(PrivateModel.of(again).plan().levels, model.plan().levels)
+
+
+def test_a_file_that_declares_another_depot_is_refused(model: PrivateModel, tmp_path: Path) -> None:
+    policy = model.plan(a_depot(), values=SMALL)
+    policy.problem = a_depot(horizon=4)
+    policy.save(tmp_path / "forged.npz")
+    with pytest.raises(ValueError, match="declares steps, products and labels"):
+        Policy.load(tmp_path / "forged.npz")
+
+
+def test_it_is_the_usual_choice_beyond_three_dimensions() -> None:
+    depot = a_depot()
+    assert default_values(depot, Outcomes()) == Fitted()
+    assert isinstance(default_values(depot, Visits()), Zones)
+    assert isinstance(default_values(Wear(2), Outcomes()), Grid)
+
+
+def test_a_depot_learns_from_its_own_log() -> None:
+    """A log of a depot, counted row by row like a problem of one's own."""
+    depot, rng = a_depot(horizon=2), np.random.default_rng(1)
+    check_problem(depot)
+    log = simulate_log(depot, np.minimum(rng.gamma(4.0, 1.0, (300, 2, 2)), TOP), rng=rng)
+    policy = Pool(1.0, values=SMALL).fit(depot, log, noise=SeededNoise(1))
+    level = policy.act(0, np.zeros(3))
+    assert (level[:2] > 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"express": 4.0}, "express above shortage"),
+        ({"reserve_max": 0.0}, "reserve_max must be positive"),
+        ({"reserve_holding": -1.0}, "must not be negative"),
+    ],
+)
+def test_depots_that_cannot_be(facts: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        a_depot(**facts)
+
+
+def test_shops_that_a_depot_cannot_serve() -> None:
+    given = {"horizon": 2, "products": 2, "holding": 0.1, "demand_max": 5.0}
+    more = {"express": 0.1, "reserve_holding": 0.1, "reserve_max": 5.0}
+    with pytest.raises(ValueError, match="shortage must be the same for all products"):
+        Depot(shop=LostSales(**given, shortage=[1.0, 2.0]), **more)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="LostSales without labels"):
+        Depot(shop=LostSales(**given, shortage=1.0, labels={"shop": [1, 2]}), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_any_problem_is_an_environment(model: PrivateModel) -> None:
+    check_env(ProblemEnv(model, a_depot()), skip_render_check=True)
+    check_env(ProblemEnv(model), skip_render_check=True)
+
+
+def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(model: PrivateModel) -> None:
+    depot = a_depot()
+    policy = model.plan(depot, values=SMALL)
+    shop, total, many = ProblemEnv(model, depot), 0.0, 400
+    bounds = depot.state_high
+    for number in range(many):
+        seen, _ = shop.reset(seed=number)
+        for step in range(3):
+            state = seen[:3].astype(float) * bounds
+            low, high = depot.allowed(step, state[None])
+            share = (policy.act(step, state) - low[0]) / np.maximum(high - low, 1e-9)[0]
+            seen, reward, ended, _, _ = shop.step(share)
+            total -= reward
+        assert ended
+    paths = rollout_cost(depot, policy, model.sample(4_000, rng=np.random.default_rng(2)))
+    assert total / many == pytest.approx(paths, rel=0.12)
