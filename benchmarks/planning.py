@@ -3,7 +3,8 @@
     python -m benchmarks.planning              # about three minutes on two cores
     python -m benchmarks.planning --seeds 5 --write
 
-Orders of one product are compared with another library's exact solution (quantecon) of the same small shop, lead times
+Orders of one product are compared with another library's exact solution (quantecon) of the same small shop, fixed costs
+where demand waits with stockpyl and with a published table (Zheng and Federgruen 1991), lead times
 with published best costs of lost sales (Zipkin 2008), and a shared capacity with its own lower bound, which no plan can
 go below. "Scaled down" is what one would do without it: all levels by the factor that makes them fit.
 
@@ -128,14 +129,21 @@ def lead_times(report: Report) -> None:
 
 def backlogs(report: Report) -> None:
     """Fixed costs where demand waits: every mean of the published table's first rows."""
+    from stockpyl.ss import s_s_discrete_exact
+
     rows = []
     for mean, (low, high, cost) in ZHENG_FEDERGRUEN.items():
+        began = time.perf_counter()
+        *their_levels, theirs = s_s_discrete_exact(1.0, 9.0, 64.0, True, float(mean))
+        between = time.perf_counter()
         law = poisson(np.array([float(mean)]), 4 * mean + 40)
         plan = solve_backlog(whole_laws(law[None], Operations(cycle=True, fixed=64.0), holding=1.0, shortage=9.0))
         reorder = int(np.flatnonzero(plan.orders[0]).max()) + plan.lowest
         found = f"({reorder}, {reorder + plan.order(0, reorder):.0f})"
-        rows.append([f"Poisson, mean {mean}", f"({low}, {high})", found, f"{cost:.3f}", f"{plan.cost:.3f}"])
-    header = ["h = 1, b = 9, K = 64", "published (s, S)", "ours", "published cost", "ours"]
+        times = f"{(time.perf_counter() - between) / (between - began):.1f}"
+        peer = f"({int(their_levels[0])}, {int(their_levels[1])}) {theirs:.3f}"
+        rows.append([f"Poisson, mean {mean}", f"({low}, {high}) {cost:.3f}", peer, f"{found} {plan.cost:.3f}", times])
+    header = ["h = 1, b = 9, K = 64", "published (s, S) and cost", "stockpyl", "ours", "our time / stockpyl's"]
     report.table(header, rows, title="Fixed costs, where demand waits")
 
 
