@@ -30,12 +30,19 @@ PRODUCTS, CORRELATION, JUDGED = 3, 0.5, 2_000
 
 def trained(model: PrivateModel, problem: OutcomeProblem, steps: int, seed: int) -> Any:
     """An agent, and the environment that knows how it sees."""
+    from gymnasium.wrappers import RescaleAction
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
-    shops = VecNormalize(make_vec_env(lambda: ProblemEnv(model, problem), n_envs=8, seed=seed), gamma=1.0)
-    agent = PPO("MlpPolicy", shops, gamma=1.0, seed=seed, device="cpu")
+    def shop() -> Any:
+        return RescaleAction(ProblemEnv(model, problem), -1.0, 1.0)
+
+    shops = VecNormalize(make_vec_env(shop, n_envs=8, seed=seed), gamma=1.0)
+    # Actions are shares of a wide range, so the first ones must not all lie at its ends.
+    agent = PPO(
+        "MlpPolicy", shops, gamma=1.0, seed=seed, device="cpu", policy_kwargs={"log_std_init": -1.0}, n_steps=512
+    )
     agent.learn(steps)
     return agent, shops
 
@@ -50,7 +57,7 @@ def agent_cost(agent: Any, shops: Any, problem: OutcomeProblem, demand: FloatArr
         seen = shops.normalize_obs(np.concatenate([unit, day], axis=1).astype(np.float32))
         share, _ = agent.predict(seen, deterministic=True)
         low, high = problem.allowed(step, state)
-        action = low + np.clip(share, 0.0, 1.0) * (high - low)
+        action = low + (np.clip(share, -1.0, 1.0) + 1) / 2 * (high - low)
         total += float(problem.cost(step, state, action, demand[:, step]).mean())
         state = problem.next_state(step, state, action, demand[:, step])
     return total

@@ -136,9 +136,7 @@ def weather_and_room(report: Report, seed: int) -> None:
             cells.append(f"{plan.gap:+.2%} ± {plan.error / plan.bound:.2%}")
         rows.append(cells)
     header = ["products", "correlation 0", "0.4", "0.8"]
-    report.table(
-        header, rows, title="70% of the room: certified gap of one plan, whose bound holds for all"
-    )
+    report.table(header, rows, title="70% of the room: certified gap of one plan, whose bound holds for all")
 
 
 def foretold(report: Report) -> None:

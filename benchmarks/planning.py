@@ -186,7 +186,7 @@ def true_model(problem: LostSales, means: FloatArray, shape: float) -> PrivateMo
     edges = np.linspace(0.0, TOP, BINS + 1)
     below = special.gammainc(shape, shape * edges / means[..., None])
     weights = np.diff(below / below[..., -1:], axis=-1)
-    points = np.tile((edges[:-1] + edges[1:]) / 2, (PRODUCTS, 1))
+    points = np.tile((edges[:-1] + edges[1:]) / 2, (problem.products, 1))
     return PrivateModel(problem, OutcomeDistribution(points, weights), Guarantee.of_nothing(HORIZON), {})
 
 

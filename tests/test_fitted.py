@@ -174,6 +174,11 @@ def test_depots_that_cannot_be(facts: dict[str, Any], message: str) -> None:
         a_depot(**facts)
 
 
+def test_outcomes_are_spread_evenly_or_refused() -> None:
+    with pytest.raises(ValueError, match="outcomes must be a power of two, got 100"):
+        Fitted(outcomes=100)
+
+
 def test_shops_that_a_depot_cannot_serve() -> None:
     given = {"horizon": 2, "products": 2, "holding": 0.1, "demand_max": 5.0}
     more = {"express": 0.1, "reserve_holding": 0.1, "reserve_max": 5.0}

@@ -45,6 +45,8 @@ class Fitted:
 
     def __post_init__(self) -> None:
         whole(states=self.states, hinges=self.hinges, outcomes=self.outcomes)
+        if self.outcomes & (self.outcomes - 1):
+            raise ValueError(f"outcomes must be a power of two, got {self.outcomes}")
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,10 @@ class PrivateModel:
         beyond = (self.outcomes.points[..., None, :, :] > self.explored[..., None]) * self.outcomes.weights
         seen = 1 - float(beyond.sum(axis=-1).mean())
         said = f"{seen:.0%} of demand lies in the range that past orders explored"
-        return said + ("." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted.")
+        said += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
+        if self.together > 0:
+            said += f" Products sell together, with a correlation of {self.together:.2f}."
+        return said
 
     def plan(self, problem: OutcomeProblem | None = None, values: ValueSettings | None = None) -> Policy:
         """The best policy against the model. Free: no log, no noise, no cost.
