@@ -36,7 +36,7 @@ def trained(model: PrivateModel, problem: OutcomeProblem, steps: int, seed: int)
     from stable_baselines3.common.vec_env import VecNormalize
 
     def shop() -> Any:
-        return RescaleAction(ProblemEnv(model, problem), -1.0, 1.0)
+        return RescaleAction(ProblemEnv(model, problem), np.float32(-1), np.float32(1))
 
     shops = VecNormalize(make_vec_env(shop, n_envs=8, seed=seed), gamma=1.0)
     # Actions are shares of a wide range, so the first ones must not all lie at its ends.

@@ -381,3 +381,10 @@ def test_pairs_with_the_noise_of_half_a_row_are_flagged(monkeypatch: Plant) -> N
 
     monkeypatch.setattr(sensitivity, "pair_sums", one_side)
     assert "one unit moves more than was paid for" in attack_case(PAIRED, releases=200).faults
+
+
+@pytest.mark.parametrize("memory", [0, 2])
+def test_pairs_move_all_that_is_paid_for_with_a_scale_too(memory: int) -> None:
+    case = Configured(LostSales(**FACTS), together=0.1, scaled=True, scale_memory=memory, units=5, engine="arrays")
+    shares = {each.name: each.share for each in moved_tables(*exact(case))}
+    assert shares == {"outcome trees": 1, "products that sell together": 1}

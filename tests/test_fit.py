@@ -16,6 +16,8 @@ import pytest
 
 from poolrl import Policy
 from poolrl.pool import OnOutcomes
+from poolrl.shop.config_file import load_config
+from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
@@ -49,6 +51,38 @@ def test_nothing_that_may_be_handed_out_holds_a_logged_number(one_release: Path)
         else:
             text = path.read_text()
             assert not [number for number in numbers if number in text]
+
+
+def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, facts: Facts, run: Run) -> None:
+    """By public facts: with 1,000 declared units, and not with 10."""
+    facts["privacy"] |= {"together": True, "budget": 2.0}
+    facts["plan"]["units"] = 1_000
+    config = write_config(tmp_path, facts)
+    said = " ".join(run("fit", "--new-account", "--config", config).split())
+    assert "Products sell together with a correlation of" in said
+    release = tmp_path / "release"
+    policy = Policy.load(release / "policy.npz")
+    assert [each.name for each in policy.guarantee.mechanisms][-1] == "products that sell together"
+    assert policy.guarantee.rho == 0.5
+    assert "error" in policy.report["together"]
+    assert all(
+        check.good for check in verify_folder(release / "policy.npz", release / "certificate.json", config=config)
+    )
+    facts["plan"]["units"] = 10
+    write_config(tmp_path, facts)
+    said = " ".join(run("fit", "--config", config, "--out", tmp_path / "few").split())
+    assert said.startswith("[privacy] together buys nothing: with 10 units")
+    assert "together" not in Policy.load(tmp_path / "few" / "policy.npz").report
+    answer = json.loads(run("fit", "--config", config, "--out", tmp_path / "few2", "--json"))
+    assert answer["together"] is None
+
+
+def test_one_product_does_not_sell_together(facts: Facts, tmp_path: Path) -> None:
+    facts["privacy"]["together"] = True
+    facts["problem"] |= {"products": ["bread"], "shortage": 0.5, "demand_max": 40.0}
+    facts["log"] |= {"opening": ["state_0"], "order_up_to": ["action_0"], "left": ["next_state_0"]}
+    with pytest.raises(ValueError, match="together needs two products or more"):
+        load_config(write_config(tmp_path, facts))
 
 
 def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run) -> None:

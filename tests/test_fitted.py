@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -144,6 +146,36 @@ def test_a_file_that_declares_another_depot_is_refused(model: PrivateModel, tmp_
         Policy.load(tmp_path / "forged.npz")
 
 
+@pytest.mark.parametrize("values", [Zones(5), Grid(3)])
+def test_a_depot_on_zones_or_a_grid_is_saved_too(model: PrivateModel, tmp_path: Path, values: Any) -> None:
+    policy = model.plan(a_depot(), values=values)
+    policy.save(tmp_path / "depot.npz")
+    np.testing.assert_array_equal(Policy.load(tmp_path / "depot.npz").act(0, np.zeros(3)), policy.act(0, np.zeros(3)))
+
+
+def test_fitted_values_of_a_plain_shop_cost_what_its_own_plan_does(model: PrivateModel, tmp_path: Path) -> None:
+    shop = model.problem
+    policy = model.plan(shop, values=SMALL)
+    policy.save(tmp_path / "shop.npz")
+    demand = model.sample(4_000, rng=np.random.default_rng(0))
+    best = rollout_cost(shop, model.plan(), demand)
+    assert rollout_cost(shop, Policy.load(tmp_path / "shop.npz"), demand) <= 1.02 * best
+
+
+def test_the_reserve_has_a_name_and_needs_units(model: PrivateModel) -> None:
+    named = replace(model, report=model.report | {"labels": {"products": ["tea", "ice"], "steps": ["a", "b", "c"]}})
+    assert named.plan(a_depot(), values=SMALL).names.products == ["tea", "ice", "reserve"]
+    scaled = replace(model, guarantee=replace(model.guarantee, scaled=True))
+    with pytest.raises(ValueError, match="share nothing in multiples of their own scales"):
+        scaled.plan(a_depot(), values=SMALL)
+
+
+@pytest.mark.parametrize("said", [{"correlation": 2.0}, {"correlation": float("nan")}, {}, 3])
+def test_a_correlation_that_cannot_be_is_refused(model: PrivateModel, said: Any) -> None:
+    with pytest.raises(ValueError, match="correlation must lie in"):
+        replace(model, report={"together": said}).sample(3, rng=np.random.default_rng(0))
+
+
 def test_it_is_the_usual_choice_beyond_three_dimensions() -> None:
     depot = a_depot()
     assert default_values(depot, Outcomes()) == Fitted()
@@ -159,6 +191,8 @@ def test_a_depot_learns_from_its_own_log() -> None:
     policy = Pool(1.0, values=SMALL).fit(depot, log, noise=SeededNoise(1))
     level = policy.act(0, np.zeros(3))
     assert (level[:2] > 1.0).all()
+    kept = Pool(1.0).model(depot, log, noise=SeededNoise(1))
+    assert isinstance(kept.problem, LostSales)  # what it knows is the shop's demand
 
 
 @pytest.mark.parametrize(
@@ -186,6 +220,14 @@ def test_shops_that_a_depot_cannot_serve() -> None:
         Depot(shop=LostSales(**given, shortage=[1.0, 2.0]), **more)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="LostSales without labels"):
         Depot(shop=LostSales(**given, shortage=1.0, labels={"shop": [1, 2]}), **more)  # type: ignore[arg-type]
+
+
+def test_an_environment_that_has_not_begun_says_so(model: PrivateModel) -> None:
+    shop = ProblemEnv(model)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+        shop.step(np.zeros(2))
+    shop.reset(seed=1)
+    assert np.isfinite(shop.step(np.array([np.nan, 0.5]))[1])
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")

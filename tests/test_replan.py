@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, POLICY
 from poolrl.learning.policy import Names
 from poolrl.learning.rules import Levels
+from poolrl.learning.stored import write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.shop.config_file import load_config
 from poolrl.shop.fit import Released
 from poolrl.shop.orders_csv import orders_csv
+from poolrl.shop.plan_desk import is_plan
 from poolrl.shop.replan_orders import replan_orders
 from poolrl.shop.report import verify_folder
 from tests.helpers.plans import small_model
@@ -185,7 +188,7 @@ def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> No
     for wrong, message in (
         (["--step", "0", "--stock", "9,9"], "takes more than the capacity"),
         (["--step", "0", "--whole"], "is a plan, whose orders are what the shop can place"),
-        (["--step", "0", "--coming", "1,1"], "with a lead time of 0 steps, 0 orders are on their way"),
+        (["--step", "0", "--coming", "1,1"], "leave out --coming"),
         (["--step", "0", "--labels", "shop=1"], "the plan has no label 'shop'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -200,8 +203,11 @@ def test_a_lead_time_from_the_command_line(released: Path, run: Run) -> None:
     question = ["decide", out / "plan.npz", "--step", "0", "--stock", "1,1", "--json"]
     nothing, much = (json.loads(run(*question, "--coming", coming)) for coming in ("0,0", "70,70"))
     assert all(nothing["order"][name] > much["order"][name] == 0 for name in ("bread", "milk"))
-    with pytest.raises(ValueError, match=r"1 orders are on their way.*--coming once for each"):
-        run(*question, "--coming", "0,0", "--coming", "0,0")
+    for coming in ([], ["--coming", "0,0", "--coming", "0,0"]):  # forgotten, or too much: nothing is assumed
+        with pytest.raises(ValueError, match=r"so 1 more may be on their way: give --coming once for each"):
+            run(*question, *coming)
+    with pytest.raises(ValueError, match="what is coming must not be negative"):
+        run(*question, "--coming=-1,0")
 
 
 @pytest.mark.parametrize(
@@ -212,6 +218,9 @@ def test_a_lead_time_from_the_command_line(released: Path, run: Run) -> None:
         ("lead_time = 1", "lead_time needs cycle = true"),
         ("lead_time = 1\ncycle = true\ncapacity = 3.0", "capacity and lead_time cannot be planned together"),
         ("capacity = 9.0\npack = 3.0", "capacity and pack cannot be planned together"),
+        ("capacity = [9.0, 8.0]", "capacity must be one number, or a list of 3, got 2"),
+        ("capacity = 9.0\nvolume = [1.0]", "volume must be one number, or a list of 2, got 1"),
+        ("capacity = 0.0", "capacity must be positive"),
     ],
 )
 def test_operations_that_do_not_go_together(released: Path, keys: str, message: str) -> None:
@@ -227,11 +236,55 @@ def test_a_plan_file_that_was_changed_is_refused(tmp_path: Path) -> None:
     kept = load_plan(path)
     assert kept.order(1, [3.0, 9.0]).tolist() == plan.order(1, [3.0, 9.0]).tolist()
     save_plan(path, plan, Names(["bread"], ["Mon", "Tue", "Wed"]), model.problem.labels)
-    with pytest.raises(ValueError, match="another shape than the names"):
+    with pytest.raises(ValueError, match=r"an array has shape \(2, 3, \d+\), where the names ask for \(1, 3"):
         load_plan(path)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ValueError, match="is not a poolrl plan, or is truncated"):
         load_plan(path)
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "no products": {"names": {"products": [], "steps": ["Mon", "Tue", "Wed"], "first_step": 0}},
+    "numbers as names": {"names": {"products": [1, 2], "steps": ["Mon", "Tue", "Wed"], "first_step": 0}},
+    "another kind": {"kind": "nonsense"},
+    "a lead time beyond all": {"kind": "lead time", "lead_time": 10**12},
+    "negative orders": {"orders": np.full((2, 3, 9), -5)},
+    "two axes": {"orders": np.ones((2, 3), dtype=np.int64)},
+    "nothing": {"orders": np.ones((2, 3, 0), dtype=np.int64)},
+    "no width": {"width": np.zeros(2)},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_plans_are_refused_in_words(tmp_path: Path, what: str) -> None:
+    names = {"products": ["bread", "milk"], "steps": ["Mon", "Tue", "Wed"], "first_step": 0}
+    good = {"format": "poolrl plan 1", "kind": "orders", "cycle": True, "labels": [], "names": names}
+    arrays: dict[str, Any] = {"orders": np.ones((2, 3, 9), dtype=np.int64), "width": np.ones(2)}
+    write_learned(tmp_path / "plan.npz", good, arrays)
+    assert load_plan(tmp_path / "plan.npz").order(0, [0.0, 0.0]).tolist() == [1.0, 1.0]
+    bad = HOSTILE[what]
+    facts = good | {name: value for name, value in bad.items() if name not in arrays}
+    write_learned(tmp_path / "plan.npz", facts, arrays | {n: v for n, v in bad.items() if n in arrays})
+    with pytest.raises(ValueError, match=r"plan\.npz"):
+        load_plan(tmp_path / "plan.npz")
+
+
+def test_a_damaged_policy_is_not_taken_for_a_plan(released: Path) -> None:
+    policy = released / "release" / POLICY
+    content = bytearray(policy.read_bytes())
+    for place in range(0, len(content), max(1, len(content) // 40)):
+        policy.write_bytes(bytes(content[:place]) + b"\xff\x00" + bytes(content[place + 2 :]))
+        assert not is_plan(policy)
+
+
+def test_less_room_later_is_told(released: Path, run: Run) -> None:
+    """What is there fits today, though not into what is left of the room later: nothing more is ordered."""
+    config = with_operations(released, "capacity = [60.0, 60.0, 8.0]")
+    out = released / "falls"
+    said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
+    assert "The room becomes smaller later" in said
+    asked = json.loads(run("decide", out / "plan.npz", "--step", "0", "--stock", "20,20", "--json"))
+    assert asked["order"] == {"bread": 0.0, "milk": 0.0}
 
 
 def test_levels_of_orders_are_one_line() -> None:

@@ -169,6 +169,16 @@ def forge(
     return bad(folder)
 
 
+def test_a_correlation_that_was_not_paid_for_is_found(released: Path) -> None:
+    path = released / "release" / POLICY
+    policy = Policy.load(path)
+    assert forge(released, policy.guarantee.mechanisms) == []
+    policy.report["together"] = {"correlation": 0.5, "measured": 0.5, "error": 0.02}
+    policy.save(path)
+    found = forge(released, policy.guarantee.mechanisms)
+    assert found == ["counts and sensitivity are those of this problem at this rho"]
+
+
 def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
     """Nothing but the ledger can know what was paid, but tables must be those that such a fit releases."""
     true, sums = Policy.load(released / "release" / POLICY).guarantee.mechanisms
@@ -190,7 +200,8 @@ def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
         assert forge(released, (mechanism, sums)) == [*shape, declared], what
     for what, mechanism in of_sums.items():
         assert forge(released, (true, mechanism))[0] == shape[0], what
-    assert forge(released, (true,)) == [declared]  # cheaper than what the configuration says
+    # Cheaper than what the configuration says, and the policy tells what the sums told it.
+    assert forge(released, (true,)) == [*shape, declared]
     assert forge(released, (true, sums, sums)) == [*shape, declared]
     assert forge(released, (true, sums), units=30_000) == shape
     assert forge(released, (true, sums), units=300, protects="one customer with all they ever bought") == [declared]

@@ -211,7 +211,7 @@ class OnOutcomes:
             report["dependence"] = measure_dependence(released.dependence).to_dict()
         if released.together is not None:
             report["together"] = measure_together(released.together, self.problem, outcomes).to_dict()
-        return PrivateModel(self.problem, outcomes, released.guarantee, report)
+        return PrivateModel(self.problem.world, outcomes, released.guarantee, report)
 
     def rehearse(self) -> None:
         """Trees of two leaves without a count."""

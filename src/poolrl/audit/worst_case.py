@@ -47,8 +47,9 @@ AUDITED: dict[str, Callable[[float, float, float], Pool]] = {
 # Shares of the demand bound: a small shelf, what others keep and leave, and how far a scale shrinks. None lies on the
 # edge of a bin. The last is a power of two, so that to divide by it is exact.
 SMALL_SHELF, THEIR_SHELF, SHRUNK = 0.3, (0.6, 0.35), 1 / 128
-# An edge of pairs below the small shelf and all that is sold of it: who sells nothing is below, who sells out beyond.
-LOW_EDGE = 8
+# An edge of pairs, at (28/256)² of the bound. It lies below the small shelf: who sells nothing is below, who sells out
+# beyond. And it lies between what is there and what is sold when a scale of a full shelf has not shrunk yet.
+LOW_EDGE = 28
 # A scale that changes nothing but the units of the amounts.
 SAME_SCALE = 2.0
 # Multiples of a scale may exceed the bound: of a shelf of two bounds one can be sold, and one is left.
@@ -201,7 +202,7 @@ class Configured:
         """What the unit does before and after, (2, H, k): its levels and what is left, as shares of the bound."""
         most, none = self.problem.share, np.zeros_like(self.problem.share)
         censored = self.problem.censored
-        if self._followers and self.left_over:
+        if self._followers and (self.left_over or self.together):
             # Almost nothing in one unit, and in the other the most that can be both sold and left.
             behind = np.stack([most, np.maximum(most - LEAST_SOLD, 0.0)])
             both = FULL_OF_BOTH[:, None, None] * most if self.problem.boundary.everywhere else behind

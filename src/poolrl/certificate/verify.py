@@ -200,13 +200,17 @@ def _tables_hold(policy: Policy, claim: Certificate) -> bool:
         return False
     rho = float(guarantee.mechanisms[0].rho)
     layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
-    named = [each.name for each in guarantee.mechanisms[1:]]
-    for formula in (sensitivity.left_sums, sensitivity.pair_sums):
+    # What the policy tells must have been paid for. What was paid for it need not tell.
+    named = [each.name for each in guarantee.mechanisms]
+    left = policy.outcomes is not None and policy.outcomes.left is not None
+    for told, formula in ((left, sensitivity.left_sums), ("together" in policy.report, sensitivity.pair_sums)):
         try:
             layout = formula(problem, per_unit=moved)
-        except ValueError:
-            continue  # the problem has no such sums
-        layouts += [layout] if layout.name in named else []
+        except ValueError:  # the problem has no such sums
+            if told:
+                return False
+            continue
+        layouts += [layout] if told or layout.name in named else []
     carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
     return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
 

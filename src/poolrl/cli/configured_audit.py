@@ -37,7 +37,7 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> Configured:
         scale_memory=config.scale_memory,
         labels_public=config.privacy.labels_public,
         left_over=left_over_share(config.problem.shop, moved=config.moved, rho=budget),
-        together=together_share(config),
+        together=together_share(config, budget),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
         opened_by=AsByFit(file),

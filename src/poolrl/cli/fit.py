@@ -18,7 +18,7 @@ from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.config_file import load_config
 from poolrl.shop.fit import Released, fit_release, read_audit
 from poolrl.shop.forecast import Forecast
-from poolrl.shop.payable import error_of_together
+from poolrl.shop.payable import why_not_together
 from poolrl.shop.report import draw_page
 
 fit_verb = verb(
@@ -61,19 +61,18 @@ def fit(
         found = None if audit is None else read_audit(audit, file.sha256)
         return fit_release(file, folder, new_account=new_account, audit=found)
 
+    if file.config.privacy.together and (why := why_not_together(file.config)):
+        console.print(f"[privacy] together buys nothing: {why}.", highlight=False, markup=False)
     release = made_release(make, folder, console)
     forecast = page_of(release, console)
     if json:
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
         opened = {} if release.new_account is None else {"new_account_in": str(release.new_account)}
         facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
-        print(dumps(facts | finished | opened, indent=2))
+        said = {"together": release.policy.report.get("together")} if file.config.privacy.together else {}
+        print(dumps(facts | finished | opened | said, indent=2))
     else:
         print_release(console, release, forecast)
-        if file.config.privacy.together and "together" not in release.policy.report:
-            error = error_of_together(file.config)
-            why = f"its error would be about {error:.2f}, or its noise too large to draw"
-            console.print(f"No correlation was bought for [privacy] together: {why}.", highlight=False, markup=False)
         if file.config.operations.declared:
             plan = f"poolrl replan {folder}"
             console.print(f"These levels do not know [operations]: {plan} plans for them.", markup=False)

@@ -32,7 +32,7 @@ again. 'poolrl verify' makes the same plan again from the certified policy besid
 
 With a section [operations] (purchase, price, fixed, spoilage, salvage, pack, minimum, deliveries, cycle) the plan is
 for a shop with these, and orders.csv says what to order at each stock. With capacity (and volume) all products share a
-truck, a shelf or cash; with lead_time an order arrives later. Ask any of these plans:
+shelf, a room or cash; with lead_time an order arrives later. Ask any of these plans:
   poolrl decide orders/plan.npz --step Sat --stock bread=10,milk=20,salad=5""",
 )
 

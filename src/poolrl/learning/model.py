@@ -23,7 +23,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_fro
 from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy, problem_of
 from poolrl.learning.stored import read_learned, write_learned
-from poolrl.learning.together import drawn_together
+from poolrl.learning.together import MOST_TOGETHER, drawn_together
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
@@ -75,8 +75,12 @@ class PrivateModel:
     @property
     def together(self) -> float:
         """The correlation of the products' demand at a step; zero if none was released (`Pool(together=...)`)."""
-        said = self.report.get("together")
-        return float(said["correlation"]) if isinstance(said, dict) else 0.0
+        if (said := self.report.get("together")) is None:
+            return 0.0
+        found = said.get("correlation") if isinstance(said, dict) else None
+        if not isinstance(found, int | float) or not 0 <= found <= MOST_TOGETHER:
+            raise ValueError(f"the model's correlation must lie in 0 .. {MOST_TOGETHER:g}")
+        return float(found)
 
     @property
     def rests_on(self) -> str:
@@ -113,6 +117,8 @@ class PrivateModel:
             together=self.together,
         )
         told = report | self.report
+        if wanted.shared and isinstance(names := told.get("labels"), dict):
+            told["labels"] = names | {"products": [*names["products"], *wanted.shared]}
         if wanted.horizon != self.problem.horizon and isinstance(names := told.get("labels"), dict):
             steps = names.get("steps", [])
             told["labels"] = names | {"steps": [steps[h % len(steps)] for h in range(wanted.horizon)] if steps else []}
@@ -130,6 +136,8 @@ class PrivateModel:
         if not isinstance(problem, OutcomeProblem):
             raise ValueError(f"plan takes a problem that declares its outcomes, got {type(problem).__name__}")
         if problem.world is not problem:
+            if self.guarantee.scaled:
+                raise ValueError("products share nothing in multiples of their own scales: plan with a model in units")
             return self.for_problem(problem.world)
         if problem.outcome_dim != own.outcome_dim or problem.labels.facts() != own.labels.facts():
             raise ValueError(

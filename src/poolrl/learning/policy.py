@@ -171,11 +171,15 @@ def problem_of(facts: Mapping[str, Any], rule: str, arrays: Arrays, given: Probl
 
 
 def _depot(declared: dict[str, Any], arrays: Arrays) -> Depot:
-    """The depot of a file, whose shop has the steps and products of the states that the file holds."""
+    """The depot of a file, whose shop has the steps and products of the rule that the file holds."""
     shop = dict(declared.pop("shop"))
-    if shop.pop("kind") != "LostSales" or arrays["states"].ndim != 3:
-        raise ValueError("a depot serves a shop of lost sales, with fitted values")
-    refuse_unstored("Levels", shop, {"levels": arrays["states"][:, 0, :-1]})
+    # Fitted states are (H, N, w), lattices (H, 2w) and corners of rings (H, J, 2w, 2w).
+    tables = {"states": 1, "pairs.reach": 2, "pairs.corners": 2}
+    table, times = next((name, times) for name, times in tables.items() if name in arrays)
+    steps, width = arrays[table].shape[0], arrays[table].shape[-1] // times
+    if shop.pop("kind") != "LostSales" or arrays[table].ndim < 2 or not 2 <= width <= arrays[table].size:
+        raise ValueError("a depot serves a shop of lost sales")
+    refuse_unstored("Levels", shop, {"levels": np.broadcast_to(0.0, (steps, width - 1))})
     return Depot(shop=LostSales(**shop), **declared)
 
 

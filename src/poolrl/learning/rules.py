@@ -85,16 +85,18 @@ def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str,
     whole(horizon=horizon, products=products)
     steps, cells = (horizon, products), tuple(len(values) for _, values in declared.get("labels", []))
     nodes = "pairs.reach" if "pairs.reach" in arrays else "pairs.corners"
-    tables = {"Levels": "levels", "SeparableQ": "q", "PartitionQ": nodes}
+    tables = {"Levels": "levels", "SeparableQ": "q", "PartitionQ": nodes, "FittedU": "states"}
     if kind not in tables:
         raise _unknown_rule(kind)
     table = tables[kind]
-    shape = {"Levels": (*cells, *steps), "SeparableQ": steps, "PartitionQ": (horizon, 2 * products)}[kind]
+    own_shapes_of = {"Levels": (*cells, *steps), "SeparableQ": steps, "PartitionQ": (horizon, 2 * products)}
+    shape = own_shapes_of.get(kind, steps)
     if table not in arrays:
         raise ValueError(f"the file lacks an array that {kind} needs")
     stored = arrays[table].shape
-    # Corners are (H, J, D, D), and values of a separable problem (H, k, N).
-    own = {"pairs.corners": stored[:1] + stored[-1:], "q": stored[:2]}.get(table, stored)
+    # Corners are (H, J, D, D), values of a separable problem (H, k, N), and fitted states (H, N, w).
+    ends = stored[:1] + stored[-1:]
+    own = {"pairs.corners": ends, "states": ends, "q": stored[:2]}.get(table, stored)
     if own != shape:
         raise ValueError(f"the file declares steps, products and labels {shape}, but its rule has {own}")
     # A file holds the cost of every step and product, and of label cells where they differ.

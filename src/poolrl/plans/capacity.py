@@ -1,4 +1,4 @@
-"""Products that share a truck, a shelf or cash: Σ_i v_i y_i ≤ C on every step, with a certified gap.
+"""Products that share a shelf, a room or cash: Σ_i v_i y_i ≤ C on every step, with a certified gap.
 
 A price μ_h ≥ 0 for what stands on the shelf takes the products apart (Lagrange). Each then has its own programme, and
 
@@ -37,19 +37,20 @@ class CapacityRule:
     """Levels of each product at each price of today's room: those of the lowest price at which everything fits."""
 
     volumes: FloatArray  # v (k,)
-    capacity: FloatArray  # C (H,), or less where what is left must fit into a smaller one later
+    room: FloatArray  # C (H,)
+    capacity: FloatArray  # what is used of it, (H,): less where what is left must fit into a smaller one later
     levels: FloatArray  # (H, P, k) the best level of each product at each price of today's room, from zero up
 
     def order_up_to(self, step: int, stock: ArrayLike) -> FloatArray:
-        """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and fits."""
+        """Levels (k,) or (m, k) for stocks of that shape; what is there already stays, and must fit."""
         given = as_floats("stock", stock)
         if given.ndim not in (1, 2) or given.shape[-1] != len(self.volumes) or not 0 <= step < len(self.capacity):
             raise ValueError(
                 f"order_up_to takes a step in 0 .. {len(self.capacity) - 1} and {len(self.volumes)} stocks"
             )
         held = np.atleast_2d(given)
-        if ((held * self.volumes).sum(axis=1) > self.capacity[step] * (1 + 1e-9)).any():
-            raise ValueError("the stock at hand takes more than the capacity: nothing can be planned for it")
+        if ((held * self.volumes).sum(axis=1) > self.room[step] * (1 + 1e-9)).any():
+            raise ValueError("the stock at hand takes more than the capacity of this step: order nothing")
         levels = _fitting(held, self.levels[step], self.volumes, float(self.capacity[step]))
         return levels if given.ndim == 2 else levels[0]
 
@@ -106,13 +107,12 @@ def solve_capacity(
         raise ValueError("volumes and capacity must be positive numbers")
     prices, plan, bound = _best_prices(laws, size, room)
     levels = _levels_by_price(plan, size, prices)
-    if not (terms.spoilage == 1).all():
-        # What may be left must fit later too.
-        room = np.minimum.accumulate(room[::-1])[::-1]
-    rule = CapacityRule(size, room, levels)
+    # What may be left must fit later too.
+    used = room if (terms.spoilage == 1).all() else np.minimum.accumulate(room[::-1])[::-1]
+    rule = CapacityRule(size, room, used, levels)
     costs = simulated_costs(laws, rule.order_up_to, rng, paths)
     error = float(costs.std(ddof=1) / np.sqrt(paths))
-    return CapacityPlan(size, room, levels, plan, prices, bound, float(costs.mean()), error)
+    return CapacityPlan(size, room, used, levels, plan, prices, bound, float(costs.mean()), error)
 
 
 def _best_prices(laws: UnitLaws, size: FloatArray, room: FloatArray) -> tuple[FloatArray, OrderPlan, float]:

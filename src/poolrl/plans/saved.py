@@ -6,7 +6,7 @@ load_plan("plan.npz").order(step=0, stock=[3.0, 20.0])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
@@ -24,6 +24,7 @@ from poolrl.plans.orders import OrderPlan, OrderRule
 from poolrl.problems.labels import Labels
 
 PLAN_FORMAT = "poolrl plan 1"
+CAPACITY_PARTS = ("volumes", "room", "capacity", "levels")
 # One plan for all columns; one for each label cell; or one for each column.
 AnyPlan = OrderPlan | Sequence[CapacityPlan] | Sequence[LeadTimePlan]
 
@@ -74,7 +75,7 @@ def save_plan(path: str | PathLike[str], plan: AnyPlan, names: Names, labels: La
         write_learned(path, facts, {"orders": plan.orders, "width": plan.laws.width})
         return
     if isinstance(plan[0], CapacityPlan):
-        parts = {name: np.stack([getattr(each, name) for each in plan]) for name in ("volumes", "capacity", "levels")}
+        parts = {name: np.stack([getattr(each, name) for each in plan]) for name in CAPACITY_PARTS}
         write_learned(path, facts | {"kind": "capacity"}, parts)
         return
     arrays: Arrays = {}
@@ -91,36 +92,79 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
     """Read what `save_plan` wrote."""
     facts, arrays = read_learned(path, PLAN_FORMAT, "plan")
     try:
-        names, labels = Names(**facts["names"]), Labels(dict(facts["labels"]))
-        many, steps = len(names.products), len(names.steps)
-        if not all(np.isfinite(array).all() for array in arrays.values()):
-            raise ValueError("a plan must hold finite numbers")
-        if facts["kind"] == "orders":
-            orders, width = arrays["orders"], arrays["width"]
-            if orders.shape[:2] != (labels.count * many, steps) or width.shape != orders.shape[:1]:
-                raise ValueError("the orders have another shape than the names")
-            rule = OrderRule(orders.astype(np.int64), width, many, bool(facts["cycle"]))
-            return SavedPlan(names, labels, rule)
-        if facts["kind"] == "capacity":
-            volumes, room, levels = (arrays[name] for name in ("volumes", "capacity", "levels"))
-            prices = levels.shape[2]
-            shapes = (labels.count, many), (labels.count, steps), (labels.count, steps, prices, many)
-            if (volumes.shape, room.shape, levels.shape) != shapes or prices < 2:
-                raise ValueError("the levels have another shape than the names")
-            return SavedPlan(names, labels, [CapacityRule(*each) for each in zip(volumes, room, levels, strict=True)])
-        columns = [_lead_time_plan(arrays, number, facts["lead_time"]) for number in range(labels.count * many)]
-        return SavedPlan(names, labels, columns)
+        names, labels = _stored_names(facts["names"]), Labels(dict(facts["labels"]))
+        if not all(array.size and np.isfinite(array).all() and (array >= 0).all() for array in arrays.values()):
+            raise ValueError("a plan holds finite numbers, and none is negative")
+        rules: dict[str, Callable[..., Any]] = {
+            "orders": _orders,
+            "capacity": _capacities,
+            "lead time": _lead_times,
+        }
+        if facts["kind"] not in rules:
+            raise ValueError("a plan of this kind is not known to this version")
+        return SavedPlan(names, labels, rules[facts["kind"]](facts, arrays, names, labels))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not a complete plan: an entry is missing or of another kind") from error
 
 
-def _lead_time_plan(arrays: Arrays, number: int, lead_time: int) -> LeadTimePlan:
-    """One column of a file; what it costs is not kept."""
+def _stored_names(given: dict[str, Any]) -> Names:
+    lists = [given["products"], given["steps"]]
+    texts = all(isinstance(each, list) and each and all(isinstance(name, str) for name in each) for each in lists)
+    if not texts or type(given["first_step"]) is not int:
+        raise ValueError("a plan names its products and steps")
+    return Names(**given)
+
+
+def _require(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    if array.shape != shape:
+        raise ValueError(f"an array has shape {array.shape}, where the names ask for {shape}")
+    return array
+
+
+def _orders(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> OrderRule:
+    orders, many = arrays["orders"], len(names.products)
+    columns = labels.count * many
+    _require(orders, (columns, len(names.steps), orders.shape[-1]))
+    return OrderRule(
+        orders.astype(np.int64), _positive(_require(arrays["width"], (columns,))), many, bool(facts["cycle"])
+    )
+
+
+def _capacities(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> list[CapacityRule]:
+    cells, steps, many = labels.count, len(names.steps), len(names.products)
+    volumes, room, used, levels = (arrays[name] for name in CAPACITY_PARTS)
+    prices = levels.shape[2]
+    if prices < 2:
+        raise ValueError("levels are for two prices or more")
+    shapes = (cells, many), (cells, steps), (cells, steps), (cells, steps, prices, many)
+    parts = [_require(each, shape) for each, shape in zip((volumes, room, used, levels), shapes, strict=True)]
+    _positive(volumes)
+    return [CapacityRule(*each) for each in zip(*parts, strict=True)]
+
+
+def _lead_times(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> list[LeadTimePlan]:
+    steps, lead_time = len(names.steps), facts["lead_time"]
     whole(lead_time=lead_time)
-    table, base, cap = (arrays.get(f"{name}_{number}") for name in ("table", "base", "cap"))
-    if (table is None) == (base is None or cap is None) or (table is not None and table.ndim != 1 + lead_time):
-        raise ValueError("a plan with a lead time has a table of orders, or base stock and cap")
-    unknown = float("nan")
-    return LeadTimePlan(float(arrays[f"width_{number}"][0]), lead_time, table, base, cap, unknown, unknown, None)
+    if lead_time > steps:
+        raise ValueError("the lead time is longer than a trajectory")
+    found, unknown = [], float("nan")
+    for number in range(labels.count * len(names.products)):
+        table, base, cap = (arrays.get(f"{name}_{number}") for name in ("table", "base", "cap"))
+        width = float(_positive(_require(arrays[f"width_{number}"], (1,)))[0])
+        if table is not None:
+            if table.ndim != 1 + lead_time or len(table) != steps:
+                raise ValueError("a table of orders has other steps than the names")
+        elif base is None or cap is None:
+            raise ValueError("a plan with a lead time has a table of orders, or base stock and cap")
+        else:
+            _require(base, (steps,)), _require(cap, (steps,))
+        found.append(LeadTimePlan(width, lead_time, table, base, cap, unknown, unknown, None))
+    return found
+
+
+def _positive(array: FloatArray) -> FloatArray:
+    if not (array > 0).all():
+        raise ValueError("widths and volumes must be positive")
+    return array

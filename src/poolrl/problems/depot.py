@@ -27,6 +27,7 @@ class Depot(OutcomeProblem):
     bounds the reserve.
     """
 
+    shared = ("reserve",)
     action_sets_state = True
 
     def __init__(self, *, shop: LostSales, express: ArrayLike, reserve_holding: ArrayLike, reserve_max: float) -> None:

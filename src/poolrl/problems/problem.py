@@ -145,6 +145,7 @@ class OutcomeProblem(Problem):
     outcome_low: FloatArray  # (k,)
     outcome_high: FloatArray
     censored: bool = True  # whether the log can show an outcome cut off
+    shared: tuple[str, ...] = ()  # names of coordinates of states and actions beyond those of the outcomes
     action_sets_state: bool = False  # cost and next state depend on the action alone (order-up-to)
 
     @abstractmethod

@@ -157,10 +157,13 @@ class Config(ConfigSection):
         faults = self._faults_of_columns() if self.sales is None else self._faults_of_sales(self.sales)
         if self.privacy.labels_public and not self.problem.labels:
             faults.append("[privacy] labels_public needs [problem] labels")
+        if self.privacy.together and len(self.problem.products) < 2:
+            faults.append("[privacy] together needs two products or more")
         if faults:
             raise ValueError("; ".join(faults))
         self.columns()  # refuses a column that is named twice
         self.declared_period()  # and a period that has no beginning or end
+        self.operations.require_lengths(steps=self.problem.horizon, products=len(self.problem.products))
         self.operations.of_steps(self.names().steps).of(self.problem.shop)  # and what no shop can do
         return self
 

@@ -28,7 +28,9 @@ class OperationFacts(ConfigSection):
     )
     cycle: bool = key(False, why="the first step comes again after the last, for ever", asked=False)
     capacity: float | list[float] | None = key(
-        None, why="room for all products together, one number or one per step: a truck, a shelf, cash", asked=False
+        None,
+        why="room for all that is there after a delivery, all products together: one number, or one per step",
+        asked=False,
     )
     volume: float | list[float] | None = key(
         None, why="goes with capacity: how much of it a unit of each product takes; 1 if left out", asked=False
@@ -78,3 +80,12 @@ class OperationFacts(ConfigSection):
                 f"[operations] capacity and {alone[0]} cannot be planned together: a shared capacity is planned for "
                 "orders of any amount on every step"
             )
+
+    def require_lengths(self, *, steps: int, products: int) -> None:
+        """Refuse lists of another length than the shop's, and amounts that are none."""
+        for name, given, length in (("capacity", self.capacity, steps), ("volume", self.volume, products)):
+            amounts = given if isinstance(given, list) else [] if given is None else [given]
+            if isinstance(given, list) and len(given) != length:
+                raise ValueError(f"[operations] {name} must be one number, or a list of {length}, got {len(given)}")
+            if not all(0 < amount < float("inf") for amount in amounts):
+                raise ValueError(f"[operations] {name} must be positive")

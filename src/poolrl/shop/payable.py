@@ -32,30 +32,30 @@ def left_over_share(problem: Inventory, *, moved: int, rho: float) -> float:
     return LEFT_OVER if variance <= TABLED[1] else 0.0
 
 
-def together_share(config: Config) -> float:
-    """The share of ρ for the correlation of the products' demand, by public facts: none where it would not help.
+def together_share(config: Config, rho: float | None = None) -> float:
+    """The share of ρ (of the configuration, or another) for the correlation of demand, by public facts.
 
-    It must be asked for, because most plans do not need it. With too few units, or too much noise, it would be too
-    uncertain to help any.
+    It must be asked for, because most plans do not need it. And it must help (`why_not_together`).
     """
-    problem = config.problem.shop
-    if not config.privacy.together or problem.products < 2 or error_of_together(config) > USEFUL_ERROR:
-        return 0.0
-    _, budget = zcdp.shares_of(config.privacy.rho, together=TOGETHER)
-    variance = sensitivity.pair_sums(problem, per_unit=config.moved).mechanism(budget).variance
-    return TOGETHER if variance <= TABLED[1] else 0.0
+    return TOGETHER if config.privacy.together and why_not_together(config, rho) is None else 0.0
 
 
-def error_of_together(config: Config) -> float:
-    """What error the correlation would have, for as many units as [plan] declares."""
-    problem, units = config.problem.shop, config.plan.units
-    return expected_error(
+def why_not_together(config: Config, rho: float | None = None) -> str | None:
+    """Why a correlation of the products' demand would help no plan, in words; None if it may help."""
+    problem, budget = config.problem.shop, config.privacy.rho if rho is None else rho
+    error = expected_error(
         steps=problem.horizon,
         products=problem.products,
-        slots=units * config.privacy.per_unit,
+        slots=config.plan.units * config.privacy.per_unit,
         moved=config.moved,
-        rho=TOGETHER * config.privacy.rho,
+        rho=TOGETHER * budget,
     )
+    if error > USEFUL_ERROR:
+        units = f"{config.plan.units:,} units ([plan] units) at rho = {budget:g}"
+        return f"with {units} its error would be about {error:.2f}, and above {USEFUL_ERROR:g} it helps no plan"
+    _, share = zcdp.shares_of(budget, together=TOGETHER)
+    variance = sensitivity.pair_sums(problem, per_unit=config.moved).mechanism(share).variance
+    return None if variance <= TABLED[1] else "its noise is too large to be drawn exactly"
 
 
 def require_payable(config: Config, share: float) -> None:

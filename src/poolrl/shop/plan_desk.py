@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -48,11 +48,16 @@ class PlanDesk(UserWords):
             places.append(place)
         if unknown := [name for name in labels if name not in self.declared.names]:
             raise ValueError(f"the plan has no label {unknown[0]!r}")
-        if len(coming) not in (0, wanted := max(self.plan.lead_time - 1, 0)):
+        wanted = max(self.plan.lead_time - 1, 0)
+        if coming and not wanted:
+            raise ValueError("nothing is on its way before an order of this plan: leave out --coming")
+        if len(coming) != wanted:
             raise ValueError(
-                f"with a lead time of {self.plan.lead_time} steps, {wanted} orders are on their way before this one: "
-                "give --coming once for each, the next to arrive first"
+                f"an order of this plan arrives {self.plan.lead_time} steps later, so {wanted} more may be on their "
+                "way: give --coming once for each, the next to arrive first, and zeros where nothing is"
             )
+        if any(amount < 0 for each in coming for amount in each):
+            raise ValueError("what is coming must not be negative")
         cell = int(np.ravel_multi_index(places, self.declared.shape)) if places else 0
         return self.plan.order(step, stock, cell=cell, on_the_way=coming or None)
 
@@ -63,5 +68,5 @@ def is_plan(path: Path) -> bool:
     try:
         with ZipFile(path) as file, file.open("facts.npy") as text:
             return f'"format": "{PLAN_FORMAT}"'.encode() in text.read(MOST_TEXT)
-    except (OSError, KeyError, BadZipFile):
+    except Exception:  # of whatever is no file of ours: who reads it as a policy says so in words
         return False

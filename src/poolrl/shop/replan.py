@@ -37,7 +37,7 @@ class Replanned:
         return [
             in_one_sentence(self.before, self.release.policy.levels),
             f"By the model, keeping the old levels, as far as they are allowed, would cost {self.kept:.4g} now; the "
-            f"new ones cost {self.planned:.4g}{saved_in_words(self.kept, self.planned)}.",
+            f"new ones cost {self.planned:.4g}{_saved(self.kept, self.planned)}.",
         ]
 
 
@@ -77,6 +77,5 @@ def make_folder(source: Released, file: ConfigFile, folder: Path, write: Callabl
         draft.rename(folder)
 
 
-def saved_in_words(kept: float, planned: float) -> str:
-    """How much less it is; nothing where it is not."""
+def _saved(kept: float, planned: float) -> str:
     return f" ({1 - planned / kept:.1%} less)" if planned < kept else ""

@@ -30,7 +30,7 @@ from poolrl.shop.fit import Released
 from poolrl.shop.hidden import average_over_cells
 from poolrl.shop.levels_csv import BYTE_ORDER_MARK, spreadsheet_text
 from poolrl.shop.orders_csv import ORDERS_FILE, orders_csv
-from poolrl.shop.replan import known_model, make_folder, saved_in_words
+from poolrl.shop.replan import known_model, make_folder
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
 # Paths are drawn from the model, not from the log: the same for everybody who plans again.
@@ -50,21 +50,25 @@ class ReplannedOrders:
     files: tuple[str, ...]
     bound: float | None = None  # no plan costs less, on the model
     doubt: float = 0.0  # two standard errors of what is simulated
+    room_falls: bool = False  # a shared capacity that is smaller on a later step
 
     @property
     def in_words(self) -> list[str]:
         """For people."""
         round_of = "a round of all steps, on average," if self.cycle else "one trajectory"
         doubt = f" ± {self.doubt:.2g}" if self.doubt else ""
+        saves = f", so the plan saves {1 - self.planned / self.kept:.1%}" if self.planned < self.kept else ""
         said = [
             f"By the model, {round_of} costs {self.planned:.4g}{doubt}, all products together. {self.instead} costs "
-            f"{self.kept:.4g}{saved_in_words(self.kept, self.planned)}."
+            f"{self.kept:.4g}{saves}."
         ]
         if self.bound is not None and self.bound > 0:
             most = max(self.planned / self.bound - 1, 0.0) + self.doubt / self.bound
             said.append(
                 f"No plan costs less than {self.bound:.4g} on the model, so this one is within {most:.1%} of the best."
             )
+        if self.room_falls:
+            said.append("The room becomes smaller later. What may be left must fit then, which the bound does not ask.")
         return said
 
 
@@ -85,6 +89,8 @@ def replan_orders(
     scale = facts.usual_scale if model.guarantee.scaled else None
     laws = unit_laws(model, facts.of_steps(config.names().steps), scale=scale)
     levels = column_values(source.policy.levels * np.asarray(1.0 if scale is None else scale))
+    # Bounds may be lower now than when the release was made.
+    levels = np.minimum(levels, laws.caps * laws.width[:, None])
     hear = progress or (lambda done, all_: None)
     if facts.capacity is not None:
         volume = 1.0 if facts.volume is None else facts.volume
@@ -131,7 +137,8 @@ def _shared(
     kept, planned, bound = (_average_cell(problem, model, each) for each in costs)
     instead = "Filling up to the levels of the release, all lowered by the same share until they fit,"
     doubt = 2 * _average_cell(problem, model, errors)
-    return ReplannedOrders(plans, kept, planned, False, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt)
+    falls = any((plan.capacity < plan.room).any() for plan in plans)
+    return ReplannedOrders(plans, kept, planned, False, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt, falls)
 
 
 def _later(
@@ -150,7 +157,8 @@ def _later(
     bound = _average_cell(problem, model, np.array([plan.bound or 0.0 for plan in plans])) if known else None
     instead = "Filling up to the levels of the release, and to what is sold until then,"
     means = _average_cell(problem, model, kept), _average_cell(problem, model, costs)
-    return ReplannedOrders(plans, *means, True, instead, (PLAN_FILE, EMPTY_FILE), bound)
+    doubt = 2 * _average_cell(problem, model, np.array([plan.doubt for plan in plans]))
+    return ReplannedOrders(plans, *means, True, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt)
 
 
 def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> None:

@@ -37,6 +37,8 @@ def export_minari(
     import minari
     from minari.data_collector import EpisodeBuffer
 
+    if problem.labels:
+        raise ValueError("a dataset of Minari has no labels: export the log of a problem without them")
     log = simulate_log(problem, outcomes, rng=rng, behaviour=behaviour)
     seen = np.concatenate([log.states, log.next_states[:, -1:]], axis=1)
     steps = range(problem.horizon)
