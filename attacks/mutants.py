@@ -39,6 +39,8 @@ DOOR = (
         f"src/poolrl/data/{name}.py"
         for name in (
             "counts",
+            "counted_rows",
+            "together",
             "expressions",
             "row_rules",
             "relative",

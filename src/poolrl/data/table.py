@@ -28,9 +28,9 @@ from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.checked_columns import check_columns, checked_coordinates
 from poolrl.data.coordinate_vector import CoordinateFacts
+from poolrl.data.counted_rows import NOWHERE, crowd_counts, visit_counts
 from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
-from poolrl.data.crowds import NOWHERE, crowd_counts
-from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
+from poolrl.data.expressions import cells_by_step, facts_used, harmless
 from poolrl.data.kept_rows import KeptRows
 from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
 from poolrl.data.log import Columns, Tally, check_declarations
@@ -279,25 +279,8 @@ class Table(KeptRows):
     def visit_expression(self, partition: Partition) -> ir.Table:
         """The counts of `visit_tallies`: columns step, node, target, rows."""
         problem = partition.problem
-
-        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
-            state, action, next_state = row
-            unit: Numbers = problem.unit_pair(state, action)
-            arrived: Numbers = problem.unit_state(next_state)
-            inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
-            node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
-            target: Numbers = partition.states.cell(arrived)
-            return [part for v in (node, target, unit, arrived) for part in v.columns()]
-
         rows = self._rows(problem, self._numbers(problem)).anti_join(self.dropped(problem.horizon), self._keys)
-        node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip, relative=False)
-        points = {f"unit_{i}": number for i, number in enumerate(numbers)}
-        found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
-        names, dimensions = list(points), problem.state_dim + problem.action_dim
-        pairs = [nodes.directions for nodes in partition.pairs]
-        found = at_nearest(found, "node", pairs, names[:dimensions])
-        found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
-        return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
+        return visit_counts(rows, partition, clip=self.clip)
 
     def _numbers(self, problem: Problem, facts: CoordinateFacts | None = None) -> dict[str, ir.Column]:
         columns = self.columns
