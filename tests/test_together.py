@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import ibis
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 from scipy.stats import gamma, multivariate_normal
 
-from poolrl import Backlog, LostSales, Outcomes, Pool, PrivateModel, SeededNoise, Trajectories, Visits
+from poolrl import Backlog, LostSales, Outcomes, Pool, PrivateModel, SeededNoise, Table, Trajectories, Visits
 from poolrl.audit.neighbours import Frozen
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.together import sum_together
@@ -36,7 +37,7 @@ from tests.helpers.neighbours import (
     scaled_neighbours,
     squared_change,
 )
-from tests.helpers.tables import a_shop
+from tests.helpers.tables import a_labelled_shop, a_shop, assert_same_crowds, columns
 
 Plant = pytest.MonkeyPatch
 
@@ -66,6 +67,21 @@ def test_pairs_row_by_row(kind: type[Inventory]) -> None:
             expected[step, 0 if all(found) else 1 if not any(found) else 2] += TOGETHER_PARTS
     assert (expected > 0).all()
     np.testing.assert_array_equal(sum_together(log, problem, edges=edges), expected)
+
+
+def test_an_engine_counts_pairs_like_arrays() -> None:
+    """Also where labels, scales and boundaries make rows unusable."""
+    problem, log = a_shop(LostSales, gridded=True)
+    assert_same_crowds(Table(ibis.memtable(log.to_arrow()), **columns(2)), log, problem)
+    labelled, many = a_labelled_shop()
+    names = columns(2, scale=["scale_0", "scale_1"], labels=["store", "promo"])
+    assert_same_crowds(Table(ibis.memtable(many.to_arrow()), **names), many, labelled)
+    # Where nothing is cut off, a row shows its side by itself, unless its scale cannot be used.
+    waits = Backlog(horizon=2, products=2, holding=1.0, shortage=1.0, demand_max=4.0)
+    parts = {name: getattr(many, name) for name in ("states", "actions", "next_states", "scale")}
+    scaled = Trajectories(**parts)
+    table = Table(ibis.memtable(scaled.to_arrow()), **columns(2, scale=["scale_0", "scale_1"]))
+    assert_same_crowds(table, scaled, waits)
 
 
 def test_shares_of_pairs_are_rounded_down() -> None:
@@ -202,6 +218,22 @@ def test_pairs_with_too_little_noise_are_caught(monkeypatch: Plant) -> None:
         test_pairs_have_the_noise_that_is_stated()
 
 
+def test_noise_of_all_tables_comes_from_one_stream() -> None:
+    """A stream that began anew would give pairs the noise of the trees, where there is a seed."""
+
+    class Once(SeededNoise):
+        begun = 0
+
+        def begin(self) -> Any:
+            self.begun += 1
+            return super().begin()
+
+    problem, log = a_shop(LostSales, gridded=True, trajectories=30)
+    noise = Once(3)
+    Pool(1.0, together=0.1).fit(problem, log, noise=noise)
+    assert noise.begun == 1
+
+
 def test_shares_add_up_to_rho() -> None:
     problem, log = a_shop(LostSales, gridded=True, trajectories=30)
     policy = Pool(0.3, dependence=0.25, left_over=0.1, together=0.1).fit(problem, log, noise=SeededNoise(0))
@@ -255,7 +287,7 @@ def test_the_correlation_is_found_under_censoring_and_noise(correlation: float) 
     model = learned(*moving_together(correlation))
     said = model.report["together"]
     assert abs(said["measured"] - correlation) <= 4 * said["error"] + 0.01
-    assert model.together <= said["measured"]
+    assert model.together < said["measured"] or said["measured"] == 0  # drawn to zero by its error
     assert said["error"] < 0.05
 
 
