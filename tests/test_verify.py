@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from poolrl import Guarantee, Policy
+from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
@@ -167,6 +167,31 @@ def forge(
     (release / RECORD).write_text(registry_record(forged).yaml())
     assert arithmetic_faults(forged) == []
     return bad(folder)
+
+
+def test_a_model_is_verified_like_its_policy(released: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    release = released / "release"
+    certificate, path = release / CERTIFICATE, release / "model.npz"
+    model = PrivateModel.of(Policy.load(release / POLICY))
+    model.save(path)
+    checks = verify_folder(path, certificate, ledger=released / "ledger.sqlite")
+    assert all(check.good for check in checks)
+    assert checks[0].what == "the model is that of the certified policy"
+    weights = model.outcomes.weights[..., ::-1].copy()
+    forgeries = [
+        replace(model, outcomes=replace(model.outcomes, weights=weights)),
+        replace(model, report=model.report | {"units": 10**6}),
+        replace(model, guarantee=replace(model.guarantee, trajectories_per_unit=2)),
+    ]
+    for forged in forgeries:
+        forged.save(path)
+        faults = [check.what for check in verify_folder(path, certificate) if not check.good]
+        assert faults == ["the model is that of the certified policy"]
+    alone = tmp_path_factory.mktemp("alone")
+    model.save(alone / "model.npz")
+    shutil.copy(certificate, alone)
+    (found,) = verify_folder(alone / "model.npz", alone / CERTIFICATE)
+    assert "to compare it with" in found.why
 
 
 def test_a_correlation_that_was_not_paid_for_is_found(released: Path) -> None:

@@ -15,9 +15,11 @@ from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, LABEL, POLI
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
 from poolrl.certificate.registry import registry_record
-from poolrl.certificate.replanned import made_again
+from poolrl.certificate.replanned import is_its_model, made_again
+from poolrl.learning.model import MODEL_FORMAT
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
+from poolrl.learning.stored import says_it_is
 from poolrl.ledger.accounts import Account, Entry, replay
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.periods import Period
@@ -67,8 +69,8 @@ def verify_release(
 ) -> list[VerifyCheck]:
     """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger.
 
-    A policy that was planned again has no certificate of its own. What is certified is the one that it comes from, and
-    the plan is made again.
+    A policy that was planned again has no certificate of its own, and neither has a model. What is certified is the
+    policy that it comes from: the plan is made again, and the model must be the one that this policy carries.
     """
     content, folder = certificate.read_bytes(), certificate.parent
     try:
@@ -78,7 +80,13 @@ def verify_release(
         return [VerifyCheck("the certificate can be read", False, str(error))]
     faults = arithmetic_faults(claim)
     replanned, certified = [], policy.parent / CERTIFIED
-    if sha256(policy) != claim.policy_sha256 and certified.is_file():
+    if says_it_is(policy, MODEL_FORMAT):
+        source = certified if certified.is_file() else folder / POLICY
+        what = "the model is that of the certified policy"
+        if not source.is_file():
+            return [VerifyCheck(what, False, f"there is no {POLICY} beside the certificate to compare it with")]
+        replanned, policy = [VerifyCheck(what, *is_its_model(policy, source))], source
+    elif sha256(policy) != claim.policy_sha256 and certified.is_file():
         what = "the policy is a plan on the certified model, made again here"
         replanned, policy = [VerifyCheck(what, *made_again(policy, certified))], certified
     checks = [

@@ -32,7 +32,7 @@ UNPAID = 3  # exit code: nothing fails, but nobody has seen the payment
 
 @verify_verb.default
 def verify(
-    policy: Annotated[Path, Parameter(help="The policy.")],
+    policy: Annotated[Path, Parameter(help="The policy, or a file of its model.")],
     certificate: Annotated[Path, Parameter(help="Its certificate.")],
     *,
     config: Annotated[Path | None, Parameter(help="The configuration it was made with.")] = None,

@@ -6,6 +6,7 @@ import hashlib
 import json
 from os import PathLike
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -39,6 +40,16 @@ def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[d
     if not intact:
         raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")
     return facts, arrays
+
+
+def says_it_is(path: str | PathLike[str], wanted: str) -> bool:
+    """Whether a file says that it has the `wanted` format; what it holds is checked when it is read."""
+    # Only the text of its facts is read: a file may be large, and is read afterwards.
+    try:
+        with ZipFile(path) as file, file.open("facts.npy") as text:
+            return f'"format": "{wanted}"'.encode() in text.read(MOST_TEXT)
+    except Exception:  # of whatever is no file of ours: who reads it says so in words
+        return False
 
 
 def _checksum(facts: dict[str, Any], arrays: dict[str, FloatArray]) -> str:

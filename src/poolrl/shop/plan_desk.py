@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.learning.policy import Names
-from poolrl.learning.stored import MOST_TEXT
+from poolrl.learning.stored import says_it_is
 from poolrl.plans.saved import PLAN_FORMAT, SavedPlan, load_plan
 from poolrl.problems.labels import Labels
 from poolrl.shop.words import UserWords
@@ -63,10 +62,5 @@ class PlanDesk(UserWords):
 
 
 def is_plan(path: Path) -> bool:
-    """Whether a file says that it is a plan; what it holds is checked when it is read."""
-    # Only the text of its facts is read: a policy may be large, and is read afterwards.
-    try:
-        with ZipFile(path) as file, file.open("facts.npy") as text:
-            return f'"format": "{PLAN_FORMAT}"'.encode() in text.read(MOST_TEXT)
-    except Exception:  # of whatever is no file of ours: who reads it as a policy says so in words
-        return False
+    """Whether a file says that it is a plan."""
+    return says_it_is(path, PLAN_FORMAT)
