@@ -24,7 +24,7 @@ from poolrl.shop.config_file import load_config
 from poolrl.shop.fit import Released
 from poolrl.shop.orders_csv import orders_csv
 from poolrl.shop.plan_desk import is_plan
-from poolrl.shop.replan_orders import replan_orders
+from poolrl.shop.replan_orders import ReplannedOrders, replan_orders
 from poolrl.shop.report import verify_folder
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run
@@ -285,6 +285,16 @@ def test_less_room_later_is_told(released: Path, run: Run) -> None:
     assert "The room becomes smaller later" in said
     asked = json.loads(run("decide", out / "plan.npz", "--step", "0", "--stock", "20,20", "--json"))
     assert asked["order"] == {"bread": 0.0, "milk": 0.0}
+
+
+def test_a_plan_that_gains_nothing_says_do_not_switch() -> None:
+    """A saving within two standard errors of the simulated cost is none."""
+    plan = plan_orders(small_model(), Operations())
+    facts: dict[str, Any] = {"cycle": False, "instead": "What is done now", "files": ("plan.npz",)}
+    for kept, doubt, saves in ((10.0, 0.0, True), (10.0, 1.5, False), (9.0, 0.0, False), (8.0, 0.0, False)):
+        (said,) = ReplannedOrders(plan, kept, 9.0, doubt=doubt, **facts).in_words
+        assert ("the plan saves 10.0%" in said) == saves
+        assert ("do not switch" in said) != saves
 
 
 def test_levels_of_orders_are_one_line() -> None:

@@ -17,8 +17,8 @@ from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
+from poolrl.certificate.paid_tables import release_layout
 from poolrl.certificate.registry import registry_record
-from poolrl.certificate.verify import release_layout
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.shop.report import verify_folder

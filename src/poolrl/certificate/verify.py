@@ -13,11 +13,11 @@ from poolrl.certificate.all_periods import period_faults, unpaid_periods
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certified_unit
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
+from poolrl.certificate.paid_tables import tables_hold
 from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
 from poolrl.certificate.registry import registry_record
 from poolrl.certificate.replanned import is_its_model, made_again
 from poolrl.learning.model import MODEL_FORMAT
-from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import says_it_is
 from poolrl.ledger.accounts import Account, Entry, replay
@@ -25,9 +25,6 @@ from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
-from poolrl.privacy import sensitivity
-from poolrl.privacy.sensitivity import TableLayout
-from poolrl.problems.problem import OutcomeProblem
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
             and bool(policy.problem.labels) == (claim.labels != "none"),
         ),
         VerifyCheck("the policy decides the certified problem, from as many units", same),
-        VerifyCheck("counts and sensitivity are those of this problem at this rho", _tables_hold(policy, claim)),
+        VerifyCheck("counts and sensitivity are those of this problem at this rho", tables_hold(policy, claim)),
         *_periods_of(policy, claim),
     ]
 
@@ -190,61 +187,6 @@ def _periods_of(policy: Policy, claim: Certificate) -> list[VerifyCheck]:
     if not said and not named:
         return []
     return [VerifyCheck("the policy names the same periods", said == [each.model_dump() for each in named])]
-
-
-def _tables_hold(policy: Policy, claim: Certificate) -> bool:
-    """Whether the mechanisms are outcome trees, and sums on top of them, computed again from public facts alone."""
-    problem, guarantee, units = policy.problem, policy.guarantee, claim.assumed_public.units
-    if not guarantee.mechanisms or not isinstance(problem, OutcomeProblem) or units < 1:
-        return False
-    per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
-    moved = sensitivity.moved_trajectories(
-        per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
-    )
-    slots = units * per_unit
-    try:
-        trees = Outcomes(bins=claim.bins)
-    except ValueError:
-        return False
-    rho = float(guarantee.mechanisms[0].rho)
-    layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
-    # What the policy tells must have been paid for. What was paid for it need not tell.
-    named = [each.name for each in guarantee.mechanisms]
-    left = policy.outcomes is not None and policy.outcomes.left is not None
-    for told, formula in ((left, sensitivity.left_sums), ("together" in policy.report, sensitivity.pair_sums)):
-        try:
-            layout = formula(problem, per_unit=moved)
-        except ValueError:  # the problem has no such sums
-            if told:
-                return False
-            continue
-        layouts += [layout] if told or layout.name in named else []
-    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
-    return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
-
-
-def release_layout(
-    problem: OutcomeProblem,
-    *,
-    slots: int,
-    moved: int,
-    rho: float,
-    labels_public: bool = False,
-    trees: Outcomes | None = None,
-) -> TableLayout:
-    """The tables that a fit with default settings, or with such `trees`, releases of a table in an engine."""
-    sizes = (trees or Outcomes()).level_sizes(
-        steps=problem.horizon,
-        coordinates=problem.outcome_dim,
-        slots=slots,
-        per_unit=moved,
-        rho=rho,
-        label_cells=problem.labels.count,
-    )
-    # A table may lack rows, so it is never complete.
-    return sensitivity.outcome_trees(
-        problem, level_sizes=sizes, per_unit=moved, complete=False, labels_public=labels_public
-    )
 
 
 def _signature(claim: Certificate, content: bytes, path: Path, key: Path | None) -> list[VerifyCheck]:

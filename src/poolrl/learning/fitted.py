@@ -125,7 +125,7 @@ def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) 
             low, high = problem.allowed(step, here)
             start = low + FIRST_STRIDE * (high - low) if found is None else found.known_action(problem, step, here)
             actions[step], best = _search(problem, step, here, start, outcomes[step], after, FIRST_STRIDE)
-            value = _regressed(_unit_state(problem, here), best, settings.hinges, rng)
+            value = _regressed(problem.unit_state(here), best, settings.hinges, rng)
         found = FittedU(tuple(reversed(later)), outcomes, states, actions)
     assert found is not None
     return found
@@ -209,19 +209,15 @@ def _mean_value(
     for begin in range(0, len(state), rows):
         here, does = (part[begin : begin + rows, None] for part in (state, action))
         arrived = problem.next_state(step, here, does, outcomes[None])
-        after = value(_unit_state(problem, arrived.reshape(-1, problem.state_dim)))
+        after = value(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
         found[begin : begin + rows] = after.reshape(len(here), -1).mean(axis=1)
     return found
 
 
-def _unit_state(problem: Problem, state: FloatArray) -> FloatArray:
-    return np.asarray((state - problem.state_low) / (problem.state_high - problem.state_low))
-
-
 def _pair(problem: OutcomeProblem, state: FloatArray, action: FloatArray) -> FloatArray:
     """What decides about the next state, in unit coordinates: the action, and the state unless it does not count."""
-    unit = (action - problem.action_low) / (problem.action_high - problem.action_low)
-    return unit if problem.action_sets_state else np.concatenate([_unit_state(problem, state), unit], axis=1)
+    pair = problem.unit_pair(state, action)
+    return pair[:, problem.state_dim :] if problem.action_sets_state else pair
 
 
 def _features(points: FloatArray, directions: FloatArray, offsets: FloatArray) -> FloatArray:

@@ -184,6 +184,18 @@ def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
     return np.maximum(np.diff(reached, axis=-1), 0.0)
 
 
+def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
+    """The share of the weights (..., B) that lies below each place (..., n), counted in bins from zero."""
+    bins = weights.shape[-1]
+    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    below /= below[..., -1:]
+    at = np.clip(place, 0, bins)
+    lower = np.minimum(at.astype(np.int64), bins - 1)
+    found = np.take_along_axis(below, lower, -1)
+    found += (at - lower) * (np.take_along_axis(below, lower + 1, -1) - found)
+    return found
+
+
 def _middles(problem: OutcomeProblem, tops: FloatArray) -> FloatArray:
     """The middles of the equal bins from 0 to `tops` (*labels, k), in the user's units."""
     unit = problem.boundary.orient(tops[..., None] * (np.arange(PLANNING_BINS) + 0.5) / PLANNING_BINS)

@@ -26,7 +26,7 @@ from scipy.special import ndtr, ndtri
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
-from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.outcomes import OutcomeDistribution, share_below
 from poolrl.privacy.released import PrivateTogether
 from poolrl.problems.problem import OutcomeProblem
 
@@ -71,19 +71,8 @@ def _at_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> tuple[F
     unit = problem.boundary.orient((outcomes.points - problem.outcome_low[:, None]) / width[..., None])
     place = bin_edges(TOGETHER_BANDS)[1:-1] / (2 * unit[..., :1])  # (*labels, k, edges), in bins from zero
     place = np.broadcast_to(place[..., None, :, :], (*outcomes.weights.shape[:-1], TOGETHER_BANDS - 1))
-    below = _reached(outcomes.weights, place)
-    return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - _reached(outcomes.cutoffs, place)
-
-
-def _reached(weights: FloatArray, place: FloatArray) -> FloatArray:
-    """The share of the weights that lies below each place, counted in bins from zero."""
-    bins = weights.shape[-1]
-    sums = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-    at = np.clip(place, 0, bins)
-    lower = np.minimum(at.astype(np.int64), bins - 1)
-    found = np.take_along_axis(sums, lower, -1)
-    found = found + (at - lower) * (np.take_along_axis(sums, lower + 1, -1) - found)
-    return found / np.maximum(sums[..., -1:], 1e-300)
+    below = share_below(outcomes.weights, place)
+    return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - share_below(outcomes.cutoffs, place)
 
 
 def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Together:

@@ -1,7 +1,9 @@
 """Plans in files: what a shop needs to ask one, whatever kind it is of.
 
-save_plan("plan.npz", plan_orders(model, operations), names, problem.labels)
-load_plan("plan.npz").order(step=0, stock=[3.0, 20.0])
+    save_plan("plan.npz", plan_orders(model, operations), names, problem.labels)
+    load_plan("plan.npz").order(step=0, stock=[3.0, 20.0])
+
+What a plan costs is not kept.
 """
 
 from __future__ import annotations
@@ -159,7 +161,8 @@ def _lead_times(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Lab
         elif base is None or cap is None:
             raise ValueError("a plan with a lead time has a table of orders, or base stock and cap")
         else:
-            _require(base, (steps,)), _require(cap, (steps,))
+            _require(base, (steps,))
+            _require(cap, (steps,))
         found.append(LeadTimePlan(width, lead_time, table, base, cap, unknown, unknown, None))
     return found
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, public_array
 from poolrl.learning.model import PrivateModel
+from poolrl.learning.outcomes import share_below
 from poolrl.learning.shops import CLIMB
 from poolrl.learning.together import drawn_together
 from poolrl.problems.inventory import Inventory
@@ -101,14 +102,8 @@ def unit_laws(
     packs = np.where(units, terms.pack, np.where(terms.pack > 0, finest, 1)).astype(np.int64)
     width = np.where(terms.pack > 0, terms.pack / packs, highest / FINEST)
     size = int(np.ceil(highest / width).max())
-    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-    below /= below[..., -1:]
-    bins = weights.shape[-1]
     edges = (np.arange(size + 1) + 0.5) * width[:, None]
-    place = np.clip(edges[:, None] / tops[..., None] * bins, 0, bins)
-    lower = np.minimum(place.astype(np.int64), bins - 1)
-    reached = np.take_along_axis(below, lower, -1)
-    reached += (place - lower) * (np.take_along_axis(below, lower + 1, -1) - reached)
+    reached = share_below(weights, edges[:, None] / tops[..., None] * weights.shape[-1])
     reached[..., -1] = 1.0
     chance = np.diff(reached, axis=-1, prepend=0.0)
     caps = np.floor(cap / width[:, None] + 1e-9).astype(np.int64)

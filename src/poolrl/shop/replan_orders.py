@@ -1,6 +1,7 @@
 """Orders for a shop as it is ([operations]): a plan file, a table to look at, and what the plan saves by the model.
 
-What it is compared with is what people do without a plan: fill up to the levels of the release, as far as the shop can.
+It is compared with the release's own levels, filled up to as far as the shop can: what one would do without this plan.
+What shops do today is on the release's page, for costs of [problem] alone.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class ReplannedOrders:
         """For people."""
         round_of = "a round of all steps, on average," if self.cycle else "one trajectory"
         doubt = f" ± {self.doubt:.2g}" if self.doubt else ""
-        saves = f", so the plan saves {1 - self.planned / self.kept:.1%}" if self.planned < self.kept else ""
+        saves = f", so the plan saves {1 - self.planned / self.kept:.1%}"
+        if self.kept - self.planned <= self.doubt:
+            saves = ", so nothing is gained for sure: do not switch to this plan"
         said = [
             f"By the model, {round_of} costs {self.planned:.4g}{doubt}, all products together. {self.instead} costs "
             f"{self.kept:.4g}{saves}."

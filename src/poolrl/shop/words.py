@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
@@ -15,15 +16,15 @@ from poolrl.problems.labels import Labels, LabelValue
 from poolrl.shop.column_names import weekday_named
 
 
-class UserWords:
+class UserWords(ABC):
     """Whatever is asked in the user's words: it has names of products and steps, and labels with their values."""
 
     names: Names
 
     @property
+    @abstractmethod
     def declared(self) -> Labels:
         """The labels that it was learned with."""
-        raise NotImplementedError
 
     @property
     def labels(self) -> tuple[str, ...]:
