@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from poolrl.geometry.axes import Separable as Separable
     from poolrl.geometry.grid import Grid as Grid
     from poolrl.geometry.zones import Zones as Zones
+    from poolrl.learning.by_count import ByCount as ByCount
     from poolrl.learning.fitted import Fitted as Fitted
     from poolrl.learning.kernel import Visits as Visits
     from poolrl.learning.model import PrivateModel as PrivateModel
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
+    from poolrl.problems.auction import FirstPriceBidding as FirstPriceBidding
+    from poolrl.problems.auction import ReserveAuction as ReserveAuction
     from poolrl.problems.depot import Depot as Depot
     from poolrl.problems.inventory import Backlog as Backlog
     from poolrl.problems.inventory import LostSales as LostSales
     from poolrl.problems.operations import Operations as Operations
+    from poolrl.problems.pricing import DynamicPricing as DynamicPricing
     from poolrl.problems.problem import Boundary as Boundary
     from poolrl.problems.problem import OutcomeProblem as OutcomeProblem
     from poolrl.problems.problem import Problem as Problem
@@ -55,6 +59,7 @@ _PUBLIC = {
     "geometry.axes": ("Separable",),
     "geometry.grid": ("Grid",),
     "geometry.zones": ("Zones",),
+    "learning.by_count": ("ByCount",),
     "learning.fitted": ("Fitted",),
     "learning.kernel": ("Visits",),
     "learning.model": ("PrivateModel",),
@@ -69,9 +74,11 @@ _PUBLIC = {
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
+    "problems.auction": ("FirstPriceBidding", "ReserveAuction"),
     "problems.depot": ("Depot",),
     "problems.inventory": ("Backlog", "LostSales"),
     "problems.operations": ("Operations",),
+    "problems.pricing": ("DynamicPricing",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),

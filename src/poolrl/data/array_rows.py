@@ -16,7 +16,7 @@ import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.counts import CellFormula, sees_everything
-from poolrl.data.relative import as_counted, has_own_bounds, usable_amount, usable_divisor
+from poolrl.data.relative import as_counted, has_own_bounds, part_divisors, usable_amount, usable_divisor
 from poolrl.data.row_rules import Row, RowRule, bound_rules, bounds, fit_rules
 from poolrl.data.together import side_formula, sides
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -33,7 +33,7 @@ class Multiples:
     """Rows as the problem's formulas take them, what they were divided by, and where that was possible."""
 
     row: Row
-    divisor: FloatArray | float
+    divisors: tuple[FloatArray | float, FloatArray | float, FloatArray | float]  # of states, actions and next states
     usable: BoolArray | bool
 
 
@@ -65,12 +65,17 @@ class ArrayRows:
                 share = problem.bound_share.reshape(-1, problem.outcome_dim)[cell]
                 divisor = share if divisor is None else divisor * share
         if divisor is None:
-            return Multiples(row, 1.0, usable)
-        usable = reduce(and_, (usable_amount(part) for part in row), usable_divisor(divisor) & usable)
-        divisor = np.where(usable, divisor, 1.0)
-        lows = (low for low, _ in bounds(problem))
-        state, action, next_state = (np.where(usable, part, low) / divisor for part, low in zip(row, lows, strict=True))
-        return Multiples((state, action, next_state), divisor, usable)
+            return Multiples(row, (1.0, 1.0, 1.0), usable)
+        amounts = [usable_amount(part) for part in row]
+        if isinstance(problem, OutcomeProblem) and problem.counts_down:
+            amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
+        usable = reduce(and_, amounts, usable_divisor(divisor) & usable)
+        divisors = part_divisors(problem, np.where(usable, divisor, 1.0))
+        lows = [low for low, _ in bounds(problem)]
+        state, action, next_state = (
+            np.where(usable, part, low) / unit for part, low, unit in zip(row, lows, divisors, strict=True)
+        )
+        return Multiples((state, action, next_state), divisors, usable)
 
     def broken_rule(self) -> RowRule | None:
         """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.

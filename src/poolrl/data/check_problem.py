@@ -89,6 +89,8 @@ def dummy_rows(problem: Problem, step: int) -> DummyRows:
     state = np.repeat(np.stack(on_bounds), len(shares) // len(on_bounds), axis=0)
     state = np.concatenate([state, rng.uniform(low, high, (INNER_ROWS, problem.state_dim))])
     shares = np.concatenate([shares, rng.uniform(0, 1, (INNER_ROWS, 2))])
+    if isinstance(problem, OutcomeProblem) and problem.counts_down:
+        state = np.rint(state)
     least, most = (np.broadcast_to(limit, (len(state), problem.action_dim)) for limit in problem.feasible(step, state))
     action = np.clip(least + shares[:, :1] * (most - least), problem.action_low, problem.action_high)
     if not isinstance(problem, OutcomeProblem):
@@ -133,9 +135,9 @@ def _before_release(problem: Problem, step: int, rows: DummyRows) -> Iterator[As
     unit = np.asarray(problem.unit_pair(state.copy(), action.copy()))
     yield AskedFormula("within", lambda u: problem.within(step, u), (unit,), ((pair, "b"),))
     if isinstance(problem, OutcomeProblem) and rows.outcome is not None:
-        many, whole_row = problem.outcome_dim, (state, action, rows.next_state)
+        many, whole_row, arrived = problem.outcome_dim, (state, action, rows.next_state), len(problem.arrival_low)
         yield AskedFormula(
-            "next_state", lambda *r: problem.next_state(step, *r), (state, action, rows.outcome), ((width, "f"),)
+            "next_state", lambda *r: problem.next_state(step, *r), (state, action, rows.outcome), ((arrived, "f"),)
         )
         yield AskedFormula("observe", lambda *r: problem.observe(step, *r), whole_row, ((many, "f"), (many, "b")))
         yield AskedFormula(
@@ -210,16 +212,21 @@ def _check_meaning(problem: Problem, step: int, rows: DummyRows) -> None:
         _break_rule(problem, "feasible", "give lower limits that are not above the upper ones")
     if not isinstance(problem, OutcomeProblem) or rows.outcome is None:
         return
-    if not _inside(rows.next_state, problem.state_low, problem.state_high).all():
+    if not _inside(rows.next_state, problem.arrival_low, problem.arrival_high).all():
         _break_rule(problem, "next_state", "stay within state_low and state_high for every possible outcome")
     seen, cut = problem.observe(step, rows.state, rows.action, rows.next_state)
     if not _inside(seen, problem.outcome_low, problem.outcome_high).all():
         _break_rule(problem, "observe", "report values within outcome_low and outcome_high")
     slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
-    if not (np.asarray(cut) | (np.abs(seen - rows.outcome) <= slack)).all():
+    # Where nothing is seen, a row need not mean anything.
+    unseen = ~np.asarray(problem.seen_coordinates(step, rows.state, rows.action))
+    status = np.isin(np.arange(problem.outcome_dim), problem.current_status)
+    if not (np.asarray(cut) | unseen | status | (np.abs(seen - rows.outcome) <= slack)).all():
         _break_rule(problem, "observe", "report the outcome from which next_state came, wherever it is not cut off")
-    beyond = rows.outcome >= seen - slack if problem.boundary.side == "lower" else rows.outcome <= seen + slack
-    if not (~np.asarray(cut) | beyond).all():
+    upwards = problem.boundary.side == "lower"
+    beyond, before = rows.outcome >= seen - slack, rows.outcome <= seen + slack
+    cut_right, seen_right = (beyond, before) if upwards else (before, beyond)
+    if not (unseen | np.where(cut, cut_right, ~status | seen_right)).all():
         _break_rule(problem, "observe", "cut off on the side where the outcome lies")
     if not problem.censored and np.any(cut):
         _break_rule(problem, "observe", "report no cut: the problem declares that outcomes are never cut off")

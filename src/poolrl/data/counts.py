@@ -110,14 +110,20 @@ def left_cells(
 
 def _bin_of_amount(problem: OutcomeProblem, amount: Numbers, bins: int) -> Numbers:
     unit = (amount - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
-    return bin_of(problem.boundary.orient(unit), bins)
+    found = bin_of(unit, bins)
+    # On the higher side the same bins are counted from the top: narrow ones are near zero on both sides.
+    return found if problem.boundary.side == "lower" else bins - 1 - found
 
 
 def _cut_off(problem: OutcomeProblem, seen: Numbers, cut: Numbers, relative: bool) -> Numbers:
     if not relative:
         return cut
     low_side = problem.boundary.side == "lower"
-    return cut | (seen >= problem.outcome_high if low_side else seen <= problem.outcome_low)
+    beyond = seen >= problem.outcome_high if low_side else seen <= problem.outcome_low
+    if problem.current_status:
+        # The value is a price that was tried, not an outcome. That it is high says nothing.
+        beyond = beyond & ~np.isin(np.arange(problem.outcome_dim), problem.current_status)
+    return cut | beyond
 
 
 def _observed(problem: OutcomeProblem, step: int, state: Numbers, action: Numbers, cell: Numbers) -> Numbers:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from poolrl.checks import FloatArray
 from poolrl.data.column_vector import ColumnVector
 from poolrl.data.coordinate_vector import CoordinateFacts
-from poolrl.data.relative import as_counted, usable_amount, usable_divisor
+from poolrl.data.relative import as_counted, part_divisors, usable_amount, usable_divisor
 from poolrl.data.row_rules import Numbers, Row, bounds, within
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
@@ -105,8 +105,9 @@ def harmless(
     unit: Numbers = np.where(fine, divisor, ibis.null("float64")) if divisors else None
     holds = [u.notnull() for u in unit.columns()] if divisors else [f.fill_null(False) for f in fine.columns()]
     columns = {f"fine_{i}": column for i, column in enumerate(holds)}
-    for name, numbers, (low, _) in zip(COLUMNS_OF, rows, bounds(problem), strict=True):
-        safe: Numbers = numbers / unit if divisors else np.where(fine, numbers, low)
+    units = part_divisors(problem, unit) if divisors else (None, None, None)
+    for name, numbers, (low, _), each in zip(COLUMNS_OF, rows, bounds(problem), units, strict=True):
+        safe: Numbers = numbers / each if divisors else np.where(fine, numbers, low)
         columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
     return columns
 

@@ -9,6 +9,7 @@ go into the ledger only encrypted (`ledger/overlap.py`).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
@@ -47,9 +48,12 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     rows = placed.named_rows(**numbers)
     sums = {}
     for i in range(len(columns.states)):
-        row = [rows[f"{part}_{i}"] for part in ("states", "actions", "next_states")]
+        # A problem may have more actions than states, or show more; the last state has all that is left.
+        last = i == len(columns.states) - 1
+        row = [rows[name] for name in numbers if (place := int(name.rsplit("_")[-1])) == i or (last and place > i)]
         for j, multiples in enumerate(_MULTIPLES):
-            sums[f"sum_{i}_{j}"] = _scattered(row, multiples).sum().cast("float64")
+            factors = [multiples[k % 3] * math.sqrt(1 + 2 * (k // 3)) for k in range(len(row))]
+            sums[f"sum_{i}_{j}"] = _scattered(row, factors).sum().cast("float64")
     # Where a row shows one product, each product of a trajectory is a group. So a log has the same marks in both forms.
     keys = [name for name in ("unit", "trajectory", "coordinate") if name in rows.columns]
     lives = rows.group_by(keys).aggregate(**sums)

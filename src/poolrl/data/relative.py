@@ -14,7 +14,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.data.log import Log
-from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible
+from poolrl.data.row_rules import Numbers, Row, bounds, moved_inside, possible, within
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
 # Beyond them amounts and scales count as infinite or zero: no quotient and no square of one can then overflow, also in
@@ -36,10 +36,11 @@ def has_own_bounds(problem: Problem) -> bool:
 def check_relative(log: Log, problem: Problem) -> None:
     """Refuse, by public facts alone, a problem whose rows cannot be divided or have other labels than the log."""
     problem.labels.require(log.label_names)
-    if is_relative(log, problem) and not isinstance(problem, SeparableProblem):
+    separable = isinstance(problem, SeparableProblem)
+    if is_relative(log, problem) and not (separable or (isinstance(problem, OutcomeProblem) and problem.scale_dim)):
         raise ValueError(
-            f"a scale needs a problem whose coordinates have a unit each (SeparableProblem); {type(problem).__name__} "
-            "is none"
+            "a scale needs a problem whose coordinates have a unit each (SeparableProblem), or whose state is a count; "
+            f"{type(problem).__name__} is none"
         )
     if log.has_coordinates and not isinstance(problem, SeparableProblem):
         raise ValueError(
@@ -64,6 +65,16 @@ def usable_divisor(divisor: Numbers) -> Numbers:
 def usable_amount(amount: Numbers) -> Numbers:
     """Whether it can be divided by every scale."""
     return (amount >= -LARGEST_AMOUNT) & (amount <= LARGEST_AMOUNT)
+
+
+def part_divisors(problem: Problem, divisor: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """What states, actions and next states are divided by. A count is divided by nothing."""
+    if not isinstance(problem, OutcomeProblem) or not problem.counts_down:
+        return divisor, divisor, divisor
+    # One, or missing where the divisor is: a table's numbers are then missing together.
+    one = divisor / divisor
+    amount = np.arange(len(problem.arrival_low)) >= problem.state_dim
+    return one, divisor, np.where(amount, divisor, one)
 
 
 def as_counted(problem: Problem, step: int, row: Row, *, relative: bool, clip: bool) -> tuple[Row, Numbers]:
@@ -91,6 +102,12 @@ def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
     # A limit that is the bound itself may be exceeded, unless it is zero.
     held.append((action >= least - slack) | np.where(lowest < 0, least <= lowest, False))
     held.append((action <= most + slack) | np.where(highest > 0, most >= highest, False))
+    if problem.counts_down:
+        # A count is the same in every unit, and its bounds are.
+        counts = row[0], row[2][..., : problem.state_dim]
+        held += [within(count, problem.state_low, problem.state_high) for count in counts]
+        held = [each.all(axis=-1, keepdims=True) for each in held]
+        cut = cut.all(axis=-1, keepdims=True)
     return reduce(and_, held if problem.censored else [*held, ~cut])
 
 

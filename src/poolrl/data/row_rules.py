@@ -33,9 +33,9 @@ class RowRule:
 
 
 def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
-    """The public range of states, actions and next states."""
+    """The public range of states, actions and next states (with what a row shows beside them)."""
     states = problem.state_low, problem.state_high
-    return states, (problem.action_low, problem.action_high), states
+    return states, (problem.action_low, problem.action_high), (problem.arrival_low, problem.arrival_high)
 
 
 def bound_rules(problem: Problem, row: Row) -> list[RowRule]:

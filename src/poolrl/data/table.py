@@ -148,9 +148,10 @@ class Table(KeptRows):
     def check(self, problem: Problem) -> None:
         """Refuse columns that do not fit the problem. Their content is not looked at."""
         check_relative(self, problem)
-        wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": problem.state_dim}
-        if self.has_scale:
-            wanted["scale"] = problem.state_dim
+        arrived = len(problem.arrival_low)
+        wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": arrived}
+        if self.has_scale and isinstance(problem, OutcomeProblem):
+            wanted["scale"] = problem.scale_dim
         if self.has_coordinates:
             if len(self.coordinates) != problem.state_dim:
                 raise ValueError(f"coordinates must be {problem.state_dim}, got {len(self.coordinates)}")

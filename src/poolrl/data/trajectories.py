@@ -79,14 +79,14 @@ class Trajectories(Sealed):
         next_states = finite_array("next_states", next_states)
         if not (states.size and actions.size):
             raise ValueError("states and actions must not be empty")
-        if next_states.shape != states.shape:
-            raise ValueError("next_states must have the shape of states")
+        if next_states.shape[:2] != states.shape[:2] or next_states.shape[2] < states.shape[2]:
+            raise ValueError("next_states must have the shape of states, and may show more behind them")
         if actions.shape[:2] != states.shape[:2]:
             raise ValueError("actions must have the trajectories and steps of states")
         if unit is None and max_per_unit != 1:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         measured = None if scale is None else as_floats("scale", scale)
-        if measured is not None and measured.shape != states.shape:
+        if measured is not None and measured.shape not in (states.shape, (*states.shape[:2], 1)):
             raise ValueError("scale must have the shape of states: one number per trajectory, step and coordinate")
         known = log_labels(labels or {}, states.shape[:2])
         owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
@@ -199,9 +199,11 @@ class Trajectories(Sealed):
         for step in range(self.horizon):
             given, divided = rows.given(step, slice(None)), rows.multiples(step, slice(None))
             moved = moved_inside(rows.problem, step, divided.row)
-            for part, value, before, after in zip(parts.values(), given, divided.row, moved, strict=True):
+            for part, value, before, after, unit in zip(
+                parts.values(), given, divided.row, moved, divided.divisors, strict=True
+            ):
                 # What did not move keeps its bits.
-                part[:, step] = np.where(divided.usable & (before != after), after * divided.divisor, value)
+                part[:, step] = np.where(divided.usable & (before != after), after * unit, value)
         return type(self)(**self._arguments() | parts)
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
@@ -310,7 +312,10 @@ class Trajectories(Sealed):
 
     def _check_shape(self, problem: Problem) -> None:
         wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}
-        given = {"horizon": self.horizon, "states": self.states.shape[2], "actions": self.actions.shape[2]}
+        wanted["next_states"] = len(problem.arrival_low)
+        given = {"horizon": self.horizon} | {name: getattr(self, name).shape[2] for name in PARTS}
+        if self.scale is not None and isinstance(problem, OutcomeProblem) and problem.scale_dim:
+            wanted["scale"], given["scale"] = problem.scale_dim, self.scale.shape[2]
         for name, number in wanted.items():
             if given[name] != number:
                 raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")

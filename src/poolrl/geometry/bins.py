@@ -19,7 +19,12 @@ def bin_edges(bins: int) -> FloatArray:
     return (np.arange(bins + 1) / bins) ** 2
 
 
+def outward_edges(bins: int, *, higher: bool) -> FloatArray:
+    """The same edges in the order in which an outcome is lost from sight: upwards, or downwards on the higher side."""
+    return bin_edges(bins)[::-1] if higher else bin_edges(bins)
+
+
 def bin_of(unit: Any, bins: int) -> Any:
-    """The bin of each outcome in oriented unit coordinates, for arrays or a table's columns."""
+    """The bin of each outcome in unit coordinates, for arrays or a table's columns."""
     # The least of both first: engines cast what they floor, and a cast of a huge number fails.
     return np.floor(np.minimum(np.sqrt(np.maximum(unit, 0.0)) * bins, bins - 1)).astype(np.int64)

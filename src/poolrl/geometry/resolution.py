@@ -31,7 +31,7 @@ OUTCOME_DRAWS = 256
 # Actions that are tried in every state: along one axis, at least and at most; in more dimensions, as a power of two.
 FEWEST_ACTIONS, MOST_ACTIONS, ACTION_DRAWS_LOG2 = 201, 2001, 8
 # Benchmarks (SAA, the optimum, the data-free policy) are resolved finer than what is compared with them.
-BENCHMARK_BINS, BENCHMARK_STATE_BINS = 512, 128
+BENCHMARK_BINS, BENCHMARK_STATE_BINS, BENCHMARK_DRAWS = 512, 128, 4096
 BENCHMARK_GRID_BINS, BENCHMARK_RINGS = 50, 200
 # The true distribution of simulated demand, finer still: gaps to it are exact.
 TRUTH_BINS = 1024

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.bins import bin_edges
+from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import SHAPE_BINS
 from poolrl.learning.hierarchy import Posterior, posterior
 from poolrl.learning.idle_steps import idle_shares, with_zeros, without_zeros, zeros_seen
-from poolrl.learning.likelihood import Observed, expected_shares, log_likelihoods
+from poolrl.learning.kaplan_meier import refined
+from poolrl.learning.likelihood import Observed, current_status, expected_shares, log_likelihoods
 from poolrl.learning.shapes import Laws, dictionary, fine_bins
+from poolrl.learning.trees import consistent_masses
 
 TURNS = 3
 
@@ -33,12 +35,12 @@ class CellLaws:
     outcomes: FloatArray
     cutoffs: FloatArray | None
     learned: float
+    status: BoolArray  # (cells,) where only the side of an outcome is seen
 
     def expected(self, bins: int) -> FloatArray:
         """The shares that each node of a tree is expected to have, (cells, kinds, bins)."""
-        return expected_shares(
-            coarser(self.outcomes, bins), None if self.cutoffs is None else coarser(self.cutoffs, bins)
-        )
+        cutoffs = None if self.cutoffs is None else coarser(self.cutoffs, bins)
+        return expected_shares(coarser(self.outcomes, bins), cutoffs, self.status)
 
 
 def coarser(law: FloatArray, bins: int) -> FloatArray:
@@ -54,36 +56,55 @@ def explain(
     *,
     steps: IntArray,
     reach: FloatArray,
+    status: BoolArray | None = None,
+    higher: bool = False,
 ) -> CellLaws:
     """The laws that explain trees of levels (cells, kinds, size), for cells with `totals` (cells,) slots.
 
     `steps` (cells,) says which step a cell belongs to. `reach` holds λ of some steps and coordinates: before any data,
-    cut-off levels are uniform up to one of them.
+    cut-off levels are uniform up to one of them. `status` (cells,) says where only the side of an outcome is seen, and
+    `higher` that bins count from the top.
     """
+    sides = np.zeros(len(totals), dtype=bool) if status is None else status
     kinds, bins = levels[-1].shape[1:]
     resolved = min(bins, SHAPE_BINS)
-    fine, laws = dictionary(resolved, fine_bins(bins)), dictionary(resolved, resolved)
+    fine, laws = (dictionary(resolved, many, higher=higher) for many in (fine_bins(bins), resolved))
     observed = Observed.of(list(levels), variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
-    limits = _uniform_up_to(reach, fine.table.shape[1])
+    limits = _uniform_up_to(reach, fine.table.shape[1], higher=higher)
     outcomes, cutoffs = prior, np.broadcast_to(coarser(limits, resolved), prior.shape) if kinds == 2 else None
     first_leaves, leaf_variance = coarser(levels[-1][:, 0], resolved)[:, 0], variance * bins / resolved
     idle = np.zeros(len(totals))
 
-    def weigh(trees: Observed, law: FloatArray, other: FloatArray | None) -> Posterior:
-        likelihoods = log_likelihoods(trees, laws, law=law, cutoffs=other, totals=totals * (1 - idle))
-        return posterior(likelihoods, laws, factors)
+    def weigh(*, of_cutoffs: bool) -> Posterior:
+        found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
+        for one_sided in (False, True):
+            if not (mine := sides == one_sided).any():
+                continue
+            trees, slots, law = observed.of_cells(mine), (totals * (1 - idle))[mine], outcomes[mine]
+            other = None if cutoffs is None else cutoffs[mine]
+            if one_sided:
+                said = {"law": law, "cutoffs": other, "feedback": current_status, "of_cutoffs": of_cutoffs}
+                found[mine] = log_likelihoods(trees, laws, totals=slots, **said)
+            elif of_cutoffs and other is not None:
+                found[mine] = log_likelihoods(trees.swapped(), laws, law=other, cutoffs=law, totals=slots)
+            else:
+                found[mine] = log_likelihoods(trees, laws, law=law, cutoffs=other, totals=slots)
+        return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1
     settled = max(1, turns - 1)
     while turn < turns:
         turn += 1
         if cutoffs is not None:
-            order_laws = weigh(observed.swapped(), cutoffs, outcomes)
+            order_laws = weigh(of_cutoffs=True)
             cutoffs = cautious(order_laws, laws, coarser(limits, resolved))
-        found = weigh(observed, outcomes, cutoffs)
+            if sides.any():
+                cutoffs[sides] = _levels_tried(levels, variance, totals, sides, cutoffs)
+        found = weigh(of_cutoffs=False)
         outcomes = cautious(found, laws, prior[0])
-        if turn < settled:
+        # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
+        if turn < settled or higher or sides.any():
             continue
         shares = idle_shares(first_leaves, leaf_variance, outcomes, cutoffs, totals, steps)
         if turn == settled and shares.any():
@@ -92,11 +113,27 @@ def explain(
         if turn < turns:
             idle = shares
             observed = Observed.of(without_zeros(levels, idle * totals * zeros_seen(cutoffs)), variance, resolved)
-    return CellLaws(
-        with_zeros(cautious(found, fine, fine.uniform), idle),
-        None if cutoffs is None else cautious(order_laws, fine, limits),
-        learned_part(found),
-    )
+    tried = None
+    if cutoffs is not None:
+        tried = cautious(order_laws, fine, limits)
+        if sides.any():
+            tried[sides] = refined(cutoffs[sides], tried[sides])
+    return CellLaws(with_zeros(cautious(found, fine, fine.uniform), idle), tried, learned_part(found), sides)
+
+
+def _levels_tried(
+    levels: Sequence[FloatArray], variance: float, totals: FloatArray, sides: BoolArray, laws: FloatArray
+) -> FloatArray:
+    """Which values were tried, for cells whose rows all show it: both kinds together, around their shape."""
+    both = [level[sides].sum(axis=1, keepdims=True) for level in levels]
+    bins = laws.shape[-1]
+    masses = consistent_masses(both, 2 * variance, totals[sides], _spread_over(laws[sides], both[-1].shape[-1]), 0.5)
+    return coarser(masses[:, 0], bins) / np.maximum(totals[sides], 1e-9)[:, None]
+
+
+def _spread_over(laws: FloatArray, bins: int) -> FloatArray:
+    """Laws as expected shares of one kind on finer bins, even inside each."""
+    return np.repeat(laws, bins // laws.shape[-1], axis=-1)[:, None] * laws.shape[-1] / bins
 
 
 def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
@@ -115,7 +152,7 @@ def learned_part(found: Posterior) -> float:
     return max(0.0, -float(np.expm1(-found.evidence)))
 
 
-def _uniform_up_to(reach: FloatArray, bins: int) -> FloatArray:
+def _uniform_up_to(reach: FloatArray, bins: int, *, higher: bool) -> FloatArray:
     """Cut-off levels before any data, (bins,): uniform up to one of the reaches."""
-    edges = bin_edges(bins)
+    edges = np.abs(outward_edges(bins, higher=higher) - float(higher))
     return np.diff(np.minimum(edges / np.atleast_1d(reach).reshape(-1, 1), 1.0).mean(axis=0))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from poolrl.checks import BoolArray, FloatArray
-from poolrl.geometry.bins import bin_edges
+from poolrl.geometry.bins import outward_edges
 
 EXPLORED = 0.1
 # Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.
@@ -29,27 +29,29 @@ def looked_at(tried: FloatArray) -> BoolArray:
     return np.asarray(reached >= EXPLORED)
 
 
-def continued(weights: FloatArray, tried: FloatArray) -> FloatArray:
-    """Weights (cells, F) on the bins of `bin_edges`, with another tail beyond the explored range.
+def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False) -> FloatArray:
+    """Weights (cells, F) on the bins of `outward_edges`, with another tail beyond the explored range.
 
     A lognormal law is a line: Φ⁻¹(F(x)) = (ln x − m) / s. The line through the end e of the range, fitted to some
     points x_i below it, is followed beyond:
 
         s = Σ Δz_i Δl_i / Σ Δz_i²,    Δz_i = Φ⁻¹(F(e)) − Φ⁻¹(F(x_i)),    Δl_i = ln e − ln x_i
+
+    On the higher side F counts from the top, edges fall, and the line falls with them: s is negative.
     """
-    bins = weights.shape[-1]
-    edges = bin_edges(bins)
+    bins, sign = weights.shape[-1], -1.0 if higher else 1.0
+    edges = outward_edges(bins, higher=higher)
     below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=-1)], axis=-1)
     below /= below[:, -1:]
     end = looked_at(tried).sum(axis=-1)  # the number of explored bins, so the edge where they end
     seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
     shares = seen * POINTS
     places = _quantiles(below, edges, shares)
-    usable = (seen > LEAST_SEEN) & (seen < MOST_SEEN) & (places[:, :1] > 0) & (end < bins)[:, None]
+    usable = (seen > LEAST_SEEN) & (seen < MOST_SEEN) & (places.min(axis=1) > 0)[:, None] & (end < bins)[:, None]
     e, x = edges[np.where(usable, end[:, None], 1)], np.where(usable, places, edges[1] / 2)
     z_e = ndtri(np.where(usable, seen, 0.5))
-    rises, widths = z_e - ndtri(np.where(usable, shares, 0.25)), np.log(e / x)
-    spread = np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), NARROWEST, WIDEST)[:, None]
+    rises, widths = z_e - ndtri(np.where(usable, shares, 0.25)), sign * np.log(e / x)
+    spread = sign * np.clip((rises * widths).sum(axis=1) / (rises**2).sum(axis=1), NARROWEST, WIDEST)[:, None]
     with np.errstate(divide="ignore"):
         tail = ndtr(np.log(edges / e) / spread + z_e)
     beyond = usable & (np.arange(bins + 1) > end[:, None])

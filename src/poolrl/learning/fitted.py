@@ -148,7 +148,7 @@ def _reached_pairs(
             action = np.clip(low + np.where(np.arange(many)[:, None] % 2 == 0, near, far), low, high)
         states[step], actions[step] = state, action
         drawn = outcomes[step, rng.integers(outcomes.shape[1], size=many)]
-        state = problem.next_state(step, state, action, drawn)
+        state = problem.next_state(step, state, action, drawn)[..., : problem.state_dim]
     return states, actions
 
 
@@ -209,7 +209,7 @@ def _mean_value(
     for begin in range(0, len(state), rows):
         here, does = (part[begin : begin + rows, None] for part in (state, action))
         arrived = problem.next_state(step, here, does, outcomes[None])
-        after = value(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
+        after = value(problem.unit_state(arrived[..., : problem.state_dim].reshape(-1, problem.state_dim)))
         found[begin : begin + rows] = after.reshape(len(here), -1).mean(axis=1)
     return found
 

@@ -143,7 +143,8 @@ def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, to
             nodes = len(rows)
             arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, replays, w)
             reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
-            target, weight = partition.states.weights(problem.unit_state(arrived.reshape(-1, problem.state_dim)))
+            state_of = arrived[..., : problem.state_dim].reshape(-1, problem.state_dim)
+            target, weight = partition.states.weights(problem.unit_state(state_of))
             cell = np.repeat(np.arange(nodes), OUTCOME_DRAWS)[:, None] * targets + target
             kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=nodes * targets)
             yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)

@@ -4,6 +4,9 @@ A cell is one (label cell, step, coordinate). With n slots, outcomes of law D an
 
     expected seen leaves  n D(i) S_G(i),   expected cut leaves  n G(i) S_D(i),   S(i) = P(beyond bin i) + half of bin i
 
+Where a row only shows on which side of a tried value the outcome lies (current status), both kinds of leaves stand at
+that value: n G(i) (1 − S_D(i)) and n G(i) S_D(i).
+
 Nodes are sums of leaves plus noise of variance v, so the best linear estimate of the leaves is Gaussian with covariance
 v (AᵀA)⁻¹, where A sums leaves to nodes. The slots themselves are a sample, which adds about n p(i) to leaf i, and no
 law fits exactly, which adds some share of (n p(i))². Without these parts a law would have to fit accidents of the log.
@@ -12,12 +15,14 @@ Leaves beyond the explored range (`exploration`) say nothing: those who looked t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from poolrl.checks import FloatArray, IntArray
+from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.learning.exploration import looked_at
 from poolrl.learning.shapes import Laws, SingleArray, beyond
 
@@ -58,38 +63,73 @@ class Observed:
         """Outcome and cut-off level censor each other, so both are estimated alike, with their roles exchanged."""
         return Observed(self.sums[:, ::-1], self.precision, self.variance)
 
+    def of_cells(self, chosen: BoolArray) -> Observed:
+        """Some cells of it."""
+        return Observed(self.sums[chosen], self.precision, self.variance)
 
-def expected_shares(law: FloatArray, cutoffs: FloatArray | None) -> FloatArray:
-    """Shares of (seen, cut off) × bins, (..., kinds, B)."""
+
+# From the laws of outcomes and of cut-off levels, in any shapes that broadcast, to the shares of both kinds of leaves.
+Feedback = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
+
+
+def censored(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
+    """An outcome is seen if it lies before its cut-off level; otherwise the level is."""
+    return law * beyond_cutoffs, cutoffs * beyond_law
+
+
+def current_status(law: Any, beyond_law: Any, cutoffs: Any, beyond_cutoffs: Any) -> tuple[Any, Any]:
+    """The level is always seen, and on which side of it the outcome lies."""
+    return cutoffs * (1 - beyond_law), cutoffs * beyond_law
+
+
+def expected_shares(law: FloatArray, cutoffs: FloatArray | None, status: BoolArray | None = None) -> FloatArray:
+    """Shares of (seen, cut off) × bins, (..., kinds, B). `status` (...,) says where only a side is seen."""
     if cutoffs is None:
         return law[..., None, :]
-    return np.stack([law * beyond(cutoffs), cutoffs * beyond(law)], axis=-2)
+    laws = law, beyond(law), cutoffs, beyond(cutoffs)
+    usual = np.stack(censored(*laws), axis=-2)
+    if status is None or not status.any():
+        return usual
+    return np.where(status[..., None, None], np.stack(current_status(*laws), axis=-2), usual)
 
 
 def log_likelihoods(
-    observed: Observed, laws: Laws, *, law: FloatArray, cutoffs: FloatArray | None, totals: FloatArray
+    observed: Observed,
+    laws: Laws,
+    *,
+    law: FloatArray,
+    cutoffs: FloatArray | None,
+    totals: FloatArray,
+    feedback: Feedback = censored,
+    of_cutoffs: bool = False,
 ) -> SingleArray:
     """log p(trees of cell c | law j) up to a constant of the cell, (cells, J), in single precision.
 
-    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots.
+    `law` and `cutoffs` (cells, B) are the current estimates; `totals` (cells,) are slots. With `of_cutoffs` the
+    dictionary's laws are those of cut-off levels, and the outcomes' are given.
     """
     found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
     inverse = np.linalg.inv(observed.precision)
     leaves = (observed.sums @ inverse).astype(np.float32)
     # Laws as columns (B, J): what is the same for all of them is then one long row.
     table, further = np.ascontiguousarray(laws.table.T), np.ascontiguousarray(laws.beyond.T)
-    shares = expected_shares(law, cutoffs)
-    groups = _groups(law if cutoffs is None else cutoffs)
+    given = law if of_cutoffs else cutoffs
+    shares = law[..., None, :] if cutoffs is None else np.stack(_shares(feedback, law, cutoffs), axis=-2)
+    groups = _groups(law if given is None else given)
     for group in range(int(groups.max()) + 1):
         cells = np.flatnonzero(groups == group)
         if not len(cells):
             continue
         size, unexplored = totals[cells].mean(), np.zeros(len(table), dtype=bool)
         expected = [table]
-        if cutoffs is not None:
-            other = cutoffs[cells].mean(axis=0)
-            expected = [of * by.astype(np.float32)[:, None] for of, by in ((table, beyond(other)), (further, other))]
-            unexplored = ~looked_at(other)
+        if given is not None:
+            other = given[cells].mean(axis=0)
+            known = other.astype(np.float32)[:, None], beyond(other).astype(np.float32)[:, None]
+            every = (*known, table, further) if of_cutoffs else (table, further, *known)
+            expected = list(feedback(*every))
+            # Of a level that nobody tried a row says nothing. Where only sides are seen, rows stand where they tried.
+            if feedback is censored:
+                unexplored = ~looked_at(other)
         linear, square = 0.0, 0.0
         for kind, of_laws in enumerate(expected):
             mean = size * shares[cells, kind].mean(axis=0)
@@ -100,6 +140,11 @@ def log_likelihoods(
         n = totals[cells, None].astype(np.float32)
         found[cells] = n * linear - n**2 / 2 * square
     return found
+
+
+def _shares(feedback: Feedback, law: FloatArray, cutoffs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    seen, cut = feedback(law, beyond(law), cutoffs, beyond(cutoffs))
+    return seen, cut
 
 
 def _groups(laws: FloatArray) -> IntArray:

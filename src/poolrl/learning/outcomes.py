@@ -17,6 +17,7 @@ from poolrl.checks import FloatArray, IntArray, positive, whole
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.cell_laws import coarser, explain
+from poolrl.learning.current_status import isotonic_laws
 from poolrl.learning.exploration import continued, looked_at
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.totals import mean_left, observed_slots
@@ -75,17 +76,25 @@ class OutcomeDistribution:
     observed: float = 1.0
     slots: FloatArray | None = None  # (*labels, H, k) estimated numbers of observed slots: how common each cell is
     left: FloatArray | None = None  # (2, *labels, H, k) mean of what was left, and its error, if it was released
+    higher: bool = False  # whether outcomes are seen above the levels that were tried, and not below
 
     @property
     def explored(self) -> FloatArray:
         """Up to which level the log looked often enough, (*labels, H, k); infinite where nothing is cut off."""
         if self.cutoffs is None:
             return np.full(self.weights.shape[:-1], np.inf)
+        if self.higher:
+            return self._explored_down_to(self.cutoffs)
         last = np.maximum(looked_at(self.cutoffs).sum(axis=-1) - 1, 0)
         points = np.broadcast_to(self.points[..., None, :, :], self.weights.shape)
         end = np.take_along_axis(points, last[..., None], -1)[..., 0] + points[..., 0]
         # Who looked beyond the last point looked further than outcomes reach.
         return np.where(last == points.shape[-1] - 1, np.inf, end)
+
+    def _explored_down_to(self, cutoffs: FloatArray) -> FloatArray:
+        points = np.broadcast_to(self.points[..., None, :, :], self.weights.shape)
+        first = np.minimum((~looked_at(cutoffs[..., ::-1]))[..., ::-1].sum(axis=-1), points.shape[-1] - 1)
+        return np.take_along_axis(points, first[..., None], -1)[..., 0] - points[..., 0]
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
@@ -116,11 +125,16 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
     parts = [part for part in (points, weights, cutoffs, observed, slots, left) if part is not None]
     if observed.ndim or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts):
         raise ValueError("the estimate of outcomes must hold finite numbers")
-    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left)
+    higher = problem.boundary.side == "higher"
+    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left, higher)
 
 
 def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
-    """Trees → shapes → consistent masses around them → Kaplan-Meier → equal bins, as far as outcomes reach."""
+    """Trees → shapes → consistent masses around them → Kaplan-Meier → equal bins, as far as outcomes reach.
+
+    Where rows show only on which side an outcome lies, isotonic regression stands in the place of Kaplan-Meier.
+    """
+    higher = problem.boundary.side == "higher"
     *cells, kinds, bins = released.levels[-1].shape
     levels = [level.reshape(-1, kinds, level.shape[-1]).astype(np.float64) for level in released.levels]
     reach = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
@@ -132,6 +146,8 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
         cell_factors(tuple(cells)),
         steps=np.indices(tuple(cells))[-2].ravel(),
         reach=reach,
+        status=np.isin(np.indices(tuple(cells))[-1].ravel(), problem.current_status),
+        higher=higher,
     )
     masses = consistent_masses(levels, released.variance, totals.ravel(), laws.expected(bins), settings.spread)
 
@@ -141,15 +157,21 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
         # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
         tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
         # The public prior knows its own tail.
-        weights = laws.learned * continued(weights, tried) + (1 - laws.learned) * weights
-        tried = tried.reshape(*cells, -1)
-    weights = weights.reshape(*cells, -1)
+        weights = laws.learned * continued(weights, tried, higher=higher) + (1 - laws.learned) * weights
+        if (sides := laws.status).any():
+            known = {"variance": released.variance, "spread": settings.spread}
+            weights[sides] = isotonic_laws(masses[sides], laws.outcomes[sides], **known)
+            tried[sides] = laws.cutoffs[sides]
+        tried = tried.reshape(*cells, -1)[..., :: -1 if higher else 1]
+    # From here on bins lie in their natural order.
+    weights = weights.reshape(*cells, -1)[..., :: -1 if higher else 1]
     tops = _tops(weights)
     cutoffs = None if tried is None else equal_bins(tried, tops)
     every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
     observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / max(every_slot, 1), 0.0, 1.0))
     left = mean_left(released, problem, totals)
-    return OutcomeDistribution(_middles(problem, tops), equal_bins(weights, tops), cutoffs, observed, totals, left)
+    laws_on_bins = _middles(problem, tops), equal_bins(weights, tops), cutoffs
+    return OutcomeDistribution(*laws_on_bins, observed, totals, left, higher)
 
 
 # The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).
@@ -161,7 +183,7 @@ NEGLIGIBLE = 1e-6
 
 
 def _tops(weights: FloatArray) -> FloatArray:
-    """How far outcomes reach, over all steps, (*labels, k) in oriented unit coordinates; weights are on `bin_edges`."""
+    """How far outcomes reach, over all steps, (*labels, k) in unit coordinates; weights are on `bin_edges`."""
     rest = 1.0 - np.cumsum(weights, axis=-1)  # beyond each bin, (*labels, H, k, F)
     last = np.max((rest > NEGLIGIBLE).sum(axis=-1), axis=-2)
     return bin_edges(weights.shape[-1])[np.minimum(last + 1, weights.shape[-1])]
@@ -198,7 +220,7 @@ def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
 
 def _middles(problem: OutcomeProblem, tops: FloatArray) -> FloatArray:
     """The middles of the equal bins from 0 to `tops` (*labels, k), in the user's units."""
-    unit = problem.boundary.orient(tops[..., None] * (np.arange(PLANNING_BINS) + 0.5) / PLANNING_BINS)
+    unit = tops[..., None] * (np.arange(PLANNING_BINS) + 0.5) / PLANNING_BINS
     width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
     return problem.outcome_low[:, None] + width[..., None] * unit
 

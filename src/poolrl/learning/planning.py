@@ -11,6 +11,7 @@ from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import ACTION_POINTS
 from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import Solution, backward_induction
+from poolrl.learning.by_count import ByCount, CountPoints, plan_by_count
 from poolrl.learning.fitted import Fitted, FittedPoints, fit_values
 from poolrl.learning.kernel import Visits, quasi_outcomes, stages_from_outcomes, stages_from_visits
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
@@ -22,9 +23,9 @@ from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
-ValueSettings = Zones | Grid | Separable | Fitted
+ValueSettings = Zones | Grid | Separable | Fitted | ByCount
 # Where values of a problem stand.
-ValuePoints = Axes | Partition | FittedPoints
+ValuePoints = Axes | Partition | FittedPoints | CountPoints
 # In more dimensions of states and actions nodes lie too far apart.
 MOST_ON_NODES = 3
 # A plan on outcomes trusts all its nodes, and cuts none.
@@ -32,7 +33,9 @@ NOTHING_UNTRUSTED = {"fell_back_to_uniform": 0.0, "clipped_to_zero": 0.0}
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-    """Separable if possible; else a grid in few dimensions. In more, fitted values, or zones for counts of visits."""
+    """Separable or by count, if possible; else a grid in few dimensions. In more, fitted values, or zones for visits."""
+    if isinstance(problem, OutcomeProblem) and problem.counts_down and isinstance(counts, Outcomes):
+        return ByCount()
     if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):
         return Separable()
     dimensions = problem.state_dim + problem.action_dim
@@ -46,6 +49,10 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     shape = (problem.horizon, problem.state_dim + problem.action_dim)
     if problem.boundary.share.shape != shape:
         raise ValueError(f"the problem's boundary must have shape {shape}, got {problem.boundary.share.shape}")
+    if isinstance(values, ByCount):
+        if not isinstance(problem, OutcomeProblem) or not problem.counts_down:
+            raise ValueError(f"ByCount needs a problem whose state is a count; {type(problem).__name__} declares none")
+        return CountPoints(problem, values)
     special = isinstance(problem, Inventory) and needs_own_plan(problem)
     if (problem.labels or special) and not (special and values == Separable()):
         raise ValueError(
@@ -81,6 +88,9 @@ def plan_on_outcomes(
 ) -> tuple[Rule, dict[str, Any]]:
     """The best rule against an outcome distribution, with a report."""
     horizon = where.problem.horizon
+    if isinstance(where, CountPoints):
+        table = plan_by_count(outcomes, where)
+        return table, {"nodes": table.actions.size, **NOTHING_UNTRUSTED}
     if isinstance(where, FittedPoints):
         drawn = quasi_outcomes(outcomes, where.settings.outcomes, together)
         return fit_values(where.problem, drawn, where.settings), {"nodes": where.settings.states, **NOTHING_UNTRUSTED}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats
+from poolrl.learning.by_count import CountTable
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.rules import Levels, Rule, refuse_unstored, rule_from_arrays
 from poolrl.learning.stored import read_learned, write_learned
@@ -81,8 +82,11 @@ class Policy:
             action = self.rule.act(self.problem, int(step), batch, cell)
         else:
             unit = _scale_of(scale, batch.shape, batch=state.ndim == 2)
-            # Dividing and multiplying may lose a rounding error, and stock is never sent back.
-            action = np.maximum(self.rule.act(self.problem, int(step), batch / unit, cell) * unit, batch)
+            if isinstance(self.rule, CountTable):  # a count is the same in every unit
+                action = self.rule.act(self.problem, int(step), batch, cell) * unit
+            else:
+                # Dividing and multiplying may lose a rounding error, and stock is never sent back.
+                action = np.maximum(self.rule.act(self.problem, int(step), batch / unit, cell) * unit, batch)
         return action if state.ndim == 2 else action[0]
 
     def _cells(self, labels: Mapping[str, ArrayLike], rows: int) -> IntArray:

@@ -13,6 +13,7 @@ from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
 from poolrl.geometry.zones import Rings
+from poolrl.learning.by_count import CountTable
 from poolrl.learning.fitted import Bent, FittedU
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
@@ -73,7 +74,7 @@ class PartitionQ:
         return found
 
 
-Rule = Levels | SeparableQ | PartitionQ | FittedU
+Rule = Levels | SeparableQ | PartitionQ | FittedU | CountTable
 
 
 def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
@@ -133,6 +134,10 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
                 return PartitionQ(partition, _shaped(own["q"], (problem.horizon, *partition.q_shape)))
             case "FittedU":
                 return _fitted(problem, own)
+            case "CountTable":
+                counts = int(round(float(problem.state_high[0] - problem.state_low[0]))) + 1
+                shape = (*problem.labels.shape, problem.horizon, counts, 1)
+                return CountTable(_shaped(own["actions"], shape), _shaped(own["values"], shape))
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the file lacks an array that {kind} needs") from error
     raise _unknown_rule(kind)

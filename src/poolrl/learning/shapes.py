@@ -73,8 +73,10 @@ def beyond(law: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=16)
-def dictionary(resolved: int, bins: int) -> Laws:
+def dictionary(resolved: int, bins: int, *, higher: bool = False) -> Laws:
     """The laws on `bins` bins, with means down to what `resolved` bins can tell from zero.
+
+    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side.
 
     What a law has beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
     """
@@ -102,6 +104,8 @@ def dictionary(resolved: int, bins: int) -> Laws:
     below[..., 0], below[..., -1] = 0.0, 1.0
     located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
+    if higher:
+        table = np.ascontiguousarray(table[:, ::-1])
     return Laws(np.asarray(log_means, dtype=np.float64), usual, table)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.bins import bin_edges
+from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
 from poolrl.learning.outcomes import OutcomeDistribution, share_below
 from poolrl.privacy.released import PrivateTogether
@@ -67,12 +67,18 @@ def choose_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> IntA
 def _at_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> tuple[FloatArray, FloatArray]:
     """The share of outcomes below each inner edge, and of levels that reach it, (*labels, H, k, bands − 1)."""
     width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
-    # Points are the middles of equal bins from zero, in oriented units.
-    unit = problem.boundary.orient((outcomes.points - problem.outcome_low[:, None]) / width[..., None])
-    place = bin_edges(TOGETHER_BANDS)[1:-1] / (2 * unit[..., :1])  # (*labels, k, edges), in bins from zero
+    # Points are the middles of equal bins from zero.
+    unit = (outcomes.points - problem.outcome_low[:, None]) / width[..., None]
+    edges = outward_edges(TOGETHER_BANDS, higher=outcomes.higher)[1:-1]
+    place = edges / (2 * unit[..., :1])  # (*labels, k, edges), in bins from zero
     place = np.broadcast_to(place[..., None, :, :], (*outcomes.weights.shape[:-1], TOGETHER_BANDS - 1))
-    below = share_below(outcomes.weights, place)
-    return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - share_below(outcomes.cutoffs, place)
+
+    def before(law: FloatArray) -> FloatArray:
+        """What lies before each edge, in the order of edges."""
+        return 1 - share_below(law, place) if outcomes.higher else share_below(law, place)
+
+    below = before(outcomes.weights)
+    return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - before(outcomes.cutoffs)
 
 
 def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Together:

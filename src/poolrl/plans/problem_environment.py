@@ -56,7 +56,7 @@ class _Paths:
         share = np.clip(np.nan_to_num(np.asarray(actions, dtype=np.float64)), 0.0, 1.0)
         chosen, met = low + share * (high - low), self._outcomes[:, self.step]
         cost = self.problem.cost(self.step, self.state, chosen, met)
-        self.state = self.problem.next_state(self.step, self.state, chosen, met)
+        self.state = self.problem.next_state(self.step, self.state, chosen, met)[..., : self.problem.state_dim]
         self.step += 1
         return cost
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sum_left
+from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sees_everything, sum_left
 from poolrl.data.log import Log
 from poolrl.data.relative import refuse_visits
 from poolrl.data.together import sum_together
@@ -88,7 +88,7 @@ def release_outcomes(
     """
     admit(log)
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
-    complete = problem.boundary.everywhere and log.is_full
+    complete = sees_everything(problem) and log.is_full
     layout = sensitivity.outcome_trees(
         problem, level_sizes=level_sizes, per_unit=_moved(log), complete=complete, labels_public=log.labels_public
     )

@@ -104,6 +104,16 @@ class Problem(ABC):
         """d."""
         return len(self.action_low)
 
+    @property
+    def arrival_low(self) -> FloatArray:
+        """The least that a row's next state can be, (w,)."""
+        return self.state_low
+
+    @property
+    def arrival_high(self) -> FloatArray:
+        """The most of it."""
+        return self.state_high
+
     def unit_state(self, state: FloatArray) -> FloatArray:
         """States in oriented unit coordinates."""
         return self.boundary.orient((state - self.state_low) / (self.state_high - self.state_low))
@@ -147,16 +157,25 @@ class OutcomeProblem(Problem):
     censored: bool = True  # whether the log can show an outcome cut off
     shared: tuple[str, ...] = ()  # names of coordinates of states and actions beyond those of the outcomes
     action_sets_state: bool = False  # cost and next state depend on the action alone (order-up-to)
+    # Names of what a row shows beside the next state, such as a price, with its bounds (e,).
+    shows: tuple[str, ...] = ()
+    shown_low: FloatArray = np.zeros(0)
+    shown_high: FloatArray = np.zeros(0)
+    # Numbers of outcome coordinates of which a row shows one thing only: on which side of a value they lie.
+    current_status: tuple[int, ...] = ()
+    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
+    counts_down: bool = False
 
     @abstractmethod
     def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
-        """f_h(s, a, ξ), (..., w)."""
+        """f_h(s, a, ξ), (..., w + e): the state that follows, and behind it what the row `shows` besides."""
 
     @abstractmethod
     def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
         """What a row of the log shows of the outcome: its value, and whether it was cut off there, (..., k).
 
-        On the lower side a cut-off value z means ξ ≥ z, on the higher side ξ ≤ z.
+        On the lower side a cut-off value z means ξ ≥ z, on the higher side ξ ≤ z. A coordinate of `current_status` is
+        never seen itself: a value z that is not cut off means that ξ lies on the other side of it.
         """
 
     def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
@@ -176,6 +195,21 @@ class OutcomeProblem(Problem):
     def outcome_dim(self) -> int:
         """k."""
         return len(self.outcome_low)
+
+    @property
+    def arrival_low(self) -> FloatArray:
+        """The least that a row's next state and what it shows can be, (w + e,)."""
+        return np.concatenate([self.state_low, self.shown_low])
+
+    @property
+    def arrival_high(self) -> FloatArray:
+        """The most of it."""
+        return np.concatenate([self.state_high, self.shown_high])
+
+    @property
+    def scale_dim(self) -> int:
+        """How many scales a row may have: one for all amounts where the state is a count, otherwise none."""
+        return 1 if self.counts_down else 0
 
     @property
     def bound_share(self) -> FloatArray:
@@ -208,6 +242,11 @@ class SeparableProblem(OutcomeProblem):
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """The sum of the coordinates' rewards."""
         return self.coordinate_reward(step, state, action, next_state).sum(axis=-1)
+
+    @property
+    def scale_dim(self) -> int:
+        """One for each coordinate."""
+        return self.state_dim
 
     def seen_coordinates(self, step: int, state: FloatArray, action: FloatArray) -> BoolArray:
         """Coordinate by coordinate: a product beyond its λ does not make the others unobserved."""

@@ -14,16 +14,17 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, as_floats, finite_array, shaped
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.grid import Grid
-from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import (
     BENCHMARK_BINS,
+    BENCHMARK_DRAWS,
     BENCHMARK_GRID_BINS,
     BENCHMARK_RINGS,
     BENCHMARK_STATE_BINS,
 )
 from poolrl.geometry.zones import Zones
+from poolrl.learning.by_count import ByCount, CountPoints
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
-from poolrl.learning.planning import needs_own_plan, plan_on_outcomes
+from poolrl.learning.planning import ValuePoints, needs_own_plan, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
@@ -45,7 +46,8 @@ def rollout_costs(
     paths = _paths(problem, outcomes, bounded=scale is None)
     state = np.tile(problem.initial_state, (len(paths), 1))
     total = np.zeros(len(paths))
-    scales = None if scale is None else shaped("scale", as_floats("scale", scale), paths.shape)
+    width = problem.scale_dim or problem.outcome_dim
+    scales = None if scale is None else shaped("scale", as_floats("scale", scale), (*paths.shape[:2], width))
     by_step = {}
     for name, given in (labels or {}).items():
         values = np.asarray(given)
@@ -58,7 +60,7 @@ def rollout_costs(
             total += problem.cost(step, state, action, paths[:, step], problem.labels.cells(known))
         else:
             total += problem.cost(step, state, action, paths[:, step])
-        state = problem.next_state(step, state, action, paths[:, step])
+        state = problem.next_state(step, state, action, paths[:, step])[..., : problem.state_dim]
     return total
 
 
@@ -72,9 +74,10 @@ def relative_gap(
 ) -> float:
     """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
     best = rollout_cost(problem, benchmark, outcomes, **known)
-    if best <= 0:
+    # What earns has costs below zero, and is compared with what the benchmark earns.
+    if best == 0 or (best < 0 and not problem.counts_down):
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
-    return (rollout_cost(problem, policy, outcomes, **known) - best) / best
+    return (rollout_cost(problem, policy, outcomes, **known) - best) / abs(best)
 
 
 def cost_difference(
@@ -153,11 +156,13 @@ def data_free(problem: OutcomeProblem) -> Policy:
 
 
 def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
-    where: Axes | Partition
+    where: ValuePoints
     wanted = (*problem.labels.shape, problem.horizon, problem.outcome_dim)
     if outcomes.weights.shape[:-1] != wanted:
         raise ValueError(f"probabilities must have shape {(*wanted, 'bins')}, got {outcomes.weights.shape}")
-    if isinstance(problem, Inventory) and needs_own_plan(problem):
+    if problem.counts_down:
+        where = CountPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
+    elif isinstance(problem, Inventory) and needs_own_plan(problem):
         where = Separable().axes(problem)
     elif isinstance(problem, SeparableProblem):
         points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1

@@ -31,7 +31,8 @@ def simulate_log(
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim):
         wanted = f"(episodes, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
-    scale = shaped("scale", as_floats("scale", known.get("scale", 1.0)), paths.shape)
+    width = problem.scale_dim or problem.outcome_dim
+    scale = shaped("scale", as_floats("scale", known.get("scale", 1.0)), (*paths.shape[:2], width))
     if "scale" in known:
         known["scale"] = scale
     elif (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
@@ -43,19 +44,21 @@ def simulate_log(
     state = np.tile(problem.initial_state, (len(paths), 1))
     rows = []
     for step in range(problem.horizon):
+        # A count is the same in every unit.
+        here = state if problem.counts_down else state / unit[:, step]
         if behaviour is None:
-            low, high = problem.allowed(step, state / unit[:, step])
+            low, high = problem.allowed(step, here)
             action = rng.uniform(low, high) * unit[:, step]
         else:
-            low, high = problem.feasible(step, state / unit[:, step])
+            low, high = problem.feasible(step, here)
             asked = np.asarray(behaviour(step, state, rng), dtype=np.float64)
             action = np.clip(asked, low * unit[:, step], high * unit[:, step])
-        if "scale" in known:
+        if "scale" in known and not problem.counts_down:
             # Dividing and multiplying may lose a rounding error, and stock is never sent back.
             action = np.maximum(action, state)
         arrived = problem.next_state(step, state, action, paths[:, step])
         rows.append((state, action, arrived))
-        state = arrived
+        state = arrived[..., : problem.state_dim]
     states, actions, next_states = (np.stack(part, axis=1) for part in zip(*rows, strict=True))
     return Trajectories(states=states, actions=actions, next_states=next_states, **known)
 

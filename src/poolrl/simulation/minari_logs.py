@@ -39,6 +39,8 @@ def export_minari(
 
     if problem.labels:
         raise ValueError("a dataset of Minari has no labels: export the log of a problem without them")
+    if problem.shows:
+        raise ValueError("a dataset of Minari has states alone: it has no place for what a row shows beside them")
     log = simulate_log(problem, outcomes, rng=rng, behaviour=behaviour)
     seen = np.concatenate([log.states, log.next_states[:, -1:]], axis=1)
     steps = range(problem.horizon)

@@ -1,0 +1,116 @@
+"""Plans for a state that is a count, such as lots that are left: one decision for each step and each count.
+
+    Q_h(n, a) = mean over outcomes ξ of r_h(n, a, ξ) + V_{h+1}(f_h(n, a, ξ)),    V_h(n) = max_a Q_h(n, a)
+
+Counts are few, so values need no approximation, and a second, finer look finds the best action between two of an axis.
+The outcomes of a step are read off their laws at the same shares of each. That is exact where rewards and next counts
+are sums of functions of single outcomes, as in all problems of this package, and highest bids do rise together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolrl.checks import FloatArray, IntArray, whole
+from poolrl.geometry.resolution import FINER_POINTS
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+# Numbers that are computed at once: counts times actions times outcomes.
+NUMBERS_AT_ONCE = 2**22
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByCount:
+    """Values of every count: on so many `actions` and, between two of them, a finer look; for `outcomes` of the law."""
+
+    actions: int = 129
+    outcomes: int = 1024
+
+    def __post_init__(self) -> None:
+        whole(actions=self.actions, outcomes=self.outcomes, at_least=2)
+
+
+@dataclass(frozen=True)
+class CountPoints:
+    """Counts and actions of a problem: its values stand at all counts."""
+
+    problem: OutcomeProblem
+    settings: ByCount
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """The best action of each count, (*labels, H, N + 1, 1), and what it is worth from there on, of the same shape."""
+
+    actions: FloatArray
+    values: FloatArray
+
+    def __post_init__(self) -> None:
+        # A decision changed by hand would keep the old guarantee.
+        self.actions.flags.writeable = False
+
+    def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
+        """The action of each row's label cell and count, or the nearest allowed one, (m, 1) for states (m, 1)."""
+        low, high = problem.allowed(step, state)
+        counts = np.clip(np.rint(state[:, 0] - problem.state_low[0]), 0, self.actions.shape[-2] - 1).astype(np.int64)
+        table = self.actions.reshape(-1, *self.actions.shape[-3:])
+        return np.clip(table[cell, step, counts], low, high)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Both tables."""
+        return {"actions": self.actions, "values": self.values}
+
+
+def plan_by_count(outcomes: OutcomeDistribution, where: CountPoints) -> CountTable:
+    """The best action of every label cell, step and count."""
+    problem, settings = where.problem, where.settings
+    cells, counts = problem.labels.count, int(round(float(problem.state_high[0] - problem.state_low[0]))) + 1
+    shape = (cells, problem.horizon, counts, 1)
+    actions, values = np.empty(shape), np.empty(shape)
+    weights = outcomes.weights.reshape(cells, *outcomes.weights.shape[-3:])
+    points = outcomes.points.reshape(cells, *outcomes.points.shape[-2:])
+    state = problem.state_low + np.arange(counts)[:, None]  # (N + 1, 1)
+    column = np.arange(counts)
+    for cell in range(cells):
+        after = np.zeros(counts)
+        for step in reversed(range(problem.horizon)):
+            drawn = law_at_shares(weights[cell, step], points[cell], settings.outcomes)
+            low, high = (limit[:, 0] for limit in problem.allowed(step, state))
+            for many in (settings.actions, FINER_POINTS):
+                tried = np.linspace(low, high, many, axis=1)  # (N + 1, actions)
+                worth = _expected_worth(problem, step, state, tried, drawn, after)
+                best = worth.argmax(axis=1)
+                low, high = tried[column, np.maximum(best - 1, 0)], tried[column, np.minimum(best + 1, many - 1)]
+            actions[cell, step, :, 0], values[cell, step, :, 0] = tried[column, best], worth[column, best]
+            after = values[cell, step, :, 0]
+    shape = (*problem.labels.shape, *shape[1:])
+    return CountTable(actions.reshape(shape), values.reshape(shape))
+
+
+def law_at_shares(weights: FloatArray, points: FloatArray, many: int) -> FloatArray:
+    """Outcomes (many, k) at even shares of their laws (k, B), whose weight is spread evenly over each bin."""
+    shares = (np.arange(many) + 0.5) / many
+    bins = points.shape[-1]
+    found = np.empty((many, len(weights)))
+    for i, (law, at) in enumerate(zip(weights, points, strict=True)):
+        half = (at[1] - at[0]) / 2 if bins > 1 else 0.0
+        edges = np.append(at - half, at[-1] + half)
+        found[:, i] = np.interp(shares, np.append(0.0, np.cumsum(law) / law.sum()), edges)
+    return found
+
+
+def _expected_worth(
+    problem: OutcomeProblem, step: int, state: FloatArray, tried: FloatArray, drawn: FloatArray, after: FloatArray
+) -> FloatArray:
+    """Q of every count and action, (N + 1, actions)."""
+    worth = np.empty(tried.shape)
+    block = max(1, NUMBERS_AT_ONCE // (len(state) * len(drawn) * len(problem.arrival_low)))
+    for start in range(0, tried.shape[1], block):
+        here, does = state[:, None, None, :], tried[:, start : start + block, None, None]
+        arrived = problem.next_state(step, here, does, drawn[None, None])  # (N + 1, actions, outcomes, 1 + e)
+        count = np.rint(arrived[..., 0] - problem.state_low[0]).astype(np.int64)
+        worth[:, start : start + block] = (problem.reward(step, here, does, arrived) + after[count]).mean(axis=-1)
+    return worth

@@ -1,0 +1,136 @@
+"""Selling by second-price auctions with a reserve: bids below the reserve are not seen.
+
+    highest bid B₁, second B₂, reserve r:    sold iff B₁ ≥ r, at the price max(B₂, r)
+
+    reward   (max(B₂, r) − keep) if sold  =  (r − keep) 1[B₁ ≥ r] + (B₂ − r)⁺
+
+The reward is a sum of a function of B₁ and one of B₂, so a plan needs their two laws and not how they belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from poolrl.checks import BoolArray, FloatArray, public_array, whole
+from poolrl.problems.problem import ROUNDING, Observation, Side
+from poolrl.problems.rounds import Rounds
+
+
+class ReserveAuction(Rounds):
+    """`lots` of one thing, to be sold within `horizon` rounds, one in each round at most.
+
+    `bid_max` bounds bids and reserves. `keep` is what a lot is worth to the seller that is never sold. A row of the log
+    shows lots before, the reserve, lots after, and behind them the highest bid and the price (both the reserve if the
+    lot was not sold). Where the winner's bid is not known, `sees_highest=False`: a row then shows the price alone, and
+    of the highest bid only on which side of the reserve it lies.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: int = 1,
+        lots: int = 1,
+        bid_max: float,
+        keep: float = 0.0,
+        sees_highest: bool = True,
+        labels: Mapping[str, Iterable[Any]] | None = None,
+    ) -> None:
+        whole(lots=lots)
+        self.lots, self.bid_max, self.sees_highest = int(lots), float(bid_max), bool(sees_highest)
+        self.keep = float(public_array("keep", keep, ()))
+        if not 0 <= self.keep < self.bid_max:
+            raise ValueError(f"keep must lie between 0 and bid_max, got {self.keep:g}")
+        self.shows = ("highest", "price") if self.sees_highest else ("price",)
+        self.current_status = () if self.sees_highest else (0,)
+        super().__init__(horizon=horizon, count=self.lots, most=bid_max, outcomes=2, side="higher", labels=labels)
+
+    def facts(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        own = {"lots": self.lots, "bid_max": self.bid_max, "keep": self.keep, "sees_highest": self.sees_highest}
+        return self._facts(**own)
+
+    def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
+        """Sold if the highest bid reaches the reserve."""
+        return outcome[..., :1] >= action
+
+    def shown(self, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """Bids above the reserve, and the reserve in the place of others."""
+        return np.maximum(outcome if self.sees_highest else outcome[..., 1:], action)
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
+        """Both bids; a bid that is not above the reserve is cut off there."""
+        sold, price = self.succeeded(state, next_state), next_state[..., -1:]
+        second_hidden = ~sold | (price <= action + ROUNDING * self.bid_max)
+        highest = np.where(sold, next_state[..., 1:2], action) if self.sees_highest else action
+        values = np.concatenate([highest, np.where(second_hidden, action, price)], axis=-1)
+        return values, np.concatenate([~sold, second_hidden], axis=-1)
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """What the round earns above `keep`."""
+        sold = state[..., 0] - next_state[..., 0]
+        return np.asarray(sold * (action[..., 0] - self.keep) + (next_state[..., -1] - action[..., 0]))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """From a lot that is given away to one that is sold at the bound."""
+        return -self.keep, self.bid_max
+
+
+class FirstPriceBidding(Rounds):
+    """The other side of the table: win up to `wins` of `horizon` first-price auctions, each worth `worth`.
+
+    The highest competing bid C is the outcome: a bid b ≥ C wins and pays b. `feedback` says when C is shown: "lost"
+    (the winner's bid is published, so C is seen above b), "won" (the winner learns the second price, so C is seen below
+    b), or "never" (win or lose is all that is known). A row shows wins still wanted, the bid, wins wanted after and,
+    unless it is never shown, C or the bid in its place.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: int,
+        wins: int,
+        worth: float,
+        bid_max: float,
+        feedback: str = "lost",
+        labels: Mapping[str, Iterable[Any]] | None = None,
+    ) -> None:
+        whole(wins=wins)
+        if feedback not in ("lost", "won", "never"):
+            raise ValueError(f"feedback must be 'lost', 'won' or 'never', got {feedback!r}")
+        self.wins, self.bid_max, self.feedback = int(wins), float(bid_max), feedback
+        self.worth = float(public_array("worth", worth, ()))
+        if self.worth <= 0:
+            raise ValueError(f"worth must be positive, got {self.worth:g}")
+        self.shows = () if feedback == "never" else ("competing",)
+        self.current_status = (0,) if feedback == "never" else ()
+        side: Side = "higher" if feedback == "lost" else "lower"
+        super().__init__(horizon=horizon, count=self.wins, most=bid_max, outcomes=1, side=side, labels=labels)
+
+    def facts(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return self._facts(wins=self.wins, worth=self.worth, bid_max=self.bid_max, feedback=self.feedback)
+
+    def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
+        """Won if nobody bids more."""
+        return outcome <= action
+
+    def shown(self, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """The competing bid on the side where it is seen, and the own bid elsewhere."""
+        return np.maximum(outcome, action) if self.feedback == "lost" else np.minimum(outcome, action)
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
+        """The competing bid: cut off at the own one when it is not shown."""
+        won = self.succeeded(state, next_state)
+        cut = won if self.feedback == "lost" else ~won
+        return (np.where(cut, action, next_state[..., 1:]) if self.shows else action), cut
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """What a win is worth above its bid."""
+        return np.asarray((state[..., 0] - next_state[..., 0]) * (self.worth - action[..., 0]))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """From a win at the highest bid to one for nothing."""
+        return min(0.0, self.worth - self.bid_max), self.worth
