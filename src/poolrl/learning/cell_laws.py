@@ -58,17 +58,20 @@ def explain(
     reach: FloatArray,
     status: BoolArray | None = None,
     higher: bool = False,
+    closes: bool = True,
 ) -> CellLaws:
     """The laws that explain trees of levels (cells, kinds, size), for cells with `totals` (cells,) slots.
 
     `steps` (cells,) says which step a cell belongs to. `reach` holds λ of some steps and coordinates: before any data,
     cut-off levels are uniform up to one of them. `status` (cells,) says where only the side of an outcome is seen, and
-    `higher` that bins count from the top.
+    `higher` that bins count from the top. Where the world never `closes`, no step is idle.
     """
     sides = np.zeros(len(totals), dtype=bool) if status is None else status
     kinds, bins = levels[-1].shape[1:]
     resolved = min(bins, SHAPE_BINS)
-    fine, laws = (dictionary(resolved, many, higher=higher) for many in (fine_bins(bins), resolved))
+    fine, laws = (
+        dictionary(resolved, many, higher=higher, closes=closes) for many in (fine_bins(bins), resolved)
+    )
     observed = Observed.of(list(levels), variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
     limits = _uniform_up_to(reach, fine.table.shape[1], higher=higher)
@@ -103,8 +106,7 @@ def explain(
                 cutoffs[sides] = _levels_tried(levels, variance, totals, sides, cutoffs)
         found = weigh(of_cutoffs=False)
         outcomes = cautious(found, laws, prior[0])
-        # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
-        if turn < settled or higher or sides.any():
+        if turn < settled or not closes:
             continue
         shares = idle_shares(first_leaves, leaf_variance, outcomes, cutoffs, totals, steps)
         if turn == settled and shares.any():

@@ -15,6 +15,8 @@ from poolrl.checks import BoolArray, FloatArray
 from poolrl.geometry.bins import outward_edges
 
 EXPLORED = 0.1
+# A price or a bid is named freely: whoever named a low one did not do so because of what was left.
+EXPLORED_BY_CHOICE = 0.02
 # Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.
 LEAST_SEEN, MOST_SEEN = 0.02, 0.999
 # Points below the end of the range, by their shares of what was seen. Nearer ones would have the noise of one bin.
@@ -23,13 +25,13 @@ POINTS = np.array([0.35, 0.5, 0.65])
 NARROWEST, WIDEST = 0.05, 1.0
 
 
-def looked_at(tried: FloatArray) -> BoolArray:
+def looked_at(tried: FloatArray, least: float = EXPLORED) -> BoolArray:
     """Which bins lie in the explored range, by the law of cut-off levels (..., bins)."""
     reached = np.cumsum(tried[..., ::-1], axis=-1)[..., ::-1]
-    return np.asarray(reached >= EXPLORED)
+    return np.asarray(reached >= least)
 
 
-def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False) -> FloatArray:
+def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False, least: float = EXPLORED) -> FloatArray:
     """Weights (cells, F) on the bins of `outward_edges`, with another tail beyond the explored range.
 
     A lognormal law is a line: Φ⁻¹(F(x)) = (ln x − m) / s. The line through the end e of the range, fitted to some
@@ -43,7 +45,7 @@ def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False) -
     edges = outward_edges(bins, higher=higher)
     below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=-1)], axis=-1)
     below /= below[:, -1:]
-    end = looked_at(tried).sum(axis=-1)  # the number of explored bins, so the edge where they end
+    end = looked_at(tried, least).sum(axis=-1)  # the number of explored bins, so the edge where they end
     seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
     shares = seen * POINTS
     places = _quantiles(below, edges, shares)

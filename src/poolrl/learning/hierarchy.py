@@ -32,8 +32,8 @@ OUTLIERS = 0.01
 # many times their own spread.
 FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
-# Cells seen before any data: located, uniform, zero; and all shapes together.
-FIRST_CLASSES, FIRST_SHAPES = np.array([24.0, 1.2, 2.4]), 24.0
+# Cells seen before any data: all shapes together.
+FIRST_SHAPES = 24.0
 # A law this unlikely is as good as impossible. It bounds what one cell can say about the others.
 LEAST_LIKELIHOOD = 1e-30
 
@@ -62,7 +62,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     located = likelihood[:, : means * shapes].reshape(cells * means, shapes)
     others = likelihood[:, means * shapes :]
     sizes = _Sizes(grid, factors, cells)
-    q, w = laws.usual, FIRST_CLASSES / FIRST_CLASSES.sum()
+    q, w = laws.usual, laws.classes / laws.classes.sum()
     for turn in range(ROUNDS):
         by_mean = (located @ q.astype(np.float32)).reshape(cells, means).astype(np.float64)
         without_size = others @ w[1:]
@@ -74,7 +74,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
         of_shapes = q * (shared.ravel() @ located)
         of_classes = np.append(of_shapes.sum(), w[1:] * (others / total[:, None]).sum(axis=0))
         q = (of_shapes + FIRST_SHAPES * laws.usual) / (of_shapes.sum() + FIRST_SHAPES)
-        w = (of_classes + FIRST_CLASSES) / (of_classes + FIRST_CLASSES).sum()
+        w = (of_classes + laws.classes) / (of_classes + laws.classes).sum()
     likelihood[:, : means * shapes] *= (shared[:, :, None] * q.astype(np.float32)).reshape(cells, -1)
     likelihood[:, means * shapes :] *= (w[1:] / total[:, None]).astype(np.float32)
     uniform = log_likelihood[:, means * shapes + UNIFORM] - best[:, 0]

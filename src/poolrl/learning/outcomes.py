@@ -18,7 +18,7 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.cell_laws import coarser, explain
 from poolrl.learning.current_status import isotonic_laws
-from poolrl.learning.exploration import continued, looked_at
+from poolrl.learning.exploration import EXPLORED, EXPLORED_BY_CHOICE, continued, looked_at
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.totals import mean_left, observed_slots
 from poolrl.learning.trees import consistent_masses
@@ -148,19 +148,26 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
         reach=reach,
         status=np.isin(np.indices(tuple(cells))[-1].ravel(), problem.current_status),
         higher=higher,
+        # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
+        closes=not (higher or problem.current_status or problem.counts_down),
     )
     masses = consistent_masses(levels, released.variance, totals.ravel(), laws.expected(bins), settings.spread)
 
     weights = refined(kaplan_meier(masses, coarser(laws.outcomes, bins)), laws.outcomes)
     tried = None
     if laws.cutoffs is not None:
+        least = EXPLORED_BY_CHOICE if problem.counts_down else EXPLORED
         # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
         tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
         # The public prior knows its own tail.
-        weights = laws.learned * continued(weights, tried, higher=higher) + (1 - laws.learned) * weights
+        weights = laws.learned * continued(weights, tried, higher=higher, least=least) + (1 - laws.learned) * weights
         if (sides := laws.status).any():
-            known = {"variance": released.variance, "spread": settings.spread}
-            weights[sides] = isotonic_laws(masses[sides], laws.outcomes[sides], **known)
+            # All steps of one label cell and coordinate.
+            places = np.indices(tuple(cells)).reshape(len(cells), -1)
+            alike = np.ravel_multi_index((*places[:-2], places[-1]), (*cells[:-2], cells[-1]))
+            trees, of_cells = [level[sides] for level in levels], (totals.ravel(), laws.outcomes, laws.cutoffs, alike)
+            known = (each[sides] for each in of_cells)
+            weights[sides] = isotonic_laws(trees, released.variance, *known, settings.spread)
             tried[sides] = laws.cutoffs[sides]
         tried = tried.reshape(*cells, -1)[..., :: -1 if higher else 1]
     # From here on bins lie in their natural order.

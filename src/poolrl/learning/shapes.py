@@ -29,6 +29,8 @@ EVEN_WIDTHS = (0.3, 0.6, 1.0)
 IDLE_SHARES, IDLE_SPREADS = (0.2, 0.5, 0.8), (0.4, 0.8)
 # How common one peak, two peaks, idle days and even laws are, before any data.
 USUAL = (0.8, 0.1, 0.05, 0.05)
+# Cells seen before any data, of each class.
+LOCATED_AND_UNIFORM, ALWAYS_ZERO = (24.0, 1.2), 2.4
 # Laws without a size stand at the end of the table: the uniform one, then zero.
 WITHOUT_SIZE, UNIFORM = 2, 0
 # Single precision.
@@ -49,6 +51,7 @@ class Laws:
     log_means: FloatArray  # (M,)
     usual: FloatArray  # (S,) how common each shape is, before any data
     table: SingleArray
+    classes: FloatArray  # (3,) cells seen before any data: located, uniform, zero
 
     @cached_property
     def beyond(self) -> SingleArray:
@@ -73,10 +76,11 @@ def beyond(law: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=16)
-def dictionary(resolved: int, bins: int, *, higher: bool = False) -> Laws:
+def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool = True) -> Laws:
     """The laws on `bins` bins, with means down to what `resolved` bins can tell from zero.
 
-    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side.
+    Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side. Shops close on some
+    days. Where nothing ever `closes`, no law is always zero.
 
     What a law has beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
     """
@@ -106,7 +110,8 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False) -> Laws:
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
     if higher:
         table = np.ascontiguousarray(table[:, ::-1])
-    return Laws(np.asarray(log_means, dtype=np.float64), usual, table)
+    classes = np.array([*LOCATED_AND_UNIFORM, ALWAYS_ZERO * closes])
+    return Laws(np.asarray(log_means, dtype=np.float64), usual, table, classes)
 
 
 def fine_bins(bins: int) -> int:

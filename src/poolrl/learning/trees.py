@@ -15,8 +15,6 @@ from poolrl.checks import FloatArray, IntArray
 
 # Masses and the variance of each.
 NodeEstimate = tuple[FloatArray, float]
-# Of a share that is sampled: one that is sure to be zero is not infinitely well known.
-LEAST_VARIANCE = 0.25
 # The standard deviations τ that a split may have around its centre, from zero to any split.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 
@@ -85,34 +83,23 @@ def split(
     return parent * borrowed_share(parent, x, right_variance * weight, centre, spread)
 
 
-def borrowed_share(
-    parent: FloatArray,
-    x: FloatArray,
-    variance: float,
-    centre: FloatArray,
-    spread: float,
-    *,
-    sampled_too: bool = False,
-) -> FloatArray:
+def borrowed_share(parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float) -> FloatArray:
     """The posterior mean of shares x/m around their centres θ, clipped to [0, 1].
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v + vs / (v + s)):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + ...)
 
     with τ unknown but common to all, weighted by its likelihood and by e^{−τ / spread}. The m slots of a parent are a
     sample, with variance s = m θ (1 − θ) around the law's split. It counts as far as noise exceeds it, so that without
-    noise the share is exactly x/m. With `sampled_too` it counts in full.
+    noise the share is exactly x/m.
     """
     deviation = x - centre * parent
     safe = np.where(parent > 0, parent, 1.0)
-    if variance == 0 and not sampled_too:
+    if variance == 0:
         gain = np.ones_like(deviation)
     else:
         squares = np.broadcast_to(parent**2, deviation.shape)
-        sampled = np.maximum(parent * centre * (1 - centre), 0.0)
-        if sampled_too:
-            noise = np.maximum(variance + sampled, LEAST_VARIANCE)
-        else:
-            noise = variance * (1 + sampled / (variance + sampled))
+        sampled = parent * centre * (1 - centre)
+        noise = variance * (1 + sampled / (variance + sampled))
         joint = np.empty(len(SPREADS))
         for i, tau in enumerate(SPREADS):
             expected = squares * tau**2 + noise
