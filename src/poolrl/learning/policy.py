@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
-from poolrl.learning.rules import Levels, Rule, refuse_unstored, rule_from_arrays
+from poolrl.learning.rules import Levels, Rule, refuse_other_steps, refuse_unstored, rule_from_arrays
 from poolrl.learning.stored import read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.depot import Depot
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
+from poolrl.problems.registry import KINDS
 
 POLICY_FORMAT = "poolrl policy 1"
 
@@ -167,11 +168,15 @@ def problem_of(facts: Mapping[str, Any], rule: str, arrays: Arrays, given: Probl
     kind = declared.pop("kind")
     if kind == "Depot":
         return _depot(declared, arrays)
-    if kind not in known:
-        raise ValueError(f"learned for your own problem {kind}: pass it as problem=...")
     # Before anything is made: a few bytes may declare a horizon of millions.
-    refuse_unstored(rule, declared, arrays)
-    return known[kind](**declared)
+    if kind in known:
+        refuse_unstored(rule, declared, arrays)
+        return known[kind](**declared)
+    ours = {each.__name__: each for each in KINDS.values()}
+    if kind not in ours:
+        raise ValueError(f"learned for your own problem {kind}: pass it as problem=...")
+    refuse_other_steps(rule, declared, arrays)
+    return ours[kind](**declared)
 
 
 def _depot(declared: dict[str, Any], arrays: Arrays) -> Depot:

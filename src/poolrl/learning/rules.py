@@ -109,6 +109,21 @@ def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str,
         raise ValueError(f"the file declares boundary for {steps}, but holds {found}")
 
 
+def refuse_other_steps(kind: str, declared: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
+    """Refuse rounds of a file whose steps or labels are not those of the table that the file holds."""
+    # A table of actions is (*labels, H, N + 1, 1), and levels stand for laws (*labels, H, k).
+    tables = {"CountTable": ("actions", 2), "Levels": ("levels", 1)}
+    if kind not in tables:
+        raise _unknown_rule(kind)
+    name, behind = tables[kind]
+    cells = tuple(len(values) for _, values in declared.get("labels", []))
+    if name not in arrays or arrays[name].ndim < 1 + behind:
+        raise ValueError(f"the file lacks an array that {kind} needs")
+    stored = arrays[name].shape[:-behind]
+    if stored != (*cells, declared["horizon"]):
+        raise ValueError(f"the file declares steps and labels {(*cells, declared['horizon'])}, but its rule has {stored}")
+
+
 def _spreads_to(found: tuple[int, ...], cells: tuple[int, ...], last: tuple[int, ...]) -> bool:
     """Whether an array has the shape (*cells, *last), but for labels that it leaves out or has one entry for."""
     labels = found[: -len(last)]

@@ -17,6 +17,7 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray, public_array, whole
 from poolrl.problems.problem import ROUNDING, Observation, Side
 from poolrl.problems.rounds import Rounds
+from poolrl.problems.words import TableColumn, Words
 
 
 class ReserveAuction(Rounds):
@@ -27,6 +28,38 @@ class ReserveAuction(Rounds):
     lot was not sold). Where the winner's bid is not known, `sees_highest=False`: a row then shows the price alone, and
     of the highest bid only on which side of the reserve it lies.
     """
+
+    words = Words(
+        decision="reserve",
+        decisions="reserves",
+        outcome="bids",
+        states=("lots",),
+        trajectory="sale",
+        step="round",
+        logged="reserves, sales and prices",
+        earned="revenue",
+        estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
+        advice="Let no lot go below this reserve while so many lots are left.",
+        keys={
+            "horizon": "rounds of one sale: 1 where each lot is sold by itself",
+            "lots": "lots of one thing at the beginning of a sale",
+            "bid_max": "no bid and no reserve exceeds this, by public knowledge, in money or in multiples of the scale",
+            "keep": "what a lot is worth to you that is never sold",
+            "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
+        },
+        columns=(
+            TableColumn("lots", "lots that are left before the round", otherwise="1"),
+            TableColumn("reserve", "the reserve of the round"),
+            TableColumn("sold", "whether the lot was sold", "flag"),
+            TableColumn("price", "what it was sold for; empty if it was not sold"),
+            TableColumn("highest", "the winner's bid, where sees_highest = true", otherwise="{price}"),
+        ),
+        rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
+        shown={
+            "highest": "CASE WHEN {sold} > 0 THEN {highest} ELSE {reserve} END",
+            "price": "CASE WHEN {sold} > 0 THEN {price} ELSE {reserve} END",
+        },
+    )
 
     def __init__(
         self,
@@ -55,6 +88,10 @@ class ReserveAuction(Rounds):
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Sold if the highest bid reaches the reserve."""
         return outcome[..., :1] >= action
+
+    def arranged(self, outcomes: FloatArray) -> FloatArray:
+        """The highest bid first."""
+        return -np.sort(-outcomes, axis=-1)
 
     def shown(self, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """Bids above the reserve, and the reserve in the place of others."""
@@ -86,6 +123,34 @@ class FirstPriceBidding(Rounds):
     b), or "never" (win or lose is all that is known). A row shows wins still wanted, the bid, wins wanted after and,
     unless it is never shown, C or the bid in its place.
     """
+
+    words = Words(
+        decision="bid",
+        decisions="bids",
+        outcome="competing bids",
+        states=("wanted",),
+        trajectory="season",
+        step="round",
+        logged="bids and wins",
+        earned="value above what was paid",
+        estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
+        advice="Bid this much while so many wins are still wanted.",
+        keys={
+            "horizon": "rounds of one season",
+            "wins": "how many wins are wanted in a season",
+            "worth": "what a win is worth to you",
+            "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
+            "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
+        },
+        columns=(
+            TableColumn("wanted", "wins that are still wanted before the round", otherwise="1"),
+            TableColumn("bid", "your bid"),
+            TableColumn("won", "whether it won", "flag"),
+            TableColumn("competing", "the highest competing bid, where it is shown", otherwise="{bid}"),
+        ),
+        rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
+        shown={"competing": "COALESCE({competing}, {bid})"},
+    )
 
     def __init__(
         self,

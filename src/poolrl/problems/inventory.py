@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, IntArray, public_array, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, Boundary, Observation, SeparableProblem
+from poolrl.problems.words import Words
 
 Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 
@@ -28,6 +29,17 @@ class Inventory(SeparableProblem):
     """
 
     action_sets_state = True
+    words = Words(
+        decision="order-up-to level",
+        decisions="order-up-to levels",
+        outcome="demand",
+        trajectory="week",
+        step="day",
+        logged="stocks and sales",
+        earned="minus the cost",
+        estimate="Kaplan-Meier estimate of demand beyond empty shelves",
+        advice="Fill the shelf up to this number, whatever is still on it.",
+    )
     # `simulation.logs` sets it, because this room is public and must not import a room that holds logs.
     simulate_log: ClassVar[Callable[..., Any]]
 

@@ -10,6 +10,7 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray, public_array, whole
 from poolrl.problems.problem import Observation
 from poolrl.problems.rounds import Rounds
+from poolrl.problems.words import TableColumn, Words
 
 
 class DynamicPricing(Rounds):
@@ -20,6 +21,30 @@ class DynamicPricing(Rounds):
     """
 
     current_status = (0,)
+    words = Words(
+        decision="price",
+        decisions="prices",
+        outcome="what things are worth to buyers",
+        states=("stock",),
+        trajectory="season",
+        step="period",
+        logged="prices and sales",
+        earned="revenue",
+        estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
+        advice="Ask this price while so many units are left.",
+        keys={
+            "horizon": "periods of one season, in each of which one buyer comes",
+            "stock": "units at the beginning of a season",
+            "price_max": "no price and no value exceeds this, by public knowledge, in money or in multiples of the scale",
+            "keep": "what a unit is worth to you that is never sold",
+        },
+        columns=(
+            TableColumn("stock", "units that are left before the period", otherwise="1"),
+            TableColumn("price", "the price that was asked"),
+            TableColumn("sold", "whether it was bought", "flag"),
+        ),
+        rows=(("{stock}",), ("{price}",), ("{stock} - {sold}",)),
+    )
 
     def __init__(
         self,

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray
 from poolrl.problems.labels import Labels
+from poolrl.problems.words import Words
 
 Side = Literal["lower", "higher"]
 # The value of an outcome, and whether it was cut off there.
@@ -73,6 +74,7 @@ class Problem(ABC):
     initial_state: FloatArray  # (w,)
     boundary: Boundary
     labels: Labels = Labels()  # public facts of trajectories and steps, if any are declared
+    words: ClassVar[Words] = Words()  # for papers and pages
 
     @abstractmethod
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
@@ -185,6 +187,10 @@ class OutcomeProblem(Problem):
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
         return np.ones(self.outcome_dim)
+
+    def arranged(self, outcomes: FloatArray) -> FloatArray:
+        """Outcomes (..., k) that were drawn one by one, as they can happen together. By default, as they are."""
+        return outcomes
 
     @property
     def world(self) -> OutcomeProblem:

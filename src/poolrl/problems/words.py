@@ -1,0 +1,46 @@
+"""What people of a world say: the words of certificates, labels and pages, and what a table of theirs looks like.
+
+A problem names its own. So a report about auctions speaks of reserves, without asking which problem it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+# How a column is read: as a number, or as a word that means yes or no.
+Reading = Literal["number", "flag"]
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column that people have in their tables, and why it is needed."""
+
+    name: str
+    why: str
+    reads: Reading = "number"
+    otherwise: str | None = None  # SQL that stands for a column that people do not have; None if it is needed
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a problem, all in lower case, as they stand in the middle of a sentence."""
+
+    decision: str = "action"
+    decisions: str = "actions"
+    outcome: str = "outcomes"
+    states: tuple[str, ...] = ("state",)  # a name for each coordinate of the state
+    trajectory: str = "trajectory"
+    step: str = "step"
+    logged: str = "states and actions"  # what the log holds
+    earned: str = "reward"  # what a trajectory is judged by; more is better
+    estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
+    advice: str = "Do this in each state."  # what to do with a decision
+    # Why each argument of the constructor is asked for.
+    keys: Mapping[str, str] = field(default_factory=dict)
+    # What a table has, and how states, actions and next states follow from it, as SQL in which {name} is a column; and
+    # so what a row shows besides, by its name. Without columns, a table has these parts themselves.
+    columns: tuple[TableColumn, ...] = ()
+    rows: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
+    shown: Mapping[str, str] = field(default_factory=dict)
