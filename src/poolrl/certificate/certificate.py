@@ -18,6 +18,7 @@ from poolrl.certificate.parts import (
     AuditSummary,
     CertifiedMechanism,
     CertifiedPeriod,
+    CertifiedWords,
     EarlierRelease,
     Facts,
     InAll,
@@ -28,6 +29,7 @@ from poolrl.certificate.parts import (
 from poolrl.ledger.units import ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode
+from poolrl.problems.inventory import Inventory
 
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
@@ -37,8 +39,10 @@ LARGEST_CERTIFICATE = 2**22
 # A certificate speaks of these only where they differ from what most releases have.
 SILENT = (
     *("scaled", "scale_memory", "labels", "owns_at_most", "other_units", "definitions", "signed_by", "audit"),
-    *("period", "forgetting", "bins", "earlier", "trees_sha256"),
+    *("period", "forgetting", "bins", "earlier", "trees_sha256", "words"),
 )
+# A certificate of a shop says nothing about words, as those before there were others.
+WORDS_OF_SHOPS = CertifiedWords.of(Inventory.words)
 
 
 class Certificate(Facts):
@@ -70,6 +74,7 @@ class Certificate(Facts):
     bins: int | None = None  # of the trees: those of the first period
     earlier: list[EarlierRelease] = Field([])
     trees_sha256: str = ""
+    words: CertifiedWords | None = None
     mechanisms: list[CertifiedMechanism]
     composition: str
     post_processing: list[str]
@@ -85,6 +90,11 @@ class Certificate(Facts):
         facts = self.model_dump(exclude=silent)
         text = json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
         return (text + "\n").encode()
+
+    @property
+    def said(self) -> CertifiedWords:
+        """The words of its problem."""
+        return self.words or WORDS_OF_SHOPS
 
     def _speaks_of(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
@@ -138,7 +148,7 @@ def certify(
         labels=guarantee.labels,
         mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
         composition=COMPOSITION,
-        post_processing=post_processing(public.problem),
+        post_processing=post_processing(public.problem, declared.get("words") or WORDS_OF_SHOPS),
         assumed_public=public,
         versions=versions,
         policy_sha256=policy_sha256,
@@ -162,13 +172,13 @@ def certified_unit(certificate: Certificate) -> ProtectedUnit:
     )
 
 
-def post_processing(problem: dict[str, Any]) -> list[str]:
+def post_processing(problem: dict[str, Any], words: CertifiedWords) -> list[str]:
     """What happens after the release, at no cost; demand that waits in a backlog is never cut off."""
     return [
         "noisy counts made consistent",
         "shrinkage towards laws of a public dictionary, weighted by all steps, products and labels",
-        *([] if problem.get("kind") == "Backlog" else ["Kaplan-Meier estimate of demand beyond empty shelves"]),
-        "backward induction to order-up-to levels",
+        *([] if problem.get("kind") == "Backlog" else [words.estimate]),
+        f"backward induction to {words.decisions}",
         "simulated costs and every picture of the report",
     ]
 
@@ -207,7 +217,7 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
         if left != max(Fraction(0), budget - spent):
             faults.append("what is left does not follow from the budget and what was spent")
         worded = certificate.composition, certificate.post_processing
-        if worded != (COMPOSITION, post_processing(certificate.assumed_public.problem)):
+        if worded != (COMPOSITION, post_processing(certificate.assumed_public.problem, certificate.said)):
             faults.append("composition or post-processing were reworded")
     except (ValueError, ZeroDivisionError, OverflowError):
         faults.append("a number is missing or cannot be read")

@@ -35,16 +35,16 @@ def label(certificate: Certificate) -> str:
 def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
     unit, ledger, public = certificate.unit, certificate.ledger, certificate.assumed_public
-    seen = seen_in(certificate)
+    seen, said = seen_in(certificate), certificate.said
     epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in seen.epsilon.items())
     spent, budget, left = (_short(amount) for amount in (ledger.spent, ledger.budget, ledger.left))
     return [
         (
             "What this is",
             [
-                "A table of order-up-to levels, learned from a sensitive log. With it come the estimate of demand and "
-                "of past orders behind it, and the configuration it was made with. The log stays where it was. The "
-                "person who signs decides whether this may be handed out.",
+                f"A table of {said.decisions}, learned from a sensitive log. With it come the estimate of "
+                f"{said.outcome} and of past {said.past} behind it, and the configuration it was made with. The log "
+                "stays where it was. The person who signs decides whether this may be handed out.",
             ],
         ),
         ("Who is protected", [_protected(certificate)]),
@@ -53,8 +53,8 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
             "What is not protected",
             [
                 f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
-                "large, 100 times for a person who is in ten. What is true of everybody: if all weeks are alike, the "
-                "policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
+                f"large, 100 times for a person who is in ten. What is true of everybody: if all {said.trajectory}s are alike, "
+                "the policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
                 f"number of units in the log, {public.units:,}{_also_public(certificate)}.",
             ],
         ),

@@ -12,6 +12,7 @@ from poolrl.ledger.periods import Period, When
 from poolrl.ledger.units import ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
+from poolrl.problems.words import Words
 
 # What earlier periods count for in each update, unless a configuration says otherwise. Of the factors that were tried
 # its largest regret is the smallest: 1.4 times the best factor's gap, without drift and with four kinds of it
@@ -118,6 +119,22 @@ class EarlierRelease(Facts):
     scale_memory: int
     entry: int
     certificate_sha256: str
+
+
+class CertifiedWords(Facts):
+    """The words of the problem, as its papers use them."""
+
+    decisions: str
+    past: str
+    outcome: str
+    trajectory: str
+    logged: str
+    estimate: str
+
+    @classmethod
+    def of(cls, words: Words) -> Self:
+        """From what the problem says of itself."""
+        return cls(**{name: getattr(words, name) for name in cls.model_fields})
 
 
 class AssumedPublic(Facts):

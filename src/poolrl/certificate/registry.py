@@ -126,7 +126,7 @@ class RegistryRecord(_Part):
 def registry_record(certificate: Certificate) -> RegistryRecord:
     """The record that says what the certificate says."""
     public, ledger, versions = certificate.assumed_public, certificate.ledger, certificate.versions
-    publication, steps, seen = public.publication, certificate.steps, seen_in(certificate)
+    publication, steps, seen, said = public.publication, certificate.steps, seen_in(certificate), certificate.said
     curve = "; ".join(f"epsilon {rounded_up(eps)} at delta {float(delta):g}" for delta, eps in seen.epsilon.items())
     mechanisms = "; ".join(
         f"{each.name}: {each.noise}, on {each.cells} integer counts of squared sensitivity "
@@ -144,8 +144,8 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
                 name=publication.name,
                 data_curators=[publication.curator],
                 description=(
-                    f"Order-up-to levels for {len(public.products)} products over {steps} steps, learned from a log of "
-                    "stocks and sales."
+                    f"{said.decisions.capitalize()} for {_many(certificate)} over {steps} steps, learned from a log of "
+                    f"{said.logged}."
                 ),
                 intended_use=publication.intended_use,
                 data_product_region=publication.region,
@@ -154,7 +154,7 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
             dp_variant=Variant(
                 data_domain=(
                     f"Logs of {public.units} units, each of up to {certificate.trajectories_per_unit} trajectories of "
-                    f"{steps} steps, with stocks and sales within declared bounds."
+                    f"{steps} steps, with {said.logged} within declared bounds."
                 ),
                 unprotected_quantities=(
                     f"The number of units, {public.units}; declared costs, bounds, product and column names"
@@ -197,6 +197,12 @@ def registry_record(certificate: Certificate) -> RegistryRecord:
             ),
         ),
     )
+
+
+def _many(certificate: Certificate) -> str:
+    """What decisions are for: products, or values of the state."""
+    products = certificate.assumed_public.products
+    return f"{len(products)} products" if certificate.words is None else f"each number of {' and '.join(products)}"
 
 
 def _release_type(certificate: Certificate) -> Literal["One release", "Many releases"]:

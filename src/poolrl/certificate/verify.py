@@ -14,7 +14,7 @@ from poolrl.certificate.certificate import Certificate, arithmetic_faults, certi
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
 from poolrl.certificate.paid_tables import tables_hold
-from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism
+from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism, CertifiedWords
 from poolrl.certificate.registry import registry_record
 from poolrl.certificate.replanned import is_its_model, made_again
 from poolrl.learning.model import MODEL_FORMAT
@@ -165,6 +165,7 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
     declared = (claim.scaled, claim.scale_memory, claim.labels)
     same = public.problem == policy.problem.facts() and public.units == policy.report.get("units")
     same = same and (public.products, public.steps) == (names.products, names.steps)
+    same = same and claim.said == CertifiedWords.of(policy.problem.words)
     mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
     return [
         VerifyCheck("the policy says that its noise was secure", guarantee.private),

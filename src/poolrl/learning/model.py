@@ -85,9 +85,11 @@ class PrivateModel:
     @property
     def rests_on(self) -> str:
         """What the model rests on, in one sentence for people."""
-        beyond = (self.outcomes.points[..., None, :, :] > self.explored[..., None]) * self.outcomes.weights
+        points, end = self.outcomes.points[..., None, :, :], self.explored[..., None]
+        beyond = (points < end if self.outcomes.higher else points > end) * self.outcomes.weights
         seen = 1 - float(beyond.sum(axis=-1).mean())
-        said = f"{seen:.0%} of demand lies in the range that past orders explored"
+        past = "past orders" if isinstance(self.problem, Inventory) else f"past {self.problem.words.decisions}"
+        said = f"{seen:.0%} of {self.problem.words.outcome} lies in the range that {past} explored"
         said += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
         if self.together > 0:
             said += f" Products sell together, with a correlation of {self.together:.2f}."

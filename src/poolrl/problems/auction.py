@@ -32,6 +32,7 @@ class ReserveAuction(Rounds):
     words = Words(
         decision="reserve",
         decisions="reserves",
+        past="reserves",
         outcome="bids",
         states=("lots",),
         trajectory="sale",
@@ -48,11 +49,16 @@ class ReserveAuction(Rounds):
             "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
         },
         columns=(
-            TableColumn("lots", "lots that are left before the round", otherwise="1"),
+            TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
             TableColumn("reserve", "the reserve of the round"),
             TableColumn("sold", "whether the lot was sold", "flag"),
             TableColumn("price", "what it was sold for; empty if it was not sold"),
-            TableColumn("highest", "the winner's bid, where sees_highest = true", otherwise="{price}"),
+            TableColumn(
+                "highest",
+                "the winner's bid, where sees_highest = true",
+                otherwise="{price}",
+                spared=lambda one: not one.sees_highest,
+            ),
         ),
         rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
         shown={
@@ -127,6 +133,7 @@ class FirstPriceBidding(Rounds):
     words = Words(
         decision="bid",
         decisions="bids",
+        past="bids",
         outcome="competing bids",
         states=("wanted",),
         trajectory="season",
@@ -143,10 +150,20 @@ class FirstPriceBidding(Rounds):
             "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
         },
         columns=(
-            TableColumn("wanted", "wins that are still wanted before the round", otherwise="1"),
+            TableColumn(
+                "wanted",
+                "wins that are still wanted before the round",
+                otherwise="1",
+                spared=lambda one: one.wins == 1,
+            ),
             TableColumn("bid", "your bid"),
             TableColumn("won", "whether it won", "flag"),
-            TableColumn("competing", "the highest competing bid, where it is shown", otherwise="{bid}"),
+            TableColumn(
+                "competing",
+                "the highest competing bid, where it is shown",
+                otherwise="{bid}",
+                spared=lambda one: not one.shows,
+            ),
         ),
         rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
         shown={"competing": "COALESCE({competing}, {bid})"},

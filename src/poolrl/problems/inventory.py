@@ -32,6 +32,7 @@ class Inventory(SeparableProblem):
     words = Words(
         decision="order-up-to level",
         decisions="order-up-to levels",
+        past="orders",
         outcome="demand",
         trajectory="week",
         step="day",

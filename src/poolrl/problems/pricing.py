@@ -24,6 +24,7 @@ class DynamicPricing(Rounds):
     words = Words(
         decision="price",
         decisions="prices",
+        past="prices",
         outcome="what things are worth to buyers",
         states=("stock",),
         trajectory="season",
@@ -39,7 +40,9 @@ class DynamicPricing(Rounds):
             "keep": "what a unit is worth to you that is never sold",
         },
         columns=(
-            TableColumn("stock", "units that are left before the period", otherwise="1"),
+            TableColumn(
+                "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1
+            ),
             TableColumn("price", "the price that was asked"),
             TableColumn("sold", "whether it was bought", "flag"),
         ),

@@ -5,12 +5,16 @@ A problem names its own. So a report about auctions speaks of reserves, without 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 # How a column is read: as a number, or as a word that means yes or no.
 Reading = Literal["number", "flag"]
+
+
+def _never(problem: Any) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class TableColumn:
     name: str
     why: str
     reads: Reading = "number"
-    otherwise: str | None = None  # SQL that stands for a column that people do not have; None if it is needed
+    otherwise: str = ""  # SQL in its place, where a problem needs no such column and none is named
+    spared: Callable[[Any], bool] = _never  # of a problem: whether it needs no such column
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Words:
 
     decision: str = "action"
     decisions: str = "actions"
+    past: str = "actions"  # what past decisions are called
     outcome: str = "outcomes"
     states: tuple[str, ...] = ("state",)  # a name for each coordinate of the state
     trajectory: str = "trajectory"

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poolrl.checks import FloatArray
+from poolrl.problems.words import Words
+
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, UPPER, BOTTOM = 52, 14, 14, 46
 BAR_WIDTH = 240
@@ -101,3 +104,29 @@ def _round_step(rough: float) -> float:
     """1, 2 or 5 times a power of ten, at least `rough`."""
     power = 10 ** math.floor(math.log10(rough))
     return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
+
+
+def law_chart(
+    name: str,
+    points: FloatArray,
+    reached: FloatArray,
+    *,
+    seen: tuple[float, float],
+    marks: Sequence[float],
+    words: Words,
+) -> str:
+    """How often an outcome reaches each amount, the range in which the log shows it, and the decisions of one step."""
+    shown = slice(None, None, max(1, len(points) // 120))
+    x, y = Scale(0.0, float(points[-1]), LEFT, WIDTH - RIGHT), Scale(0.0, 1.0, HEIGHT - BOTTOM, UPPER)
+    start, end = (x(min(max(each, 0.0), float(points[-1]))) for each in seen)
+    places = " ".join(f"{x(float(a))},{y(float(b))}" for a, b in zip(points[shown], reached[shown], strict=True))
+    body = [f'<path class="interval" d="M{start} {HEIGHT - BOTTOM}H{end}"/>', _axis(y, 1.0)]
+    step = _round_step(max(float(points[-1]) / 5, 1e-9))
+    for tick in np.arange(0.0, float(points[-1]) + step / 1e6, step):
+        body.append(_svg_text(x(float(tick)), HEIGHT - BOTTOM + 18, f"{tick:g}", "middle"))
+    body.append(f'<polyline class="curve" points="{places}"/>')
+    body += [f'<path class="limit" d="M{x(mark)} {UPPER}V{HEIGHT - BOTTOM}"/>' for mark in marks]
+    under = f"share of {words.outcome} at or above; dashed: {words.decisions}; thick: where the log shows it"
+    body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, under, "middle quiet"))
+    said = "; ".join(f"{mark:.4g}" for mark in marks)
+    return _svg(name, f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)

@@ -7,9 +7,9 @@ asks, and the help of its flag; its type and bounds are the rule by which both t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import Discriminator, Tag, model_validator
 
 from poolrl.certificate.parts import FORGETTING, FORGETTING_SCALED, AssumedPublic, PeriodFacts, Publication
 from poolrl.certificate.verify import Terms
@@ -21,6 +21,7 @@ from poolrl.ledger.units import REPLACE_ONE, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS
 from poolrl.privacy.sensitivity import moved_trajectories
+from poolrl.shop.config_kind import STEP, KindFacts
 from poolrl.shop.config_log import (
     DATABASE_FILE,
     LABEL_COLUMN,
@@ -32,7 +33,7 @@ from poolrl.shop.config_log import (
     SalesTable,
 )
 from poolrl.shop.config_operations import OperationFacts
-from poolrl.shop.config_problem import ProblemFacts
+from poolrl.shop.config_problem import SHOPS, ProblemFacts
 from poolrl.shop.section import ConfigSection, key, name_key
 
 # The column of a sales export's rows that says when a week begins.
@@ -140,10 +141,18 @@ class PlanFacts(ConfigSection):
     )
 
 
+def _shop_or_kind(problem: Any) -> str:
+    """Which of both sections a [problem] is, by its kind."""
+    kind = problem.get("kind", "lost sales") if isinstance(problem, dict) else getattr(problem, "kind", None)
+    return "kind" if isinstance(kind, str) and kind not in SHOPS else "shop"
+
+
 class Config(ConfigSection):
     """The whole file."""
 
-    problem: ProblemFacts
+    problem: Annotated[
+        Annotated[ProblemFacts, Tag("shop")] | Annotated[KindFacts, Tag("kind")], Discriminator(_shop_or_kind)
+    ]
     log: LogTable
     sales: SalesTable | None = None
     privacy: Privacy
@@ -163,18 +172,23 @@ class Config(ConfigSection):
             raise ValueError("; ".join(faults))
         self.columns()  # refuses a column that is named twice
         self.declared_period()  # and a period that has no beginning or end
+        if isinstance(self.problem, KindFacts):
+            self._refuse_shops_keys()
+            return self
         self.operations.require_lengths(steps=self.problem.horizon, products=len(self.problem.products))
         self.operations.of_steps(self.names().steps).of(self.problem.shop)  # and what no shop can do
         return self
 
+    def _refuse_shops_keys(self) -> None:
+        if self.sales is not None:
+            raise ValueError("[sales] reads exports of shops: for this kind name columns in [log] columns")
+        if self.operations.declared:
+            raise ValueError("[operations] is for shops")
+        if self.privacy.together:
+            raise ValueError("[privacy] together is for shops")
+
     def _faults_of_columns(self) -> list[str]:
-        faults, wanted = [], len(self.problem.products)
-        for name in ("opening", "order_up_to", "left"):
-            given = len(getattr(self.log, name))
-            if given != wanted:
-                faults.append(f"[log] {name} must name one column for each of the {wanted} products, got {given}")
-        if self.log.scale and len(self.log.scale) not in (1, wanted):
-            faults.append(f"[log] scale must name one column, or one for each of the {wanted} products")
+        faults = self.problem.faults_of_log(self.log)
         if self.privacy.weeks_public:
             faults.append("[privacy] weeks_public goes with [sales]")
         return faults
@@ -252,6 +266,8 @@ class Config(ConfigSection):
 
         `explained` adds why a row of a sales export is unobserved.
         """
+        if isinstance(self.problem, KindFacts):
+            return self.problem.rows_query(self.log, self._kept_columns())
         if self.sales is None:
             return self.log.query
         # Here, because engines take long to import.
@@ -259,6 +275,18 @@ class Config(ConfigSection):
 
         steps = self.problem.step_labels
         return sales_query(self.sales, labels=self.columns_of_labels(), step_labels=steps, explained=explained)
+
+    def _kept_columns(self) -> list[str]:
+        """Columns of a table that are used as they are."""
+        log, privacy, period = self.log, self.privacy, self.period
+        named = [log.trajectory, log.step, privacy.unit, period.column, *log.scale, *self.problem.labels]
+        return [name for name in named if name]
+
+    def columns_read(self) -> list[str]:
+        """The columns that a file must have for a query of ours, as far as that is known."""
+        if self.log.query or not isinstance(self.problem, KindFacts):
+            return []
+        return [*self._kept_columns(), *self.problem.columns_read(self.log)]
 
     def export(self) -> str | None:
         """The SQL that gives the rows of a sales export in a database file."""
@@ -284,10 +312,14 @@ class Config(ConfigSection):
             amounts = ("opening",), ("order_up_to",), ("left",)
             return Columns("week", "day", *amounts, self.privacy.unit, by, labels, "product", period)
         opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
-        scale = tuple(log.scale * len(opening) if len(log.scale) == 1 else log.scale)
+        step = log.step
+        if isinstance(self.problem, KindFacts):
+            (opening, order_up_to, left), step = self.problem.parts(), log.step or STEP
+        shared = len(log.scale) == 1 and not isinstance(self.problem, KindFacts)
+        scale = tuple(log.scale * len(opening) if shared else log.scale)
         labels = {name: name for name in names}
         return Columns(
-            *(log.trajectory, log.step, opening, order_up_to, left, self.privacy.unit, scale, labels), period=period
+            *(log.trajectory, step, opening, order_up_to, left, self.privacy.unit, scale, labels), period=period
         )
 
     def declared_period(self) -> Period | None:

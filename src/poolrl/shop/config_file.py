@@ -12,6 +12,7 @@ from platformdirs import user_data_path
 from pydantic import ValidationError
 
 from poolrl.certificate.verify import Terms
+from poolrl.problems.registry import code_beside
 from poolrl.shop.config import Config
 from poolrl.shop.config_keys import section_models
 from poolrl.shop.config_problem import AMOUNTS
@@ -49,15 +50,19 @@ def user_ledger() -> Path:
 
 
 def load_config(path: Path) -> ConfigFile:
-    """Read and check a configuration; every mistake is reported with its key."""
+    """Read and check a configuration that the user names; every mistake is reported with its key.
+
+    It may name a problem of the user's own, whose code then runs.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}; 'poolrl init' writes one, 'poolrl init --example' one to try")
-    return parse_config(path, path.read_bytes())
+    with code_beside(path):
+        return parse_config(path, path.read_bytes())
 
 
 def terms_of(path: Path, units: int) -> Terms:
-    """What the configuration at a path declares of a release from so many units."""
-    return load_config(path).config.terms(units)
+    """What the configuration at a path declares of a release from so many units. It may be a stranger's."""
+    return parse_config(path, path.read_bytes()).config.terms(units)
 
 
 def parse_config(path: Path, content: bytes) -> ConfigFile:
@@ -78,6 +83,8 @@ def parse_config(path: Path, content: bytes) -> ConfigFile:
 def _fault(error: Any) -> str:
     """One mistake as `[section] key: what is wrong`, with the key that was probably meant."""
     where: tuple[Any, ...] = error["loc"] or ("",)
+    if where[:1] == ("problem",) and where[1:2] in (("shop",), ("kind",)):
+        where = ("problem", *where[2:])  # which of both sections it is
     kind = error["type"]
     section = f"[{where[0]}]"
     key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"

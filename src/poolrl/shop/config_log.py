@@ -22,6 +22,11 @@ SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock
 WIDE_ONLY = ("query", "trajectory", "step", "first_step", "opening", "order_up_to", "left", "scale", "scale_memory")
 
 
+# Words of a flag, as tables write them.
+YES = ["1", "1.0", "true", "t", "yes", "y", "sold", "won"]
+NO = ["0", "0.0", "false", "f", "no", "n", "unsold", "not sold", "lost"]
+
+
 class LogTable(ConfigSection):
     """Where the log lies and what its columns mean; column names are public, their contents are not."""
 
@@ -30,7 +35,7 @@ class LogTable(ConfigSection):
     )
     query: str | None = key(None, why="SQL that gives the log's rows; files are the table log in it", answer="")
     trajectory: str = name_key("week", why="column: which trajectory (week, say) a row belongs to", answer="week")
-    step: str = name_key("day", why="column: which step of it", answer="day")
+    step: str = key("day", why='column: which step of it; "" where each trajectory has one step', answer="day")
     first_step: int = key(0, why="the number of the first step in that column", answer="1", ge=-(2**31), le=2**53)
     opening: list[str] = key(
         [], why="columns: stock at the beginning of the step, before the delivery", answer="{product}_opening"
@@ -41,6 +46,14 @@ class LogTable(ConfigSection):
     left: list[str] = key(
         [], why="columns: stock at the end of the step; 0 means that the shelf ran empty", answer="{product}_left"
     )
+    columns: dict[str, str] = key(
+        {},
+        why='for other problems than shops, which column of the table holds what: { reserve = "limit" }; what is not '
+        "named here has a column of its own name",
+        asked=False,
+    )
+    yes: list[str] = key(YES, why="for other problems than shops, words that mean yes, as in sold", asked=False)
+    no: list[str] = key(NO, why="and words that mean no", asked=False)
     scale: list[str] = key(
         [],
         why="columns: what was expected before the order, one for all products or one for each; amounts are divided "
@@ -64,6 +77,8 @@ class LogTable(ConfigSection):
     def _consistent(self) -> Self:
         if bool(self.scale) != (self.scale_memory is not None):
             raise ValueError("scale and scale_memory go together: a scale from outside the log has memory 0")
+        if {each.strip().lower() for each in self.yes} & {each.strip().lower() for each in self.no}:
+            raise ValueError("yes and no must not share a word")
         if not self.source.startswith(SERVER):
             return self
         if not self.query:

@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.labels import MOST_LABEL_CELLS
+from poolrl.shop.config_log import LogTable
 from poolrl.shop.section import ConfigSection, is_name, key
 
 SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
@@ -83,6 +84,21 @@ class ProblemFacts(ConfigSection):
             raise ValueError("; ".join(faults))
         _ = self.shop  # says what else is wrong with costs, bounds and labels
         return self
+
+    def faults_of_log(self, log: LogTable) -> list[str]:
+        """What is wrong with the columns that [log] names."""
+        faults, wanted = [], len(self.products)
+        for name in ("opening", "order_up_to", "left"):
+            given = len(getattr(log, name))
+            if given != wanted:
+                faults.append(f"[log] {name} must name one column for each of the {wanted} products, got {given}")
+        if log.scale and len(log.scale) not in (1, wanted):
+            faults.append(f"[log] scale must name one column, or one for each of the {wanted} products")
+        if not log.step:
+            faults.append("[log] step must name a column")
+        if log.columns:
+            faults.append("[log] columns is for other problems than shops: name opening, order_up_to and left")
+        return faults
 
     @cached_property
     def shop(self) -> LostSales | Backlog:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from poolrl import __version__
-from poolrl.certificate.certificate import Certificate, certify
+from poolrl.certificate.certificate import WORDS_OF_SHOPS, Certificate, certify
 from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
-from poolrl.certificate.parts import AuditSummary, LedgerEntry, Software
+from poolrl.certificate.parts import AuditSummary, CertifiedWords, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
 from poolrl.data.fingerprints import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
@@ -188,7 +188,9 @@ def _release(
             said = said_of_periods(terms, earlier)
             if said:
                 policy.report["periods"] = [each["period"] for each in [*said["earlier"], said]]
+            words = CertifiedWords.of(problem.words)
             declared = {"definitions": list(log.definitions), "audit": audit} | said
+            declared |= {} if words == WORDS_OF_SHOPS else {"words": words}
             sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:

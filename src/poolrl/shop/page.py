@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from poolrl.certificate.all_periods import seen_in
+from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.files import CERTIFIED
 from poolrl.certificate.label import label_sections, neighbours, percent, whose
 from poolrl.learning.policy import Policy
@@ -92,15 +93,12 @@ def release_page(release: Released, forecast: Forecast) -> str:
         what_ifs=[] if forecast.noise_dominated else [each.row for each in what_ifs(policy)],
         hidden=_hidden_rows(forecast.products, len(policy.names.steps)),
         label=label_sections(certificate),
-        claim_rows=_claim_rows(release),
-        mechanism_rows=[
-            [each.name, each.noise, f"{each.cells:,}", each.sensitivity_squared, each.variance, each.rho]
-            for each in certificate.mechanisms
-        ],
+        claim_rows=claim_rows(release),
+        mechanism_rows=mechanism_rows(certificate),
         style=Markup(style),
         scripts=[Markup(table_script), Markup(script)],
-        style_hash=_integrity(style),
-        script_hashes=[_integrity(table_script), _integrity(script)],
+        style_hash=integrity(style),
+        script_hashes=[integrity(table_script), integrity(script)],
     )
 
 
@@ -218,7 +216,16 @@ def _hidden_rows(products: list[ProductCosts], steps: int) -> dict[str, Any]:
     return {"rows": rows, "never": never, "seldom": seldom, "marked": len(marked)}
 
 
-def _claim_rows(release: Released) -> list[list[str]]:
+def mechanism_rows(certificate: Certificate) -> list[list[str]]:
+    """Each mechanism with its noise, its size and its cost."""
+    return [
+        [each.name, each.noise, f"{each.cells:,}", each.sensitivity_squared, each.variance, each.rho]
+        for each in certificate.mechanisms
+    ]
+
+
+def claim_rows(release: Released) -> list[list[str]]:
+    """What the certificate claims, for people who look it up."""
     certificate = release.certificate
     return [
         ["rho (zCDP)", certificate.rho],
@@ -236,5 +243,6 @@ def _claim_rows(release: Released) -> list[list[str]]:
     ]
 
 
-def _integrity(text: str) -> str:
+def integrity(text: str) -> str:
+    """The hash by which the page's policy lets a style or a script of its own pass."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -11,6 +11,7 @@ from poolrl.learning.together import USEFUL_ERROR, expected_error
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
 from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.shop.config import Config
 
 # The share of ρ that pays for sums of what was left, so that the page can say what today's ordering costs.
@@ -19,13 +20,13 @@ LEFT_OVER = 0.1
 TOGETHER = 0.1
 
 
-def left_over_share(problem: Inventory, *, moved: int, rho: float) -> float:
+def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float:
     """The share of ρ for sums of what was left, by public facts: none where they would not help.
 
     Where unmet demand waits they do not tell what was missing. And noise that no table can draw exactly would need
     another sampler.
     """
-    if not problem.censored:
+    if not problem.censored or not isinstance(problem, Inventory):
         return 0.0
     _, budget = zcdp.shares_of(rho, left_over=LEFT_OVER)
     variance = sensitivity.left_sums(problem, per_unit=moved).mechanism(budget).variance
@@ -77,10 +78,10 @@ def require_payable(config: Config, share: float) -> None:
         trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
         require_sampler(trees.mechanism(rho).variance)
     # Two laws for each label cell, step and product, and the points on which they stand.
-    laws = problem.labels.count * problem.products * (2 * problem.horizon + 1)
+    laws = problem.labels.count * problem.outcome_dim * (2 * problem.horizon + 1)
     if laws * PLANNING_BINS * 8 > LARGEST_POLICY:
         raise ValueError(
             f"a policy for {problem.labels.count:,} combinations of labels, {problem.horizon} steps and "
-            f"{problem.products:,} products would be too large to be read again: measure amounts by a scale "
+            f"{problem.outcome_dim:,} products would be too large to be read again: measure amounts by a scale "
             "instead of a label for each shop, or fit the products in several parts"
         )

@@ -12,6 +12,9 @@ from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.shop.config_file import terms_of
 from poolrl.shop.fit import Released
 from poolrl.shop.forecast import Forecast, make_forecast
+from poolrl.shop.decision_table import DECISIONS_FILE, decisions_csv
+from poolrl.shop.kind_forecast import KindForecast, forecast_kind
+from poolrl.shop.kind_page import kind_page
 from poolrl.shop.levels_csv import LEVELS_FILE, levels_csv
 from poolrl.shop.page import can_be_drawn, release_page
 
@@ -36,16 +39,23 @@ def load_verified(folder: Path) -> Released:
     return release
 
 
-def draw_page(release: Released, console: Console) -> Forecast:
-    """Write the page and all levels as CSV beside the policy and the certificate; what the page forecasts."""
-    page, levels = release.folder / PAGE, release.folder / LEVELS_FILE
-    if not can_be_drawn(release):
-        raise ValueError("the page draws order-up-to policies that 'poolrl fit' has made")
-    for path in (page, levels):
+def draw_page(release: Released, console: Console) -> Forecast | KindForecast:
+    """Write the page and all decisions as CSV beside the policy and the certificate; what the page forecasts."""
+    shop = can_be_drawn(release)
+    page, table = release.folder / PAGE, release.folder / (LEVELS_FILE if shop else DECISIONS_FILE)
+    if release.policy.outcomes is None:
+        raise ValueError("the page draws policies with a model of outcomes, as 'poolrl fit' makes them")
+    for path in (page, table):
         if path.is_symlink():
             raise ValueError(f"{path} is a link: it would be written elsewhere")
+    forecast: Forecast | KindForecast
     with Progress(console=console, transient=True) as progress:
-        forecast = make_forecast(release.policy, progress=progress)
-    page.write_text(release_page(release, forecast), encoding="utf-8")
-    levels.write_text(levels_csv(release.policy), encoding="utf-8", newline="")
+        if shop:
+            forecast = make_forecast(release.policy, progress=progress)
+            text, rows = release_page(release, forecast), levels_csv(release.policy)
+        else:
+            forecast = forecast_kind(release.policy, progress=progress)
+            text, rows = kind_page(release, forecast), decisions_csv(release.policy)
+    page.write_text(text, encoding="utf-8")
+    table.write_text(rows, encoding="utf-8", newline="")
     return forecast

@@ -1,0 +1,192 @@
+"""What past decisions and the policy earn, for problems other than shops: from released numbers, so it is free.
+
+Both are played against the model of outcomes. A model flatters the plan that was made on it. So a whole fit is
+rehearsed on logs that are drawn from the model: by how much its prediction misses what it then earns is taken off, and
+its spread gives the interval. Where the log does not tell what people do today, no gain is promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.model import PrivateModel
+from poolrl.learning.policy import Policy
+from poolrl.pool import Pool
+from poolrl.privacy.noise.seeded import SeededNoise
+from poolrl.privacy.sensitivity import moved_trajectories
+from poolrl.problems.problem import OutcomeProblem
+from poolrl.shop.forecast import CANNOT_TELL, WITHIN_90, CostEstimate, SwitchVerdict
+from poolrl.simulation.evaluation import data_free
+from poolrl.simulation.logs import simulate_log
+
+# Paths on which policies are compared, rehearsed fits, and the most trajectories of a rehearsed log.
+PATHS, REHEARSED_FITS, MOST_REHEARSED = 4_000, 12, 5_000
+# What no rehearsal finds: outcomes are never quite as their laws, in shares of what is earned.
+UNREHEARSED = 0.02
+# Where noise and sampling lose more of what data can earn, a policy is not worth its budget.
+MOST_LOST = 0.25
+
+
+@dataclass(frozen=True)
+class KindForecast:
+    """What one trajectory earns on average, today and with the policy, with 90% intervals; None if it is not known."""
+
+    today: CostEstimate | None
+    policy: CostEstimate
+    gain: CostEstimate | None
+    lost: float  # how much of what data can earn is lost to noise and sampling
+    verdict: SwitchVerdict
+    because: str
+    noise_dominated: bool
+    warning: str = "Noise and sampling take much of what the log could teach: a larger budget or log would help."
+
+
+@dataclass(frozen=True)
+class PastDecisions:
+    """Decisions as the log shows them, drawn from their released laws: a behaviour for simulated logs."""
+
+    laws: FloatArray  # (cells, H, B) of decisions on points (cells, B)
+    points: FloatArray
+    cells: IntArray  # the label cell of each path
+
+    def __call__(self, step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """One decision for each path, (m, 1)."""
+        below = np.cumsum(self.laws[self.cells, step], axis=-1)
+        place = (below < rng.random((len(state), 1)) * below[:, -1:]).sum(axis=1).clip(0, below.shape[1] - 1)
+        points = self.points[self.cells]
+        width = points[:, 1] - points[:, 0]
+        return (points[np.arange(len(state)), place] + (rng.random(len(state)) - 0.5) * width)[:, None]
+
+
+def forecast_kind(policy: Policy, *, progress: Progress | None = None) -> KindForecast:
+    """Today's decisions beside the policy's, and whether to switch."""
+    model, rng = PrivateModel.of(policy), np.random.default_rng(0)
+    problem = model.problem
+    played = _Played(model, rng)
+    predicted = played.earned(policy)
+    today = played.earned_today()
+    errors, truths = _rehearse(model, played, progress)
+    flattered, spread = errors[:, 0].mean(), errors[:, 0].std(ddof=1)
+    mine = _estimate(predicted - flattered, spread, predicted)
+    free, best = played.earned(data_free(problem)), predicted
+    lost = float(np.clip((best - truths.mean()) / (best - free), 0.0, 1.0)) if best > free else 1.0
+    noisy = lost > MOST_LOST
+    if today is None:
+        why = f"The released numbers do not tell past {problem.words.past}, so nothing is compared with today."
+        return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
+    gains = errors[:, 1]
+    gain = _estimate(predicted - today - gains.mean(), gains.std(ddof=1), predicted)
+    missed = errors[:, 0] - gains
+    now = _estimate(today - missed.mean(), missed.std(ddof=1), today)
+    verdict, because = _verdict(gain, now, problem)
+    return KindForecast(now, mine, gain, lost, verdict, because, noisy)
+
+
+def _verdict(gain: CostEstimate, now: CostEstimate, problem: OutcomeProblem) -> tuple[SwitchVerdict, str]:
+    words, share = problem.words, f"{gain.mean / abs(now.mean):+.0%}" if now.mean else "more"
+    between = f"between {gain.low:.4g} and {gain.high:.4g} for each {words.trajectory}"
+    if gain.low > 0:
+        return "switch", f"These {words.decisions} earn more than today's: {share}, {between}."
+    if gain.high <= 0:
+        return "do not switch", f"These {words.decisions} earn no more than today's: {share}, {between}."
+    return CANNOT_TELL, f"The gain is too small, or too uncertain, to be sure of: {share}, {between}."
+
+
+def _estimate(mean: float, spread: float, scale: float) -> CostEstimate:
+    half = WITHIN_90 * float(np.hypot(spread, UNREHEARSED * abs(scale)))
+    return CostEstimate(float(mean), float(mean - half), float(mean + half))
+
+
+class _Played:
+    """Policies played on the same outcomes of one model."""
+
+    def __init__(self, model: PrivateModel, rng: np.random.Generator) -> None:
+        self.model, self.problem = model, model.problem
+        self.cells = _cells_of(model, PATHS, rng)
+        self.paths = model.sample(PATHS, rng=rng, labels=_labels(model, self.cells))
+        self.past = past_decisions(model, self.cells)
+
+    def earned(self, policy: Policy) -> float:
+        """By a policy, a path on average."""
+
+        def act(step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
+            return policy.rule.act(policy.problem, step, state, self.cells)
+
+        return self._average(act)
+
+    def earned_today(self) -> float | None:
+        """By decisions as they were made, if the log tells them."""
+        return None if self.past is None else self._average(self.past)
+
+    def _average(self, act: Any) -> float:
+        problem, rng = self.problem, np.random.default_rng(1)
+        state, total = np.tile(problem.initial_state, (PATHS, 1)), np.zeros(PATHS)
+        for step in range(problem.horizon):
+            low, high = problem.feasible(step, state)
+            action = np.clip(act(step, state, rng), low, high)
+            total -= problem.cost(step, state, action, self.paths[:, step])
+            state = problem.next_state(step, state, action, self.paths[:, step])[..., : problem.state_dim]
+        return float(total.mean())
+
+
+def past_decisions(model: PrivateModel, cells: IntArray) -> PastDecisions | None:
+    """Past decisions, where the levels at which outcomes are cut off are the decisions themselves."""
+    outcomes, problem = model.outcomes, model.problem
+    if outcomes.cutoffs is None or not problem.counts_down:
+        return None
+    laws = outcomes.cutoffs.reshape(-1, *outcomes.cutoffs.shape[-3:])[:, :, 0]
+    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[:, 0]
+    return PastDecisions(laws, points, cells)
+
+
+def _rehearse(model: PrivateModel, played: _Played, progress: Progress | None) -> tuple[FloatArray, FloatArray]:
+    """By how much predictions of fits to simulated logs miss: of what is earned and of what is gained; and the truth."""
+    guarantee, units = model.guarantee, int(model.report.get("units", MOST_REHEARSED))
+    moved = moved_trajectories(
+        per_unit=guarantee.trajectories_per_unit,
+        scale_memory=guarantee.scale_memory,
+        has_units=guarantee.unit != "trajectory",
+    )
+    many = min(MOST_REHEARSED, units * guarantee.trajectories_per_unit)
+    # Noise of a unit that moves c trajectories is that of the budget ρ / c².
+    pool = Pool(float(guarantee.rho) / moved**2)
+    task = None if progress is None else progress.add_task("rehearsing the fit", total=REHEARSED_FITS)
+    errors, truths = np.zeros((REHEARSED_FITS, 2)), np.zeros(REHEARSED_FITS)
+    now = played.earned_today()
+    for number in range(REHEARSED_FITS):
+        rng = np.random.default_rng([number, 2])
+        cells = _cells_of(model, many, rng)
+        outcomes = np.clip(
+            model.sample(many, rng=rng, labels=_labels(model, cells)), model.problem.outcome_low, model.problem.outcome_high
+        )
+        known = {} if not model.problem.labels else {"labels": _labels(model, cells)}
+        behaviour = past_decisions(model, cells)
+        log = simulate_log(model.problem, outcomes, rng=rng, behaviour=behaviour, **known)
+        found = pool.model(model.problem, log, noise=SeededNoise(number))
+        plan = found.plan()
+        truths[number] = played.earned(plan)
+        own = _Played(found, np.random.default_rng([number, 3]))
+        errors[number, 0] = own.earned(plan) - truths[number]
+        if now is not None and (predicted_now := own.earned_today()) is not None:
+            errors[number, 1] = errors[number, 0] - (predicted_now - now)
+        if progress is not None and task is not None:
+            progress.advance(task)
+    return errors, truths
+
+
+def _cells_of(model: PrivateModel, many: int, rng: np.random.Generator) -> IntArray:
+    """Label cells of trajectories, as common as the log has them."""
+    count, slots = model.problem.labels.count, model.outcomes.slots
+    share = np.ones(count) if slots is None else slots.reshape(count, -1).mean(axis=1) + 1e-9
+    return np.asarray(rng.choice(count, size=many, p=share / share.sum()))
+
+
+def _labels(model: PrivateModel, cells: IntArray) -> dict[str, Any]:
+    labels = model.problem.labels
+    places = np.unravel_index(cells, labels.shape) if labels else ()
+    return {name: np.array(values)[at] for name, values, at in zip(labels.names, labels.values, places, strict=True)}
