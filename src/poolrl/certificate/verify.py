@@ -25,6 +25,7 @@ from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
+from poolrl.problems.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,13 @@ def verify_release(
     config: Path | None = None,
     ledger: Path | None = None,
     key: Path | None = None,
+    problem: Problem | None = None,
 ) -> list[VerifyCheck]:
     """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger.
 
     A policy that was planned again has no certificate of its own, and neither has a model. What is certified is the
-    policy that it comes from: the plan is made again, and the model must be the one that this policy carries.
+    policy that it comes from: the plan is made again, and the model must be the one that this policy carries. A policy
+    for a problem of somebody's own can only be read with that `problem`.
     """
     content, folder = certificate.read_bytes(), certificate.parent
     try:
@@ -99,7 +102,7 @@ def verify_release(
         same = sha256(folder / TREES) == claim.trees_sha256
         checks.append(VerifyCheck("the released trees have the certified hash", same))
     try:
-        checks += _against_policy(claim, Policy.load(policy))
+        checks += _against_policy(claim, Policy.load(policy, problem=problem))
     except ValueError as error:
         checks.append(VerifyCheck("the policy can be read", False, str(error)))
     except ArithmeticError:

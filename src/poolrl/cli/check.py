@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.check import NOTICE, ORDER_HABITS, look_at
 from poolrl.shop.config_file import load_config
+from poolrl.shop.kind_check import HABITS
 
 check_verb = verb(
     "check",
@@ -37,7 +38,7 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
             mark = f"[{STANDING_COLOURS[finding.stands]}]{finding.stands}[/]"
             table.add_row(mark, escape(finding.what), escape(finding.seen))
         console.print(table, highlight=False)
-        follows = any((each.what, each.stands) == (ORDER_HABITS, "note") for each in findings)
+        follows = any(each.what in (ORDER_HABITS, HABITS) and each.stands == "note" for each in findings)
         console.print(
             "\nThe table is as the file says, but [bold]its orders follow demand[/]. Mend that before you fit: "
             "otherwise no cost can be predicted, and the policy may cost more than what you do today."

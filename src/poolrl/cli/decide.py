@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, verb
+from poolrl.shop.config_file import load_config
 from poolrl.shop.decide import decide_csv, decide_lines
 from poolrl.shop.desk import BASIS, Desk
 from poolrl.shop.json_lines import answers_as_json, in_columns, question_of
+from poolrl.shop.kind_desk import KindDesk, decide_kind_csv, decide_kind_lines, decide_kind_once
 from poolrl.shop.plan_desk import PlanDesk, is_plan
 from poolrl.shop.stock_table import CsvForm
 from poolrl.shop.words import amounts_from_text
@@ -26,6 +28,7 @@ decide_verb = verb(
   poolrl decide release/policy.npz --step Sat --labels shop=7,promo=yes --scale 30
   poolrl decide release/policy.npz --csv stocks.csv --out orders.csv
   poolrl decide orders/plan.npz --step Sat --stock 10,20,5 --coming 0,6,0
+  poolrl decide release/policy.npz --step 3 --stock lots=2 --labels item=watch
   poolrl decide release/policy.npz --csv bestand.csv --delimiter ';' --decimal ','
   echo '{"step": "Sat", "stock": [10, 20, 5]}' \\
       | poolrl decide release/policy.npz --lines -
@@ -43,6 +46,10 @@ Labels (here shop and promo) and scale are needed where the policy was learned
 with them. JSON lines give them by the same names. A value that was not
 declared, such as a new shop, gets the population's levels. The column basis
 says whose levels decided: own or population.
+
+Other problems than shops: --stock gives the state by its name (lots=2), a CSV
+file has a column for it and gets one for the decision. A problem of your own
+needs --config, the configuration that names it.
 
 Packs: what is ordered is the multiple of the pack that comes nearest to the
 level. Half a pack counts as one. Beyond the public bound at most one pack is
@@ -84,6 +91,9 @@ def decide(
     ] = None,
     delimiter: Annotated[str, Parameter(help="With --csv: the sign between cells, or tab.")] = ",",
     decimal: Annotated[str, Parameter(help="With --csv: the sign before decimals, . or ,")] = ".",
+    config: Annotated[
+        Path | None, Parameter(help="For a problem of your own: the configuration that names it.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Choose the kind of question; refuse flags that do not go together."""
@@ -104,6 +114,12 @@ def decide(
             raise ValueError(f"{policy} is a plan, whose orders are what the shop can place: ask it with --step")
         _ask_plan(PlanDesk.open(policy), step, stock, labels, coming or [], as_json=json)
         return
+    own = None if config is None else load_config(config).config.problem.shop
+    if (other := KindDesk.open(policy, own)) is not None:
+        if sizes is not None or coming or whole:
+            raise ValueError("--packs, --coming and --whole are for orders of shops")
+        _ask_kind(other, step, (stock, labels, scale), csv, lines, out, form, as_json=json)
+        return
     if coming:
         raise ValueError("--coming goes with a plan for a lead time, by 'poolrl replan'")
     notes: list[str] = []
@@ -121,6 +137,33 @@ def decide(
         )
     for note in notes:
         print(f"poolrl: note: {note}", file=sys.stderr)
+
+
+def _ask_kind(
+    desk: KindDesk,
+    step: str | None,
+    said: tuple[str | None, str | None, str | None],
+    csv: Path | None,
+    lines: Path | None,
+    out: Path | None,
+    form: CsvForm,
+    *,
+    as_json: bool,
+) -> None:
+    if csv is not None:
+        decide_kind_csv(desk, csv, out, form)
+    elif lines is not None:
+        decide_kind_lines(desk, lines, out)
+    elif step is not None:
+        stock, labels, scale = said
+        states = desk.names.products
+        given = amounts_from_text(stock, "stock") if stock else desk.policy.problem.initial_state.tolist()
+        if not isinstance(given, dict):
+            if len(given) != len(states):
+                raise ValueError(f"--stock must give {', '.join(states)}")
+            given = dict(zip(states, given, strict=True))
+        row = {"step": step, **given, **(_pairs_from_text(labels, "labels") if labels else {})}
+        decide_kind_once(desk, row | ({} if scale is None else {"scale": scale}), as_json=as_json)
 
 
 def _ask_plan(

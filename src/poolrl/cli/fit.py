@@ -18,6 +18,7 @@ from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.shop.config_file import load_config
 from poolrl.shop.fit import Released, fit_release, read_audit
 from poolrl.shop.forecast import Forecast
+from poolrl.shop.kind_forecast import KindForecast
 from poolrl.shop.payable import why_not_together
 from poolrl.shop.report import draw_page
 
@@ -92,7 +93,7 @@ def made_release(make: Callable[[], Released], folder: Path, console: Console) -
     return release
 
 
-def page_of(release: Released, console: Console) -> Forecast:
+def page_of(release: Released, console: Console) -> Forecast | KindForecast:
     """Draw the page of a release, which is complete without it."""
     try:
         return draw_page(release, console)
@@ -101,7 +102,7 @@ def page_of(release: Released, console: Console) -> Forecast:
         raise ValueError(f"{why}. {_complete(release.folder)}") from None
 
 
-def print_release(console: Console, release: Released, forecast: Forecast) -> None:
+def print_release(console: Console, release: Released, forecast: Forecast | KindForecast) -> None:
     """The label, and warnings where there is something to warn of."""
     folder, observed = release.folder, release.policy.report["observed"]
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
@@ -129,7 +130,10 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
         console.print(f"{found}; plans use {said['correlation']:.2f}.\n", highlight=False)
     console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
-    console.print(f"Before you switch, replay it on later weeks of the log: poolrl backtest {folder}", markup=False)
+    if isinstance(forecast, Forecast):
+        console.print(f"Before you switch, replay it on later weeks of the log: poolrl backtest {folder}", markup=False)
+    else:
+        console.print("Before you switch, try it on a part, chosen by lot, and compare.", markup=False)
 
 
 def _complete(folder: Path) -> str:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.prompt import Prompt
 
 from poolrl.cli.verbs import CONFIG_NAME, verb
+from poolrl.problems.registry import KINDS, code_beside, problem_kind
 from poolrl.shop.answers import (
     Answers,
     all_flags,
@@ -26,9 +27,19 @@ from poolrl.shop.answers import (
 )
 from poolrl.shop.column_names import LABEL_MEANINGS
 from poolrl.shop.config_file import parse_config
+from poolrl.shop.config_problem import SHOPS
 from poolrl.shop.config_log import SALES_ROLES
 from poolrl.shop.example import write_example
 from poolrl.shop.header import Proposal, propose_columns
+from poolrl.shop.kind_init import (
+    ASKED,
+    kind_facts,
+    kind_keys,
+    needed_keys,
+    own_keys,
+    pairs,
+    write_kind_example,
+)
 from poolrl.shop.toml import write_toml
 
 init_verb = verb(
@@ -36,6 +47,10 @@ init_verb = verb(
     examples="""\
   poolrl init                      asks, one key after the other
   poolrl init --example            a simulated chain of shops to try things on
+  poolrl init --problem reserve-auction --example   auctions to try things on
+  poolrl init --problem reserve-auction --facts "bid_max=4; lots=3; horizon=10" \\
+      --columns "reserve=limit; sold=hammer" --source sales.csv --labels item=a,b \\
+      --units 2000 --data-set "sales 2025" --rho 0.5
   poolrl init --sales export.csv   asks; proposes columns from the names in its header
   poolrl init --sales export.csv --decimal , --date-format %d.%m.%Y --yes ja --no nein \\
       --products bread,milk --holding 0.3,0.1 --shortage 0.6,0.4 --demand-max 4 \\
@@ -47,6 +62,8 @@ init_verb = verb(
 )
 
 
+# Kinds of the registry that are no shops.
+OTHER_KINDS = [name for name in KINDS if name not in SHOPS]
 # Asked only where they are needed, and then they are.
 GO_TOGETHER = ("max_per_unit", "scale_memory")
 
@@ -79,6 +96,12 @@ def init(
         Path | bool,
         Parameter(help="A sales export (a row per shop, date and product); its header proposes columns.", negative=""),
     ] = False,
+    problem: Annotated[
+        str | None,
+        Parameter(help=f"Another problem than a shop: {', '.join(OTHER_KINDS)}, or module:Class of your own."),
+    ] = None,
+    facts: Annotated[str, Parameter(help="With --problem: its own keys, 'lots=3; bid_max=4'.")] = "",
+    columns: Annotated[str, Parameter(help="With --problem: which column holds what, 'reserve=limit'.")] = "",
     force: Annotated[bool, Parameter(help="Replace an existing file.", negative="")] = False,
 ) -> None:
     """Write a configuration, and with `--example` the table it describes."""
@@ -86,13 +109,17 @@ def init(
     if out.exists() and not force:
         raise ValueError(f"{out} exists; write elsewhere with --out, or replace it with --force")
     given = {name: text for name, text in vars(answers or Flags()).items() if text is not None}
-    if example:
+    if problem is None and (facts or columns):
+        raise ValueError("--facts and --columns go with --problem")
+    if problem is not None:
+        _write_kind(console, out, problem, given, facts, columns, example=example)
+    elif example:
         if given:
             raise ValueError(f"--example writes its own facts; leave out {', '.join(map(flag_of, given))}")
-        facts = write_example(out.parent, seed=1)
-        _write_whole(out, write_toml(facts).encode())
+        written = write_example(out.parent, seed=1)
+        _write_whole(out, write_toml(written).encode())
         console.print(
-            f"A simulated chain of 40 shops: [bold]{escape(str(out.parent / facts['log']['source']))}[/] is its "
+            f"A simulated chain of 40 shops: [bold]{escape(str(out.parent / written['log']['source']))}[/] is its "
             f"table, [bold]{escape(str(out))}[/] says what is public about it.",
             highlight=False,
         )
@@ -109,6 +136,45 @@ def init(
         "does each budget buy?)",
         highlight=False,
     )
+
+
+def _write_kind(
+    console: Console, out: Path, name: str, given: Answers, facts: str, columns: str, *, example: bool
+) -> None:
+    """A configuration of another problem than a shop; asks on a terminal for what is missing."""
+    with code_beside(out):
+        if example:
+            if given or facts or columns:
+                raise ValueError("--example writes its own facts; leave out the others")
+            written = write_kind_example(out.parent, name)
+            console.print(f"A simulated table: {written['log']['source']}", highlight=False, markup=False)
+        else:
+            if sys.stdin.isatty() and console.is_terminal:
+                given, facts = _ask_kind(console, name, given, facts)
+            written = kind_facts(name, given, facts, columns)
+        content = write_toml(written).encode()
+        parse_config(out, content)
+        _write_whole(out, content)
+    console.print(f"Wrote {out}; every key in it says why it is there.", highlight=False, markup=False)
+
+
+def _ask_kind(console: Console, name: str, given: Answers, facts: str) -> tuple[Answers, str]:
+    kind = problem_kind(name)
+    console.print("Everything asked for here is public. [bold]Answer from what you know, not from the log.[/]")
+    known, answers = pairs(facts, "facts"), dict(given)
+    reasons = {key.flag: key.why for key in kind_keys()}
+    try:
+        for key in needed_keys(kind):
+            if key not in known:
+                console.print(f"[dim]{escape(own_keys(kind)[key])}[/]", highlight=False)
+                known[key] = Prompt.ask(key, console=console)
+        for flag in ASKED:
+            if not answers.get(flag):
+                console.print(f"[dim]{escape(reasons[flag])}[/]", highlight=False)
+                answers[flag] = Prompt.ask(flag, console=console)
+    except (EOFError, KeyboardInterrupt):
+        raise ValueError("stopped; nothing was written") from None
+    return answers, "; ".join(f"{key}={value}" for key, value in known.items())
 
 
 def _with_header(out: Path, given: Answers, sales: Path | bool) -> tuple[Answers, Proposal]:

@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from poolrl.certificate.label import MEANINGLESS_EPSILON, meaningless, percent
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.privacy.zcdp import attack_power, epsilon, epsilon_shown
+from poolrl.problems.inventory import Inventory
 from poolrl.shop.config_file import load_config
 from poolrl.shop.plan import BudgetPlan, PlanQuestion, plan_budgets
 from poolrl.shop.prediction import NOISE_DOMINATED, signed_percent
@@ -61,18 +62,22 @@ def plan(
 
 def _budget_table(found: BudgetPlan) -> RichTable:
     asked = found.question
-    where = "five families of demand" if asked.demand == "any" else f"{asked.demand} demand"
+    words, shop = found.words, found.words == Inventory.words
+    where = f"five families of {words.outcome}" if asked.demand == "any" else f"{asked.demand} {words.outcome}"
+    gap = "mean cost above that of somebody who knows the demand"
+    if not shop:
+        gap = f"what is missing of the {words.earned} of somebody who knows {words.outcome}"
+    invented = f"{words.outcome[0].upper()}{words.outcome[1:]} {'is' if shop else 'are'} invented between your bounds"
     table = RichTable(
         title=f"What a budget buys with {asked.units:,} units, on {where}",
-        caption=f"Gap: mean cost above that of somebody who knows the demand. Without data: "
-        f"{found.gap_without_data:+.0%}.\n"
-        "Demand is invented between your bounds: compare costs with each other only; tenths of a percent are chance.\n"
+        caption=f"Gap: {gap}. Without data: {found.gap_without_data:+.0%}.\n"
+        f"{invented}: compare {'costs' if shop else 'gaps'} with each other only; tenths of a percent are chance.\n"
         "Attack: what an attacker finds out at most, with 5% false alarms; guessing finds 5%. Epsilon at delta 1e-6.",
         title_justify="left",
         caption_justify="left",
         title_style="bold",
     )
-    for name in ("rho", "epsilon", "attack", "cost", "gap", "worst gap"):
+    for name in ("rho", "epsilon", "attack", "cost" if shop else words.earned, "gap", "worst gap"):
         table.add_column(name, justify="right")
     for line in found.by_rho:
         mark = "[bold]" if line.rho == asked.rho else ""
@@ -80,7 +85,7 @@ def _budget_table(found: BudgetPlan) -> RichTable:
             f"{line.rho:g}",
             epsilon_shown(line.rho),
             percent(attack_power(line.rho)),
-            f"{line.cost:,.1f}",
+            f"{line.cost:,.1f}" if shop else f"{line.cost:,.4g}",
             signed_percent(line.gap),
             f"{signed_percent(line.worst)} {line.worst_family if asked.demand == 'any' else ''}",
         )
@@ -100,7 +105,7 @@ def _size_table(found: BudgetPlan) -> RichTable:
 
 def _sentences(found: BudgetPlan, who: str) -> list[str]:
     asked, needed = found.question, found.units_needed
-    goal = f"To stay within {asked.within:.0%} of the optimum at rho = {asked.rho:g}, even for the worst demand tried, "
+    goal = f"To stay within {asked.within:.0%} of the optimum at rho = {asked.rho:g}, even for the worst {found.words.outcome} tried, "
     if needed is None:
         goal += f"{found.by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
     else:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from poolrl.certificate.files import PAGE
 from poolrl.cli.verbs import verb
+from poolrl.shop.decision_table import DECISIONS_FILE
 from poolrl.shop.levels_csv import LEVELS_FILE
 from poolrl.shop.report import draw_page, load_verified
 
@@ -22,8 +23,15 @@ report_verb = verb(
 
 
 @report_verb.default
-def report(folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release")) -> None:
+def report(
+    folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release"),
+    *,
+    config: Annotated[
+        Path | None, Parameter(help="For a problem of your own: the configuration that names it.")
+    ] = None,
+) -> None:
     """Refuse a release whose certificate does not hold; else draw."""
     console = Console()
-    draw_page(load_verified(folder), console)
-    console.print(f"Open {folder / PAGE}; all levels are in {folder / LEVELS_FILE}", highlight=False, markup=False)
+    draw_page(load_verified(folder, config), console)
+    table = next((folder / name for name in (LEVELS_FILE, DECISIONS_FILE) if (folder / name).exists()), folder)
+    console.print(f"Open {folder / PAGE}; all decisions are in {table}", highlight=False, markup=False)

@@ -48,6 +48,7 @@ class ReserveAuction(Rounds):
             "keep": "what a lot is worth to you that is never sold",
             "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
         },
+        example={"horizon": 3, "lots": 2, "bid_max": 4.0, "keep": 0.2, "sees_highest": False},
         columns=(
             TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
             TableColumn("reserve", "the reserve of the round"),
@@ -149,6 +150,7 @@ class FirstPriceBidding(Rounds):
             "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
             "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
         },
+        example={"horizon": 4, "wins": 2, "worth": 1.5, "bid_max": 4.0, "feedback": "lost"},
         columns=(
             TableColumn(
                 "wanted",

@@ -39,6 +39,7 @@ class DynamicPricing(Rounds):
             "price_max": "no price and no value exceeds this, by public knowledge, in money or in multiples of the scale",
             "keep": "what a unit is worth to you that is never sold",
         },
+        example={"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1},
         columns=(
             TableColumn(
                 "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1

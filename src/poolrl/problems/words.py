@@ -43,8 +43,9 @@ class Words:
     earned: str = "reward"  # what a trajectory is judged by; more is better
     estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
     advice: str = "Do this in each state."  # what to do with a decision
-    # Why each argument of the constructor is asked for.
+    # Why each argument of the constructor is asked for, and arguments of an example.
     keys: Mapping[str, str] = field(default_factory=dict)
+    example: Mapping[str, Any] = field(default_factory=dict)
     # What a table has, and how states, actions and next states follow from it, as SQL in which {name} is a column; and
     # so what a row shows besides, by its name. Without columns, a table has these parts themselves.
     columns: tuple[TableColumn, ...] = ()

@@ -19,7 +19,9 @@ from poolrl.problems.problem import ROUNDING
 from poolrl.shop.check_fields import fields_of_rows
 from poolrl.shop.check_weeks import empty_shelves, weeks_of_shops
 from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.config_kind import KindFacts
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
+from poolrl.shop.kind_check import kind_rows
 from poolrl.shop.open_log import open_log
 from poolrl.shop.order_habits import orders_against_demand
 
@@ -32,7 +34,7 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
     """What `fit` would refuse or leave unobserved, and what the data holder should know before it."""
     config = file.config
     findings = [
-        LogFinding("configuration", "good", f"{len(config.problem.products)} products, {config.problem.horizon} steps"),
+        LogFinding("configuration", "good", config.problem.in_words),
         _budget(file),
         *_next_month(file),
     ]
@@ -44,6 +46,8 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
             if config.sales is not None:
                 weeks = weeks_of_shops(file, log)
                 return [*findings, *weeks, empty_shelves(config, log), *_order_habits(file, log)]
+            if isinstance(config.problem, KindFacts):
+                return [*findings, *_trajectories(file, log), *kind_rows(file, log)]
             return [*findings, *_trajectories(file, log), *_rows(file, log), *_order_habits(file, log)]
     except (ValueError, OSError) as error:
         return [*findings, LogFinding("table", "bad", str(error))]
@@ -100,7 +104,7 @@ def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     of_all = f"of {many(seen['trajectories'], 'trajectory')}"
     problems: list[tuple[str, Standing, int, str]] = [
         ("rows", "bad", seen["rows"] - seen["used"], f"of {many(seen['rows'], 'row')} {outside}"),
-        ("steps", "bad", seen["short"], f"{of_all} do not have {many(horizon, 'row')}"),
+        ("steps", config.problem.short_is, seen["short"], f"{of_all} do not have {many(horizon, 'row')}"),
         ("steps", "bad", seen["repeated"], f"{of_all} name a step twice and are unobserved"),
         ("max_per_unit", "note", seen["surplus"], f"{of_all} lie beyond max_per_unit and are not used"),
     ]

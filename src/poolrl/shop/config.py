@@ -358,6 +358,14 @@ class Config(ConfigSection):
             adjacency=KEEP_IDS if privacy.weeks_public else REPLACE_ONE,
         )
 
+    def _published(self) -> Publication:
+        """What the record says, in the words of the problem where nobody has chosen others."""
+        given, words = self.publication, self.problem.shop.words
+        if not isinstance(self.problem, KindFacts):
+            return given
+        usual = {"name": f"{words.decisions.capitalize()}", "intended_use": f"{words.decisions.capitalize()} to come."}
+        return given.model_copy(update={name: text for name, text in usual.items() if name not in given.model_fields_set})
+
     def names(self) -> Names:
         """What the user calls products and steps; a step without a name has the number that it has in the log."""
         first, problem, sales = self.first_step, self.problem, self.sales
@@ -376,7 +384,7 @@ class Config(ConfigSection):
             clip=self.log.clip,
             query=self.export_and_query(),
             protects=self.privacy.protects,
-            publication=self.publication,
+            publication=self._published(),
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)

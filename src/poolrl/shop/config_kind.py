@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -13,6 +13,7 @@ from poolrl.problems.registry import arguments_of, problem_kind
 from poolrl.problems.words import TableColumn, Words
 from poolrl.shop.config_log import SERVER, LogTable
 from poolrl.shop.config_problem import DeclaredValues, declared_values
+from poolrl.shop.findings import many
 from poolrl.shop.section import ConfigSection, is_name, key
 
 # Columns of the rows that `rows_query` gives.
@@ -31,6 +32,9 @@ class KindFacts(ConfigSection):
     )
     step_labels: list[str] = key([], why="those labels that may change from one step to the next")
     scale_profile: list[float] = Field(default=[], max_length=0)
+
+    # Rounds end when nothing is left, and tables often end there too.
+    short_is: ClassVar[Literal["note"]] = "note"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -76,6 +80,12 @@ class KindFacts(ConfigSection):
     def words(self) -> Words:
         """What people of this world say."""
         return self.problem_class.words
+
+    @property
+    def in_words(self) -> str:
+        """What it is about, for `poolrl check`."""
+        words = self.words
+        return f"{self.kind}: {words.decisions} by {' and '.join(self.products)}, {many(self.horizon, words.step)}"
 
     @property
     def horizon(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -84,6 +84,14 @@ class ProblemFacts(ConfigSection):
             raise ValueError("; ".join(faults))
         _ = self.shop  # says what else is wrong with costs, bounds and labels
         return self
+
+    # A trajectory of a shop that lacks days is a fault of the table.
+    short_is: ClassVar[Literal["bad"]] = "bad"
+
+    @property
+    def in_words(self) -> str:
+        """What it is about, for `poolrl check`."""
+        return f"{len(self.products)} products, {self.horizon} steps"
 
     def faults_of_log(self, log: LogTable) -> list[str]:
         """What is wrong with the columns that [log] names."""

@@ -32,6 +32,8 @@ from poolrl.ledger.signing import SigningKey
 from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler
+from poolrl.problems.problem import Problem
+from poolrl.problems.registry import KINDS
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
 from poolrl.shop.open_log import open_log
@@ -50,12 +52,14 @@ class Released:
     new_account: Path | None = None  # the ledger in which this fit has opened an account
 
     @classmethod
-    def load(cls, folder: Path, *, earlier_fit: Settled | None = None) -> Released:
-        """From a folder that holds a release."""
+    def load(
+        cls, folder: Path, *, earlier_fit: Settled | None = None, problem: Problem | None = None
+    ) -> Released:
+        """From a folder that holds a release; with its `problem`, where that is one of the user's own."""
         if not (folder / CERTIFICATE).exists():
             raise ValueError(f"{folder} is not a release: it has no {CERTIFICATE}. 'poolrl fit' makes one")
         certificate = Certificate.read((folder / CERTIFICATE).read_bytes())
-        return cls(folder, Policy.load(folder / POLICY), certificate, earlier_fit)
+        return cls(folder, Policy.load(folder / POLICY, problem=problem), certificate, earlier_fit)
 
 
 def fit_release(
@@ -79,7 +83,9 @@ def fit_release(
         _refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
-            return Released.load(folder, earlier_fit=earlier_fit)
+            own = file.config.problem.shop
+            problem = None if type(own) in KINDS.values() else own
+            return Released.load(folder, earlier_fit=earlier_fit, problem=problem)
         opened = require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:

@@ -13,8 +13,10 @@ from rich.progress import Progress
 from poolrl.checks import fraction, one_of, positive, whole
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.words import Words
 from poolrl.shop.config import Config
-from poolrl.shop.config_problem import ProblemFacts
+from poolrl.shop.kind_plan import KindSimulator
 from poolrl.shop.prediction import (
     SIZES,
     AssumedLog,
@@ -90,6 +92,7 @@ class BudgetPlan:
     by_size: list[PlanLine]
     gap_without_data: float
     assumed: list[str] = field(default_factory=list)  # of a scale and of labels, in sentences
+    words: Words = Inventory.words
 
     @property
     def units_needed(self) -> int | None:
@@ -133,7 +136,7 @@ def plan_budgets(config: Config, question: PlanQuestion, progress: Progress) -> 
     log = AssumedLog(question.units, config.privacy.per_unit, config.plan.trajectories_per_unit)
     budgets = sorted({*COMPARED_BUDGETS, rho})
     worlds = _worlds(problem, question.demand, log, fits=len(budgets))
-    simulator = _WithMemory(problem, config.moved if config.privacy.unit is None else 1)
+    simulator = _WithMemory(simulator_of(problem), config.moved if config.privacy.unit is None else 1)
     task = progress.add_task("budgets", total=len(worlds) * len(budgets))
     found: list[Prediction] = []
     for number, world in enumerate(worlds):
@@ -143,13 +146,19 @@ def plan_budgets(config: Config, question: PlanQuestion, progress: Progress) -> 
     by_rho = [PlanLine.of([each for each in found if each.rho == value]) for value in budgets]
     by_size = _grow(simulator, worlds, log, question, progress)
     free = float(np.mean([each.free_gap for each in found]))
-    return BudgetPlan(question, by_rho, by_size, free, assumptions(config))
+    return BudgetPlan(question, by_rho, by_size, free, assumptions(config), problem.words)
 
 
-def assumed_problem(config: Config) -> Inventory:
-    """The shop that is simulated: without labels, as if all label cells had one demand and were learned together."""
+def assumed_problem(config: Config) -> OutcomeProblem:
+    """The problem that is simulated: without labels, as if all label cells had one law and were learned together."""
     facts = config.problem.model_copy(update={"labels": {}, "step_labels": []})
-    return ProblemFacts.model_validate(facts.model_dump()).shop
+    problem: OutcomeProblem = type(facts).model_validate(facts.model_dump()).shop
+    return problem
+
+
+def simulator_of(problem: OutcomeProblem) -> Simulator | KindSimulator:
+    """Shops know their costs exactly; other problems are judged on simulated paths."""
+    return Simulator(problem) if isinstance(problem, Inventory) else KindSimulator(problem)
 
 
 def assumptions(config: Config) -> list[str]:
@@ -166,28 +175,28 @@ def assumptions(config: Config) -> list[str]:
     return said
 
 
-class _WithMemory(Simulator):
+class _WithMemory:
     """Simulated fits that pay for c trajectories at once: noise of variance c² / ρ is that of the budget ρ / c²."""
 
-    def __init__(self, problem: Inventory, moved: int) -> None:
-        super().__init__(problem)
-        self._moved = moved
+    def __init__(self, simulator: Simulator | KindSimulator, moved: int) -> None:
+        self.problem: OutcomeProblem = simulator.problem
+        self._simulator, self._moved = simulator, moved
 
     def predict(self, world: World, log: AssumedLog, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
         """At each budget, as it is left when c trajectories are paid for."""
         paid = [rho / self._moved**2 for rho in budgets]
-        for rho, found in zip(budgets, super().predict(world, log, paid, seed=seed), strict=True):
+        for rho, found in zip(budgets, self._simulator.predict(world, log, paid, seed=seed), strict=True):
             yield replace(found, rho=rho)
 
 
-def _worlds(problem: Inventory, demand: str, log: AssumedLog, *, fits: int) -> list[World]:
+def _worlds(problem: OutcomeProblem, demand: str, log: AssumedLog, *, fits: int) -> list[World]:
     families = len(FAMILIES) if demand == "any" else 1
     runs = runs_for(problem, log.units * log.filled, fits=families * fits, most=1 if families > 1 else 4)
     return worlds_of(problem, demand, runs=runs)
 
 
 def _grow(
-    simulator: Simulator, worlds: Sequence[World], log: AssumedLog, question: PlanQuestion, progress: Progress
+    simulator: _WithMemory, worlds: Sequence[World], log: AssumedLog, question: PlanQuestion, progress: Progress
 ) -> list[PlanLine]:
     """Ever larger logs at one budget, until the worst family is good enough."""
     lines: list[PlanLine] = []

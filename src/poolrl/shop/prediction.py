@@ -17,6 +17,7 @@ from poolrl.data.trajectories import Trajectories
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free, expected_costs, optimum
 from poolrl.simulation.logs import simulate_log
 from poolrl.simulation.worlds import World
@@ -115,14 +116,14 @@ class Simulator:
 LARGEST_LOG = 20_000_000
 
 
-def most_units(problem: Inventory, per_unit: int) -> int:
+def most_units(problem: OutcomeProblem, per_unit: int) -> int:
     """The largest log that can be simulated here."""
-    return max(1, LARGEST_LOG // (problem.horizon * problem.products * per_unit))
+    return max(1, LARGEST_LOG // (problem.horizon * problem.outcome_dim * per_unit))
 
 
-def runs_for(problem: Inventory, trajectories: int, *, fits: int, least: int = 1, most: int = 8) -> int:
+def runs_for(problem: OutcomeProblem, trajectories: int, *, fits: int, least: int = 1, most: int = 8) -> int:
     """How often to repeat a simulation so that it stays a matter of seconds."""
-    rows = trajectories * problem.horizon * problem.products * fits
+    rows = trajectories * problem.horizon * problem.outcome_dim * fits
     return max(least, min(most, 40_000_000 // rows))
 
 

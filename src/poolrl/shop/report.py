@@ -9,7 +9,9 @@ from rich.progress import Progress
 
 from poolrl.certificate.files import CERTIFICATE, PAGE, POLICY
 from poolrl.certificate.verify import VerifyCheck, verify_release
-from poolrl.shop.config_file import terms_of
+from poolrl.problems.problem import Problem
+from poolrl.problems.registry import KINDS, code_beside
+from poolrl.shop.config_file import load_config, terms_of
 from poolrl.shop.fit import Released
 from poolrl.shop.forecast import Forecast, make_forecast
 from poolrl.shop.decision_table import DECISIONS_FILE, decisions_csv
@@ -26,14 +28,26 @@ def verify_folder(
     ledger: Path | None = None,
     key: Path | None = None,
 ) -> list[VerifyCheck]:
-    """Every check of a release that the command line has made."""
-    return verify_release(policy, certificate, read_terms=terms_of, config=config, ledger=ledger, key=key)
+    """Every check of a release that the command line has made.
+
+    A configuration that the user names may name a problem of the user's own. One that lies beside a certificate may not.
+    """
+    if config is None:
+        return verify_release(policy, certificate, read_terms=terms_of, ledger=ledger, key=key)
+    own, named = load_config(config).config.problem.shop, {"ledger": ledger, "key": key}
+    with code_beside(config):
+        return verify_release(policy, certificate, read_terms=terms_of, config=config, problem=_own(own), **named)
 
 
-def load_verified(folder: Path) -> Released:
-    """A release whose certificate holds."""
-    release = Released.load(folder)
-    broken = [check for check in verify_folder(folder / POLICY, folder / CERTIFICATE) if not check.good]
+def _own(problem: Problem) -> Problem | None:
+    """A problem that a file cannot be read without."""
+    return None if type(problem) in KINDS.values() else problem
+
+
+def load_verified(folder: Path, config: Path | None = None) -> Released:
+    """A release whose certificate holds. `config` names a problem of the user's own, where it is one."""
+    release = Released.load(folder, problem=None if config is None else _own(load_config(config).config.problem.shop))
+    broken = [check for check in verify_folder(folder / POLICY, folder / CERTIFICATE, config) if not check.good]
     if broken:
         raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
     return release

@@ -8,8 +8,10 @@ import tomllib
 from itertools import groupby
 from typing import Any
 
+from poolrl.problems.registry import problem_kind
 from poolrl.shop.config_keys import config_keys
 from poolrl.shop.config_log import WIDE_ONLY
+from poolrl.shop.config_problem import SHOPS
 
 HEADER = """\
 # What is public about this log. Everything here is declared by a person who knows the shop; nothing may be read off the
@@ -47,6 +49,8 @@ def write_toml(facts: dict[str, dict[str, Any]]) -> str:
 
     A sales export has its own section, and a wide table has its own keys. The other kind's are left out.
     """
+    if facts.get("problem", {}).get("kind", "lost sales") not in SHOPS:
+        return _kind_toml(facts)
     parts = [HEADER]
     for section, keys in groupby(config_keys(), key=lambda key: key.section):
         if section == "sales" and "sales" not in facts:
@@ -55,11 +59,31 @@ def write_toml(facts: dict[str, dict[str, Any]]) -> str:
         for key in keys:
             if section == "log" and "sales" in facts and key.name in WIDE_ONLY:
                 continue
-            value = facts.get(section, {}).get(key.name)
-            text = _sql(value) if key.name == "query" and isinstance(value, str) else _literal(value)
-            unset = value is None or value == {}
-            parts += [f"# {key.why}", f"# {key.name} = ..." if unset else f"{key.name} = {text}"]
+            parts += _key_lines(key.name, key.why, facts.get(section, {}).get(key.name))
     return "\n".join(parts) + "\n"
+
+
+def _kind_toml(facts: dict[str, dict[str, Any]]) -> str:
+    """The same for another problem than shops: its own keys first, then those that it shares with shops."""
+    # Here, because it imports what simulates.
+    from poolrl.shop.kind_init import kind_keys, own_keys
+
+    problem = facts["problem"]
+    parts = [HEADER.replace("knows the shop", "knows the trade"), "\n[problem]"]
+    parts += _key_lines("kind", "which problem: one of the registry, or module:Class of your own", problem["kind"])
+    for name, why in own_keys(problem_kind(problem["kind"])).items():
+        parts += _key_lines(name, why, problem.get(name))
+    for section, keys in groupby(kind_keys(), key=lambda key: key.section):
+        parts += [] if section == "problem" else [f"\n[{section}]"]
+        for key in keys:
+            parts += _key_lines(key.name, key.why, facts.get(section, {}).get(key.name))
+    return "\n".join(parts) + "\n"
+
+
+def _key_lines(name: str, why: str, value: Any) -> list[str]:
+    text = _sql(value) if name == "query" and isinstance(value, str) else _literal(value)
+    unset = value is None or value == {}
+    return [f"# {why}", f"# {name} = ..." if unset else f"{name} = {text}"]
 
 
 def _sql(query: str) -> str:

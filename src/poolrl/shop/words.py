@@ -75,7 +75,7 @@ class UserWords(ABC):
     def stock(self, given: Any) -> list[float]:
         """Stocks as a list in the products' order, or by product name."""
         found = self._by_product("stock", given)
-        return [_amount(f"stock of {name}", value) for name, value in zip(self.names.products, found, strict=True)]
+        return [finite_amount(f"stock of {name}", value) for name, value in zip(self.names.products, found, strict=True)]
 
     def positive(self, what: str, given: Any, *, some: bool = False) -> list[float]:
         """Scales or pack sizes: one for all products, a list, or by product name. With `some`, NaN for the others."""
@@ -85,7 +85,7 @@ class UserWords(ABC):
             given = dict.fromkeys(self.names.products, None) | dict(given)
         found = []
         for name, value in zip(self.names.products, self._by_product(what, given), strict=True):
-            number = math.nan if some and value is None else _amount(f"{what} of {name}", value)
+            number = math.nan if some and value is None else finite_amount(f"{what} of {name}", value)
             if number <= 0:
                 raise ValueError(f"the {what} of {name} must be positive")
             found.append(number)
@@ -131,7 +131,8 @@ def amounts_from_text(text: str, what: str) -> Any:
     return {name.strip(): amount.strip() for name, amount in named}
 
 
-def _amount(what: str, value: Any) -> float:
+def finite_amount(what: str, value: Any) -> float:
+    """A number from a text or a file; refuses, in words, what is none."""
     try:
         number = float(value) if not isinstance(value, bool) else float("nan")
     except (TypeError, ValueError, OverflowError):

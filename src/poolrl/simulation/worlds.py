@@ -8,7 +8,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.geometry.resolution import BENCHMARK_BINS
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.families import FAMILIES, TOP
 
 
@@ -19,9 +19,10 @@ class World:
     name: str
     probabilities: FloatArray
 
-    def sample(self, problem: Inventory, count: int, rng: np.random.Generator) -> FloatArray:
-        """Demand (count, H, k)."""
-        return np.stack([_draw(each, problem.demand_max, count, rng) for each in self.probabilities], axis=1)
+    def sample(self, problem: OutcomeProblem, count: int, rng: np.random.Generator) -> FloatArray:
+        """Demand, or other outcomes, (count, H, k)."""
+        drawn = np.stack([_draw(each, problem.outcome_high, count, rng) for each in self.probabilities], axis=1)
+        return problem.arranged(drawn)
 
 
 def _draw(probabilities: FloatArray, top: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
@@ -32,10 +33,10 @@ def _draw(probabilities: FloatArray, top: FloatArray, count: int, rng: np.random
     return np.asarray((np.stack(chosen, axis=-1).clip(0, bins - 1) + rng.random((count, len(top)))) * top / bins)
 
 
-def worlds_of(problem: Inventory, demand: str, *, runs: int) -> list[World]:
+def worlds_of(problem: OutcomeProblem, demand: str, *, runs: int) -> list[World]:
     """Members of a family of demand, or of all five (`any`); `prior` is uniform between the bounds."""
     names = list(FAMILIES) if demand == "any" else ["uniform" if demand == "prior" else demand]
-    shape = (problem.horizon, problem.products)
+    shape = (problem.horizon, problem.outcome_dim)
     return [
         World(name, FAMILIES[name](np.random.default_rng([number, run]), shape).probabilities(TOP, BENCHMARK_BINS))
         for run in range(runs)

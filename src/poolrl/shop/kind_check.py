@@ -1,0 +1,114 @@
+"""Is a table as the configuration says, for problems other than shops? For the data holder's eyes; counts are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ibis.expr.types as ir
+import numpy as np
+
+from poolrl.data.expressions import finite
+from poolrl.data.row_rules import bounds
+from poolrl.data.sources.engine import answer
+from poolrl.data.table import Table
+from poolrl.problems.problem import ROUNDING, OutcomeProblem
+from poolrl.problems.rounds import Rounds
+from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.config_kind import KindFacts
+from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
+
+# Decisions of which the middle eight in ten lie this near to each other say nothing about others.
+HARDLY_VARIES = 1.2
+# Rounds should succeed less often the more is asked. By so much less or more a third differs from another for sure.
+CLEARLY = 3.0
+HABITS = "decisions and outcomes"
+
+
+def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
+    """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
+    facts = file.config.problem
+    assert isinstance(facts, KindFacts)
+    problem = facts.shop
+    counted = dict(_faulty_rows(facts, log))
+    seen = answer(log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})).to_pylist()
+    found = [
+        LogFinding(what, "bad", f"{many(int(seen[0][f'rule_{i}'] or 0), 'row')} {why} and are unobserved")
+        for i, (what, why) in enumerate(counted)
+        if seen[0][f"rule_{i}"]
+    ]
+    used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.outcome_dim
+    stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
+    rounds = "; rounds after the last one is gone show nothing" if problem.counts_down and problem.horizon > 1 else ""
+    if rounds:
+        # How many rounds take place is not a fault of the table.
+        stands = "bad" if used < 0.1 * most else "good"
+    good = [LogFinding("rows", "good", "every row is possible")]
+    use = LogFinding("used by a fit", stands, f"{share_of(used, most)} of all steps and outcomes{rounds}")
+    return [*(found or good), use, *_habits(facts, problem, log)]
+
+
+def _faulty_rows(facts: KindFacts, log: Table) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
+    """What is looked at, what is wrong, and the rows in which it is."""
+    problem, columns, words = facts.shop, log.columns, facts.words
+    after = [f"{name} after the {words.step}" for name in facts.products] + list(problem.shows)
+    decided = [words.decision] * len(columns.actions)
+    for names, said, (low, high) in zip(
+        (columns.states, columns.actions, columns.next_states),
+        (facts.products, decided, after),
+        bounds(problem),
+        strict=True,
+    ):
+        for name, what, least, most in zip(names, said, low, high, strict=True):
+            number = log.rows[name].cast("float64")
+            there = finite(number).fill_null(False)
+            slack = ROUNDING * float(most - least)
+            inside = (number >= float(least) - slack) & (number <= float(most) + slack)
+            yield (what, "have no number or flag"), ~there
+            if not columns.scale:
+                yield (what, f"lie outside {least:g} .. {most:g}"), there & ~inside
+    for name in columns.scale:
+        scale = log.rows[name].cast("float64")
+        yield (f"scale {name}", "have no positive scale"), ~(finite(scale) & (scale > 0)).fill_null(False)
+    for name, column in columns.labels.items():
+        values = [str(value) for value in problem.labels.values[problem.labels.names.index(name)]]
+        known = log.rows[column].cast("string").isin(values)
+        yield (f"label {name}", "have a value that was not declared"), ~known.fill_null(False)
+
+
+def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[LogFinding]:
+    """Whether decisions varied, and whether they followed what was expected."""
+    if not isinstance(problem, Rounds):
+        return
+    words, rows = facts.words, log.rows
+    state, decision, after = (rows[names[0]].cast("float64") for names in (log.columns.states, log.columns.actions, log.columns.next_states))
+    if log.columns.scale:
+        decision = decision / rows[log.columns.scale[0]].cast("float64")
+    usable = finite(decision + state + after).fill_null(False) & (state >= 0.5)
+    rows = rows.mutate(decision=decision, hit=(after < state - 0.5).cast("float64")).filter(usable)
+    edges: dict[str, Any] = {f"q{q}": rows.decision.quantile(q / 30) for q in (3, 10, 20, 27)}
+    (at,) = answer(rows.aggregate(**edges)).to_pylist()
+    if any(value is None for value in at.values()):
+        return
+    said = f"eight in ten {words.decisions} lie between {at['q3']:.3g} and {at['q27']:.3g}"
+    varied = at["q27"] > HARDLY_VARIES * max(at["q3"], 1e-12)
+    yield LogFinding(f"{words.decisions} tried", "good" if varied else "note", said + _unless(varied, words.decisions))
+    thirds = rows.mutate(third=(rows.decision > at["q10"]).cast("int64") + (rows.decision > at["q20"]).cast("int64"))
+    groups = thirds.group_by("third").aggregate(rows=thirds.count(), share=thirds.hit.mean())
+    by_third = {each["third"]: each for each in answer(groups).to_pylist()}
+    if 0 not in by_third or 2 not in by_third:
+        return
+    low, high = by_third[0], by_third[2]
+    # Does asking for more succeed less often, as with prices, or more often, as with bids?
+    middle, ends = problem.outcome_high[None] / 2, (problem.action_low[None], problem.action_high[None])
+    falls = bool(problem.succeeds(ends[0], middle).all()) and not bool(problem.succeeds(ends[1], middle).any())
+    rise = (high["share"] - low["share"]) * (1 if falls else -1)
+    doubt = np.sqrt(sum(max(e["share"] * (1 - e["share"]), 0.01) / e["rows"] for e in (low, high)))
+    shares = f"of the lowest third of {words.decisions} {low['share']:.0%} succeed, of the highest {high['share']:.0%}"
+    follow = f"{shares}: {words.decisions} follow what was expected; measure amounts by a scale, or declare labels"
+    follows = bool(rise > CLEARLY * doubt)
+    yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)
+
+
+def _unless(varied: bool, decisions: str) -> str:
+    return "" if varied else f": they hardly vary, so nothing is known of other {decisions}; vary some by lot first"
