@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from poolrl.audit.kind_case import KindCase
 from poolrl.audit.worst_case import Configured
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
@@ -18,6 +19,7 @@ from poolrl.pool import OnOutcomes, OnVisits, Prepared
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.sensitivity import TableLayout, left_sums, outcome_trees, pair_sums, visit_tables
 from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.registry import KINDS
 
 # Two products and three steps, because noise could be shared between products, or between a step and the next but one.
 _FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "demand_max": 8.0}
@@ -35,6 +37,12 @@ CASES = (
     Configured(Backlog(**_FACTS), title="default, c = 1, backlog"),
     Configured(LostSales(**_FACTS, labels=_LABELS), left_over=0.1, title="default, c = 1, labels, stock left over"),
     Configured(LostSales(**_FACTS), together=0.1, title="default, c = 1, products that sell together"),
+    # Every kind of the registry but shops, by its own example.
+    *(
+        KindCase(kind(**kind.words.example), engine="arrays", title=f"default, c = 1, {name}")
+        for name, kind in KINDS.items()
+        if kind.words.example
+    ),
 )
 
 

@@ -87,9 +87,13 @@ class Configured:
     def __post_init__(self) -> None:
         one_of([*AUDITED], learner=self.learner)
         one_of(["table", "arrays"], engine=self.engine)
+        self.check_kind()
+        whole(units=self.units, at_least=2 + self._followers)
+
+    def check_kind(self) -> None:
+        """Refuse a problem whose worst case is not known here."""
         if not isinstance(self.problem, Inventory):
             raise ValueError(f"an audit needs an inventory problem (LostSales, Backlog), got {type(self.problem)}")
-        whole(units=self.units, at_least=2 + self._followers)
 
     @property
     def name(self) -> str:
@@ -144,13 +148,13 @@ class Configured:
         import pyarrow as pa
 
         arrays = self._arrays(changed, owns)
-        trajectories, steps, products = arrays["states"].shape
+        trajectories, steps, _ = arrays["states"].shape
         columns = {
             "trajectory": np.repeat(np.arange(trajectories), steps),
             "step": np.tile(np.arange(steps), trajectories),
         }
         for part in self._parts:
-            columns |= {f"{part}_{i}": arrays[part][:, :, i].ravel() for i in range(products)}
+            columns |= {f"{part}_{i}": arrays[part][:, :, i].ravel() for i in range(arrays[part].shape[2])}
         whole_life = {"unit": arrays["unit"]} if "unit" in arrays else {}
         whole_life |= arrays.get("labels", {})
         columns |= {name: np.repeat(each, steps) for name, each in whole_life.items()}

@@ -40,7 +40,7 @@ audit_verb = verb(
     "audit",
     examples="""\
   poolrl audit --config poolrl.toml              the fit that you configured, at its own budget
-  poolrl audit                                   nine fits of our own, at rho = 1: some minutes on 2 cores
+  poolrl audit                                   thirteen fits of our own, at rho = 1: some minutes on 2 cores
   poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
   poolrl audit --times 20 --releases 20000       how often is a sound release flagged?
@@ -56,7 +56,7 @@ ENDLESS = 10**8  # releases that nobody waits for
 FEWEST_RELEASES, MOST_RELEASES = 20_000, 200_000
 AUDIT_COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
 OUR_OWN_IN_WORDS = (
-    "simulated logs of small shops (one or two products, two or three steps, a few units), which differ in one unit as "
+    "simulated logs of small problems (one or two products, two to four steps, a few units), which differ in one unit as "
     "much as they can; no log of yours"
 )
 

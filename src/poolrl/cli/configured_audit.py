@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from poolrl.audit.kind_case import KindCase
 from poolrl.audit.worst_case import Configured
 from poolrl.certificate.parts import PeriodFacts
 from poolrl.data.log import Log
 from poolrl.data.sources.opening import open_source
 from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
+from poolrl.shop.config_kind import KindFacts
 from poolrl.shop.open_log import as_table, open_log
 from poolrl.shop.payable import left_over_share, together_share
 
@@ -30,7 +32,8 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> Configured:
     config = file.config
     budget = config.privacy.rho if rho is None else rho
     trajectories = MOST_ROWS // config.problem.horizon
-    return Configured(
+    kind = KindCase if isinstance(config.problem, KindFacts) else Configured
+    return kind(
         config.problem.shop,
         per_unit=None if config.privacy.unit is None else config.privacy.per_unit,
         scaled=bool(config.columns().scale),
@@ -59,6 +62,10 @@ class AsByFit:
             with _opened_like_sales(config, case, rows) as table:
                 yield table
             return
+        if isinstance(config.problem, KindFacts):
+            with _opened_like_kinds(config, case, rows) as table:
+                yield table
+            return
         names = dict(zip(case.columns.names(), config.columns().names(), strict=True))
         steps = pa.compute.add(rows["step"], config.first_step)
         rows = rows.set_column(rows.column_names.index("step"), "step", steps)
@@ -71,6 +78,20 @@ class AsByFit:
             simulated = config.model_copy(update={"log": log})
             with open_log(ConfigFile(Path(folder) / self.file.path.name, simulated, self.file.content)) as table:
                 yield table
+
+
+@contextmanager
+def _opened_like_kinds(config: Config, case: Configured, rows: pa.Table) -> Iterator[Log]:
+    """The rows as the query of a configured kind gives them. The query itself is not attacked."""
+    columns = config.columns()
+    names = dict(zip(case.columns.names(), columns.names(), strict=True))
+    steps = pa.compute.add(rows["step"], config.first_step)
+    rows = rows.set_column(rows.column_names.index("step"), "step", steps)
+    rows = rows.rename_columns([names[name] for name in rows.column_names])
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(rows, Path(folder) / "log.parquet")
+        with open_source("log.parquet", columns, folder=Path(folder)) as opened:
+            yield as_table(config, opened)
 
 
 @contextmanager
