@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from poolrl.problems.problem import OutcomeProblem as OutcomeProblem
     from poolrl.problems.problem import Problem as Problem
     from poolrl.problems.problem import SeparableProblem as SeparableProblem
+    from poolrl.problems.words import TableColumn as TableColumn
+    from poolrl.problems.words import Words as Words
     from poolrl.simulation.evaluation import cost_difference as cost_difference
     from poolrl.simulation.evaluation import data_free as data_free
     from poolrl.simulation.evaluation import relative_gap as relative_gap
@@ -80,6 +82,7 @@ _PUBLIC = {
     "problems.operations": ("Operations",),
     "problems.pricing": ("DynamicPricing",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
+    "problems.words": ("TableColumn", "Words"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),
     "simulation.minari_logs": ("export_minari",),

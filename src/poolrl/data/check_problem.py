@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.data.row_by_row import is_our_own, refuse_hidden, row_by_row
+from poolrl.data.held_logs import refuse_held_logs
+from poolrl.data.row_by_row import FORMULAS, is_our_own, refuse_hidden, row_by_row
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
 # So many steps are tried with dummy rows, and so many rows lie within the bounds instead of on them.
@@ -106,6 +107,7 @@ def _some_steps(problem: Problem) -> list[int]:
 
 def _check_facts(problem: Problem) -> None:
     refuse_hidden(problem)
+    refuse_held_logs(problem, FORMULAS)
     width, pair = problem.state_dim, problem.state_dim + problem.action_dim
     wanted = {"state": width, "action": problem.action_dim}
     if isinstance(problem, OutcomeProblem):

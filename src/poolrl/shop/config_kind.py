@@ -57,9 +57,9 @@ class KindFacts(ConfigSection):
             raise ValueError("; ".join(faults))
         return self
 
-    @property
+    @cached_property
     def problem_class(self) -> type[Problem]:
-        """The class that `kind` names."""
+        """The class that `kind` names: found when the file is read, which may trust it."""
         return problem_kind(self.kind)
 
     @property
@@ -75,6 +75,10 @@ class KindFacts(ConfigSection):
             return self.problem_class(**self.arguments, **({"labels": labels} if labels else {}))
         except TypeError as error:
             raise ValueError(f"kind {self.kind!r} does not take these keys: {error}") from None
+
+    def unlabelled(self) -> Any:
+        """The same problem without labels."""
+        return self.problem_class(**self.arguments)
 
     @property
     def words(self) -> Words:

@@ -108,6 +108,11 @@ class ProblemFacts(ConfigSection):
             faults.append("[log] columns is for other problems than shops: name opening, order_up_to and left")
         return faults
 
+    def unlabelled(self) -> LostSales | Backlog:
+        """The same shop without labels."""
+        facts = self.model_copy(update={"labels": {}, "step_labels": []})
+        return ProblemFacts.model_validate(facts.model_dump()).shop
+
     @cached_property
     def shop(self) -> LostSales | Backlog:
         """The problem that the learner sees."""

@@ -151,8 +151,7 @@ def plan_budgets(config: Config, question: PlanQuestion, progress: Progress) -> 
 
 def assumed_problem(config: Config) -> OutcomeProblem:
     """The problem that is simulated: without labels, as if all label cells had one law and were learned together."""
-    facts = config.problem.model_copy(update={"labels": {}, "step_labels": []})
-    problem: OutcomeProblem = type(facts).model_validate(facts.model_dump()).shop
+    problem: OutcomeProblem = config.problem.unlabelled()
     return problem
 
 
