@@ -79,7 +79,9 @@ def worst_pair(problem: OutcomeProblem) -> tuple[dict[str, FloatArray], tuple[in
         low, high = problem.allowed(step, state)
         return np.asarray(low + shares[0][:, None] * (high - low))
 
-    labels = {n: np.full(shares.shape[1], v[0]) for n, v in zip(problem.labels.names, problem.labels.values, strict=True)}
+    labels = {
+        n: np.full(shares.shape[1], v[0]) for n, v in zip(problem.labels.names, problem.labels.values, strict=True)
+    }
     log = simulate_log(problem, outcomes, rng=np.random.default_rng(0), behaviour=behaviour, labels=labels or None)
     recorded, nodes = row_by_row(problem), []
     for step in range(problem.horizon):

@@ -53,9 +53,10 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
             "What is not protected",
             [
                 f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
-                f"large, 100 times for a person who is in ten. What is true of everybody: if all {said.trajectory}s are alike, "
-                "the policy shows what they are like. What was declared beforehand: costs, bounds, names. And the exact "
-                f"number of units in the log, {public.units:,}{_also_public(certificate)}.",
+                "large, 100 times for a person who is in ten. What is true of everybody: if all "
+                f"{said.trajectory}s are alike, the policy shows what they are like. What was declared beforehand: "
+                "costs, bounds, names. And the exact number of units in the log, "
+                f"{public.units:,}{_also_public(certificate)}.",
             ],
         ),
         (

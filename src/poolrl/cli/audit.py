@@ -56,8 +56,8 @@ ENDLESS = 10**8  # releases that nobody waits for
 FEWEST_RELEASES, MOST_RELEASES = 20_000, 200_000
 AUDIT_COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
 OUR_OWN_IN_WORDS = (
-    "simulated logs of small problems (one or two products, two to four steps, a few units), which differ in one unit as "
-    "much as they can; no log of yours"
+    "simulated logs of small problems (one or two products, two to four steps, a few units), which differ in one unit "
+    "as much as they can; no log of yours"
 )
 
 

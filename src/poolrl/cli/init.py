@@ -27,8 +27,8 @@ from poolrl.shop.answers import (
 )
 from poolrl.shop.column_names import LABEL_MEANINGS
 from poolrl.shop.config_file import parse_config
-from poolrl.shop.config_problem import SHOPS
 from poolrl.shop.config_log import SALES_ROLES
+from poolrl.shop.config_problem import SHOPS
 from poolrl.shop.example import write_example
 from poolrl.shop.header import Proposal, propose_columns
 from poolrl.shop.kind_init import (

@@ -105,7 +105,8 @@ def _size_table(found: BudgetPlan) -> RichTable:
 
 def _sentences(found: BudgetPlan, who: str) -> list[str]:
     asked, needed = found.question, found.units_needed
-    goal = f"To stay within {asked.within:.0%} of the optimum at rho = {asked.rho:g}, even for the worst {found.words.outcome} tried, "
+    goal = f"To stay within {asked.within:.0%} of the optimum at rho = {asked.rho:g}, "
+    goal += f"even for the worst {found.words.outcome} tried, "
     if needed is None:
         goal += f"{found.by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
     else:

@@ -50,7 +50,7 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     for i in range(len(columns.states)):
         # A problem may have more actions than states, or show more; the last state has all that is left.
         last = i == len(columns.states) - 1
-        row = [rows[name] for name in numbers if (place := int(name.rsplit("_")[-1])) == i or (last and place > i)]
+        row = [rows[name] for name in numbers if (number := int(name.rsplit("_")[-1])) == i or (last and number > i)]
         for j, multiples in enumerate(_MULTIPLES):
             factors = [multiples[k % 3] * math.sqrt(1 + 2 * (k // 3)) for k in range(len(row))]
             sums[f"sum_{i}_{j}"] = _scattered(row, factors).sum().cast("float64")

@@ -107,8 +107,8 @@ def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
         counts = row[0], row[2][..., : problem.state_dim]
         held += [within(count, problem.state_low, problem.state_high) for count in counts]
         held = [each.all(axis=-1, keepdims=True) for each in held]
-        cut = cut.all(axis=-1, keepdims=True)
-    return reduce(and_, held if problem.censored else [*held, ~cut])
+    uncut = ~cut.all(axis=-1, keepdims=True) if problem.counts_down else ~cut
+    return reduce(and_, held if problem.censored else [*held, uncut])
 
 
 def _on_its_side(amount: Numbers, low: FloatArray, high: FloatArray) -> Numbers:

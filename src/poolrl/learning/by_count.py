@@ -3,6 +3,7 @@
     Q_h(n, a) = mean over outcomes ξ of r_h(n, a, ξ) + V_{h+1}(f_h(n, a, ξ)),    V_h(n) = max_a Q_h(n, a)
 
 Counts are few, so values need no approximation, and a second, finer look finds the best action between two of an axis.
+Nothing is decided far from what was tried, on the side where the log shows nothing (`tried_range`).
 The outcomes of a step are read off their laws at the same shares of each. That is exact where rewards and next counts
 are sums of functions of single outcomes, as in all problems of this package, and highest bids do rise together.
 """
@@ -15,6 +16,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.resolution import FINER_POINTS
+from poolrl.learning.exploration import CLIMB, EXPLORED_BY_CHOICE
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -67,18 +69,21 @@ class CountTable:
 def plan_by_count(outcomes: OutcomeDistribution, where: CountPoints) -> CountTable:
     """The best action of every label cell, step and count."""
     problem, settings = where.problem, where.settings
-    cells, counts = problem.labels.count, int(round(float(problem.state_high[0] - problem.state_low[0]))) + 1
+    cells, counts = problem.labels.count, round(float(problem.state_high[0] - problem.state_low[0])) + 1
     shape = (cells, problem.horizon, counts, 1)
     actions, values = np.empty(shape), np.empty(shape)
     weights = outcomes.weights.reshape(cells, *outcomes.weights.shape[-3:])
     points = outcomes.points.reshape(cells, *outcomes.points.shape[-2:])
     state = problem.state_low + np.arange(counts)[:, None]  # (N + 1, 1)
-    column = np.arange(counts)
+    column, tried_by = np.arange(counts), tried_range(outcomes, problem).reshape(2, cells, problem.horizon)
     for cell in range(cells):
         after = np.zeros(counts)
         for step in reversed(range(problem.horizon)):
             drawn = law_at_shares(weights[cell, step], points[cell], settings.outcomes)
-            low, high = (limit[:, 0] for limit in problem.allowed(step, state))
+            low, high = (
+                np.clip(limit[:, 0], tried_by[0, cell, step], tried_by[1, cell, step])
+                for limit in problem.allowed(step, state)
+            )
             for many in (settings.actions, FINER_POINTS):
                 tried = np.linspace(low, high, many, axis=1)  # (N + 1, actions)
                 worth = _expected_worth(problem, step, state, tried, drawn, after)
@@ -86,8 +91,34 @@ def plan_by_count(outcomes: OutcomeDistribution, where: CountPoints) -> CountTab
                 low, high = tried[column, np.maximum(best - 1, 0)], tried[column, np.minimum(best + 1, many - 1)]
             actions[cell, step, :, 0], values[cell, step, :, 0] = tried[column, best], worth[column, best]
             after = values[cell, step, :, 0]
-    shape = (*problem.labels.shape, *shape[1:])
-    return CountTable(actions.reshape(shape), values.reshape(shape))
+    by_label = (*problem.labels.shape, *shape[1:])
+    return CountTable(actions.reshape(by_label), values.reshape(by_label))
+
+
+def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> FloatArray:
+    """Between which actions a plan may choose, (2, *labels, H): where the log tells what follows, and a bit beyond.
+
+    Where outcomes are seen on one side of an action, only the other side is in the dark. Where only the side is known,
+    nothing is known but at values that were tried.
+    """
+    shape = outcomes.weights.shape[:-2]
+    limits = np.stack([np.full(shape, -np.inf), np.full(shape, np.inf)])
+    if outcomes.cutoffs is None:
+        return limits
+    laws = outcomes.cutoffs[..., 0, :]
+    below = np.cumsum(laws, axis=-1) / laws.sum(axis=-1, keepdims=True)
+    points = np.broadcast_to(outcomes.points[..., None, 0, :], laws.shape)
+    step = points[..., 1] - points[..., 0]
+    least = (below < EXPLORED_BY_CHOICE).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
+    most = (below < 1 - EXPLORED_BY_CHOICE).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
+    low, high = (np.take_along_axis(points, place, -1)[..., 0] for place in (least, most))
+    if 0 in problem.current_status:
+        return np.stack([low - step / 2, high + step / 2])
+    if outcomes.higher:
+        limits[0] = low / CLIMB
+    else:
+        limits[1] = high * CLIMB
+    return limits
 
 
 def law_at_shares(weights: FloatArray, points: FloatArray, many: int) -> FloatArray:

@@ -69,9 +69,7 @@ def explain(
     sides = np.zeros(len(totals), dtype=bool) if status is None else status
     kinds, bins = levels[-1].shape[1:]
     resolved = min(bins, SHAPE_BINS)
-    fine, laws = (
-        dictionary(resolved, many, higher=higher, closes=closes) for many in (fine_bins(bins), resolved)
-    )
+    fine, laws = (dictionary(resolved, many, higher=higher, closes=closes) for many in (fine_bins(bins), resolved))
     observed = Observed.of(list(levels), variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
     limits = _uniform_up_to(reach, fine.table.shape[1], higher=higher)
@@ -130,7 +128,10 @@ def _levels_tried(
     both = [level[sides].sum(axis=1, keepdims=True) for level in levels]
     bins = laws.shape[-1]
     masses = consistent_masses(both, 2 * variance, totals[sides], _spread_over(laws[sides], both[-1].shape[-1]), 0.5)
-    return coarser(masses[:, 0], bins) / np.maximum(totals[sides], 1e-9)[:, None]
+    found = coarser(masses[:, 0], bins)
+    total = found.sum(axis=-1, keepdims=True)
+    # A cell without a slot has tried nothing, and its shape remains.
+    return np.where(total > 0, found / np.where(total > 0, total, 1.0), laws[sides])
 
 
 def _spread_over(laws: FloatArray, bins: int) -> FloatArray:

@@ -15,6 +15,9 @@ from poolrl.checks import BoolArray, FloatArray
 from poolrl.geometry.bins import outward_edges
 
 EXPLORED = 0.1
+# Beyond the explored range outcomes are extrapolated. No decision lies further beyond it than by this factor
+# (docs/departures.md, 27).
+CLIMB = 1.5
 # A price or a bid is named freely: whoever named a low one did not do so because of what was left.
 EXPLORED_BY_CHOICE = 0.02
 # Less than this share of demand inside the explored range says nothing about the rest, and more leaves no rest.

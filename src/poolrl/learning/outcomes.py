@@ -165,9 +165,9 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
             # All steps of one label cell and coordinate.
             places = np.indices(tuple(cells)).reshape(len(cells), -1)
             alike = np.ravel_multi_index((*places[:-2], places[-1]), (*cells[:-2], cells[-1]))
-            trees, of_cells = [level[sides] for level in levels], (totals.ravel(), laws.outcomes, laws.cutoffs, alike)
-            known = (each[sides] for each in of_cells)
-            weights[sides] = isotonic_laws(trees, released.variance, *known, settings.spread)
+            trees, slots = [level[sides] for level in levels], totals.ravel()[sides]
+            shapes = laws.outcomes[sides], laws.cutoffs[sides]
+            weights[sides] = isotonic_laws(trees, released.variance, slots, *shapes, alike[sides], settings.spread)
             tried[sides] = laws.cutoffs[sides]
         tried = tried.reshape(*cells, -1)[..., :: -1 if higher else 1]
     # From here on bins lie in their natural order.

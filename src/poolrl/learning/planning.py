@@ -33,7 +33,7 @@ NOTHING_UNTRUSTED = {"fell_back_to_uniform": 0.0, "clipped_to_zero": 0.0}
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-    """Separable or by count, if possible; else a grid in few dimensions. In more, fitted values, or zones for visits."""
+    """Separable or by count, if possible; a grid in few dimensions. In more, fitted values, or zones for visits."""
     if isinstance(problem, OutcomeProblem) and problem.counts_down and isinstance(counts, Outcomes):
         return ByCount()
     if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):

@@ -121,7 +121,9 @@ def refuse_other_steps(kind: str, declared: Mapping[str, Any], arrays: Mapping[s
         raise ValueError(f"the file lacks an array that {kind} needs")
     stored = arrays[name].shape[:-behind]
     if stored != (*cells, declared["horizon"]):
-        raise ValueError(f"the file declares steps and labels {(*cells, declared['horizon'])}, but its rule has {stored}")
+        raise ValueError(
+            f"the file declares steps and labels {(*cells, declared['horizon'])}, but its rule has {stored}"
+        )
 
 
 def _spreads_to(found: tuple[int, ...], cells: tuple[int, ...], last: tuple[int, ...]) -> bool:
@@ -150,7 +152,7 @@ def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArra
             case "FittedU":
                 return _fitted(problem, own)
             case "CountTable":
-                counts = int(round(float(problem.state_high[0] - problem.state_low[0]))) + 1
+                counts = round(float(problem.state_high[0] - problem.state_low[0])) + 1
                 shape = (*problem.labels.shape, problem.horizon, counts, 1)
                 return CountTable(_shaped(own["actions"], shape), _shaped(own["values"], shape))
     except (KeyError, TypeError, IndexError) as error:

@@ -15,11 +15,10 @@ import numpy as np
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.exploration import CLIMB
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.inventory import Inventory
 
-# Beyond the explored range demand is extrapolated. No level lies further beyond it than this (docs/departures.md, 27).
-CLIMB = 1.5
 # Sales below this share of the best day's are none, and no policy moves its own scale further than this.
 LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0
 # Each round brings a level a good deal nearer.

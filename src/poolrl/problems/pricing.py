@@ -36,7 +36,7 @@ class DynamicPricing(Rounds):
         keys={
             "horizon": "periods of one season, in each of which one buyer comes",
             "stock": "units at the beginning of a season",
-            "price_max": "no price and no value exceeds this, by public knowledge, in money or in multiples of the scale",
+            "price_max": "no price and no value exceeds this, by public knowledge, in money or multiples of the scale",
             "keep": "what a unit is worth to you that is never sold",
         },
         example={"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1},

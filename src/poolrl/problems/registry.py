@@ -1,8 +1,8 @@
 """Every kind of problem by its name in a configuration, and yours by its import path.
 
-    [problem]
-    kind = "reserve-auction"          # one of KINDS
-    kind = "hospital:Beds"            # class Beds of the module hospital, beside the configuration or installed
+[problem]
+kind = "reserve-auction"          # one of KINDS
+kind = "hospital:Beds"            # class Beds of the module hospital, beside the configuration or installed
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from poolrl.problems.auction import FirstPriceBidding, ReserveAuction
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.pricing import DynamicPricing
-from poolrl.problems.problem import Problem
+from poolrl.problems.problem import OutcomeProblem, Problem
 
-KINDS: dict[str, type[Problem]] = {
+KINDS: dict[str, type[OutcomeProblem]] = {
     "lost sales": LostSales,
     "backlog": Backlog,
     "reserve-auction": ReserveAuction,

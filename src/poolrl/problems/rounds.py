@@ -1,6 +1,6 @@
 """Rounds in which one amount is named, and a count goes down by one or stays: lots to sell, wins that are wanted.
 
-    state  n = 0 .. N, what is left        action  a, a price, a reserve or a bid        n′ = n − 1 if the round succeeds
+state  n = 0 .. N, what is left        action  a, a price, a reserve or a bid        n′ = n − 1 if the round succeeds
 """
 
 from __future__ import annotations

@@ -364,7 +364,9 @@ class Config(ConfigSection):
         if not isinstance(self.problem, KindFacts):
             return given
         usual = {"name": f"{words.decisions.capitalize()}", "intended_use": f"{words.decisions.capitalize()} to come."}
-        return given.model_copy(update={name: text for name, text in usual.items() if name not in given.model_fields_set})
+        return given.model_copy(
+            update={name: text for name, text in usual.items() if name not in given.model_fields_set}
+        )
 
     def names(self) -> Names:
         """What the user calls products and steps; a step without a name has the number that it has in the log."""

@@ -127,7 +127,9 @@ class KindFacts(ConfigSection):
         if self.words.columns:
             return self.words.columns
         states, problem = self.products, self.shop
-        actions = [self.words.decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
+        actions = (
+            [self.words.decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
+        )
         after = [f"next {name}" for name in states] + list(problem.shows)
         return tuple(TableColumn(name, "a part of the row") for name in (*states, *actions, *after))
 

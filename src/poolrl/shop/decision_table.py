@@ -1,4 +1,4 @@
-"""Decisions of a policy as a table: for each label cell, state and step. For pages, spreadsheets and single questions."""
+"""Decisions of a policy as a table: for each label cell, state and step. For pages and spreadsheets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def decisions_of(policy: Policy) -> Iterator[tuple[tuple[Any, ...], FloatArray]]
     """For each label cell its values, and decisions (states, H, d); with a scale, multiples of it."""
     problem, states = policy.problem, shown_states(policy)
     for number, values in enumerate(product(*problem.labels.values)):
-        steps = [policy.rule.act(problem, step, states, np.full(len(states), number)) for step in range(problem.horizon)]
+        steps = [
+            policy.rule.act(problem, step, states, np.full(len(states), number)) for step in range(problem.horizon)
+        ]
         yield values, np.stack(steps, axis=1)
 
 

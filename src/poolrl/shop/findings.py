@@ -21,7 +21,7 @@ class LogFinding:
 
 def many(number: int, word: str) -> str:
     """A number of things."""
-    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
+    plural = word[:-1] + "ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else word + "s"
     return f"{number:,} {word if number == 1 else plural}"
 
 

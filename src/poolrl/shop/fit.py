@@ -52,9 +52,7 @@ class Released:
     new_account: Path | None = None  # the ledger in which this fit has opened an account
 
     @classmethod
-    def load(
-        cls, folder: Path, *, earlier_fit: Settled | None = None, problem: Problem | None = None
-    ) -> Released:
+    def load(cls, folder: Path, *, earlier_fit: Settled | None = None, problem: Problem | None = None) -> Released:
         """From a folder that holds a release; with its `problem`, where that is one of the user's own."""
         if not (folder / CERTIFICATE).exists():
             raise ValueError(f"{folder} is not a release: it has no {CERTIFICATE}. 'poolrl fit' makes one")

@@ -22,6 +22,8 @@ from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 HARDLY_VARIES = 1.2
 # Rounds should succeed less often the more is asked. By so much less or more a third differs from another for sure.
 CLEARLY = 3.0
+# A table in which fewer succeed or fail leaves the others out.
+NEARLY_NONE = 0.005
 HABITS = "decisions and outcomes"
 
 
@@ -31,7 +33,9 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     assert isinstance(facts, KindFacts)
     problem = facts.shop
     counted = dict(_faulty_rows(facts, log))
-    seen = answer(log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})).to_pylist()
+    seen = answer(
+        log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})
+    ).to_pylist()
     found = [
         LogFinding(what, "bad", f"{many(int(seen[0][f'rule_{i}'] or 0), 'row')} {why} and are unobserved")
         for i, (what, why) in enumerate(counted)
@@ -81,7 +85,9 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     if not isinstance(problem, Rounds):
         return
     words, rows = facts.words, log.rows
-    state, decision, after = (rows[names[0]].cast("float64") for names in (log.columns.states, log.columns.actions, log.columns.next_states))
+    state, decision, after = (
+        rows[names[0]].cast("float64") for names in (log.columns.states, log.columns.actions, log.columns.next_states)
+    )
     if log.columns.scale:
         decision = decision / rows[log.columns.scale[0]].cast("float64")
     usable = finite(decision + state + after).fill_null(False) & (state >= 0.5)
@@ -93,6 +99,12 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     said = f"eight in ten {words.decisions} lie between {at['q3']:.3g} and {at['q27']:.3g}"
     varied = at["q27"] > HARDLY_VARIES * max(at["q3"], 1e-12)
     yield LogFinding(f"{words.decisions} tried", "good" if varied else "note", said + _unless(varied, words.decisions))
+    (hit,) = answer(rows.aggregate(share=rows.hit.mean())).to_pylist()
+    if not NEARLY_NONE < hit["share"] < 1 - NEARLY_NONE:
+        often = "succeeds" if hit["share"] > 0.5 else "fails"
+        says = f"nearly every {words.step} {often}: are the others missing from the table? A fit needs them"
+        yield LogFinding("successes", "bad", says)
+        return
     thirds = rows.mutate(third=(rows.decision > at["q10"]).cast("int64") + (rows.decision > at["q20"]).cast("int64"))
     groups = thirds.group_by("third").aggregate(rows=thirds.count(), share=thirds.hit.mean())
     by_third = {each["third"]: each for each in answer(groups).to_pylist()}

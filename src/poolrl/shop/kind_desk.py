@@ -80,7 +80,9 @@ class KindDesk(UserWords):
         cell = int(np.ravel_multi_index(places, self.declared.shape)) if places else 0
         state = [finite_amount(name, row[name]) for name in self.names.products]
         problem = self.policy.problem
-        for name, value, low, high in zip(self.names.products, state, problem.state_low, problem.state_high, strict=True):
+        for name, value, low, high in zip(
+            self.names.products, state, problem.state_low, problem.state_high, strict=True
+        ):
             if not low <= value <= high:
                 raise ValueError(f"{name} must lie in {low:g} .. {high:g}")
         unit = finite_amount("scale", row["scale"]) if self.policy.guarantee.scaled else 1.0

@@ -20,6 +20,7 @@ from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.rounds import Rounds
 from poolrl.shop.forecast import CANNOT_TELL, WITHIN_90, CostEstimate, SwitchVerdict
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import simulate_log
@@ -28,6 +29,8 @@ from poolrl.simulation.logs import simulate_log
 PATHS, REHEARSED_FITS, MOST_REHEARSED = 4_000, 12, 5_000
 # What no rehearsal finds: outcomes are never quite as their laws, in shares of what is earned.
 UNREHEARSED = 0.02
+# A log in which fewer rounds succeed, or fail, leaves the others out, it seems.
+RARELY = 0.01
 # Where noise and sampling lose more of what data can earn, a policy is not worth its budget.
 MOST_LOST = 0.25
 
@@ -79,6 +82,10 @@ def forecast_kind(policy: Policy, *, progress: Progress | None = None) -> KindFo
     if today is None:
         why = f"The released numbers do not tell past {problem.words.past}, so nothing is compared with today."
         return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
+    if isinstance(problem, Rounds) and not RARELY < (often := played.successes()) < 1 - RARELY:
+        end = "succeeded" if often > 0.5 else "failed"
+        why = f"By the released numbers nearly every {problem.words.step} {end}. Are the others missing from the log?"
+        return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
     gains = errors[:, 1]
     gain = _estimate(predicted - today - gains.mean(), gains.std(ddof=1), predicted)
     missed = errors[:, 0] - gains
@@ -123,6 +130,14 @@ class _Played:
         """By decisions as they were made, if the log tells them."""
         return None if self.past is None else self._average(self.past)
 
+    def successes(self) -> float:
+        """How often past decisions succeed in the first round, by the model."""
+        problem = self.problem
+        assert isinstance(problem, Rounds)
+        assert self.past is not None
+        action = self.past(0, self.paths[:, 0], np.random.default_rng(1))
+        return float(problem.succeeds(action, self.paths[:, 0]).mean())
+
     def _average(self, act: Any) -> float:
         problem, rng = self.problem, np.random.default_rng(1)
         state, total = np.tile(problem.initial_state, (PATHS, 1)), np.zeros(PATHS)
@@ -145,7 +160,7 @@ def past_decisions(model: PrivateModel, cells: IntArray) -> PastDecisions | None
 
 
 def _rehearse(model: PrivateModel, played: _Played, progress: Progress | None) -> tuple[FloatArray, FloatArray]:
-    """By how much predictions of fits to simulated logs miss: of what is earned and of what is gained; and the truth."""
+    """By how much predictions of rehearsed fits miss, of what is earned and of what is gained; and the truth."""
     guarantee, units = model.guarantee, int(model.report.get("units", MOST_REHEARSED))
     moved = moved_trajectories(
         per_unit=guarantee.trajectories_per_unit,
@@ -162,7 +177,9 @@ def _rehearse(model: PrivateModel, played: _Played, progress: Progress | None) -
         rng = np.random.default_rng([number, 2])
         cells = _cells_of(model, many, rng)
         outcomes = np.clip(
-            model.sample(many, rng=rng, labels=_labels(model, cells)), model.problem.outcome_low, model.problem.outcome_high
+            model.sample(many, rng=rng, labels=_labels(model, cells)),
+            model.problem.outcome_low,
+            model.problem.outcome_high,
         )
         known = {} if not model.problem.labels else {"labels": _labels(model, cells)}
         behaviour = past_decisions(model, cells)

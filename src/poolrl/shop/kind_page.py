@@ -79,10 +79,17 @@ def _tables(policy: Policy) -> Any:
     for number, (values, table) in enumerate(decisions_of(policy)):
         title = ", ".join(f"{name} {value}" for name, value in zip(labels.names, values, strict=True))
         rows = [
-            [" / ".join(f"{each:g}" for each in state), *(" / ".join(f"{one:,.4g}" for one in each) for each in by_step)]
+            [
+                " / ".join(f"{each:g}" for each in state),
+                *(" / ".join(f"{one:,.4g}" for one in each) for each in by_step),
+            ]
             for state, by_step in zip(states, table, strict=True)
         ]
-        yield {"title": title, "rows": rows, "picture": _picture(policy, number, table) if number < MOST_PICTURES else ""}
+        yield {
+            "title": title,
+            "rows": rows,
+            "picture": _picture(policy, number, table) if number < MOST_PICTURES else "",
+        }
 
 
 def _picture(policy: Policy, cell: int, table: Any) -> str | Markup:

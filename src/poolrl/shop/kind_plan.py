@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class KindSimulator:
     def predict(self, world: World, log: AssumedLog, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
         """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
         problem, rng = self.problem, np.random.default_rng([seed, log.units, log.per_unit])
-        known = {}
+        known: dict[str, Any] = {}
         if log.per_unit > 1:
             known = {"unit": np.repeat(np.arange(log.units), log.filled), "max_per_unit": log.per_unit}
         outcomes = world.sample(problem, log.units * log.filled, rng)

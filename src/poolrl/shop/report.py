@@ -12,9 +12,9 @@ from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS, code_beside
 from poolrl.shop.config_file import load_config, terms_of
+from poolrl.shop.decision_table import DECISIONS_FILE, decisions_csv
 from poolrl.shop.fit import Released
 from poolrl.shop.forecast import Forecast, make_forecast
-from poolrl.shop.decision_table import DECISIONS_FILE, decisions_csv
 from poolrl.shop.kind_forecast import KindForecast, forecast_kind
 from poolrl.shop.kind_page import kind_page
 from poolrl.shop.levels_csv import LEVELS_FILE, levels_csv
@@ -30,7 +30,7 @@ def verify_folder(
 ) -> list[VerifyCheck]:
     """Every check of a release that the command line has made.
 
-    A configuration that the user names may name a problem of the user's own. One that lies beside a certificate may not.
+    A configuration that the user names may name a problem of their own. One that lies beside a certificate may not.
     """
     if config is None:
         return verify_release(policy, certificate, read_terms=terms_of, ledger=ledger, key=key)

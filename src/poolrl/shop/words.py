@@ -75,7 +75,9 @@ class UserWords(ABC):
     def stock(self, given: Any) -> list[float]:
         """Stocks as a list in the products' order, or by product name."""
         found = self._by_product("stock", given)
-        return [finite_amount(f"stock of {name}", value) for name, value in zip(self.names.products, found, strict=True)]
+        return [
+            finite_amount(f"stock of {name}", value) for name, value in zip(self.names.products, found, strict=True)
+        ]
 
     def positive(self, what: str, given: Any, *, some: bool = False) -> list[float]:
         """Scales or pack sizes: one for all products, a list, or by product name. With `some`, NaN for the others."""
