@@ -159,6 +159,9 @@ def _is_private(name: str) -> bool:
 
 
 def _is_own(value: ast.expr) -> bool:
+    # `super()` is what the class itself declares to build on.
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super":
+        return not value.args
     return isinstance(value, ast.Name) and value.id in ("self", "cls")
 
 

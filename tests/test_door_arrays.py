@@ -123,7 +123,7 @@ def test_where_prices_are_counted() -> None:
     after = np.array([[30.0], [0.0], [0.0], [50.0], [7.0]])
     cell, observed = outcome_cells(problem, 0, state, price, after, bins=4, relative=False)
     seen = np.array([30.0, 20.0, 0.0, 50.0, 7.0])
-    expected = bin_of(1 - seen / 50, 4) + 4 * np.array([0, 1, 1, 0, 0])
+    expected = 3 - bin_of(seen / 50, 4) + 4 * np.array([0, 1, 1, 0, 0])
     assert cell.ravel().tolist() == expected.tolist()
     assert observed.ravel().tolist() == [True, True, False, True, False]
     # In multiples, what reaches the far end is cut off there: here the lower one.
@@ -140,7 +140,7 @@ def test_bins_lie_between_the_bounds_of_the_outcome() -> None:
     value = np.array([[10.0], [20.0], [30.0], [49.0]])
     for relative in (False, True):
         cell, _ = outcome_cells(problem, 0, 0 * value, 0 * value + 5, value, bins=4, relative=relative)
-        expected = bin_of(1 - (value.ravel() - 10) / 40, 4)
+        expected = 3 - bin_of((value.ravel() - 10) / 40, 4)
         # In multiples the least value is where it is cut off.
         assert cell.ravel().tolist() == (expected + [4 * relative, 0, 0, 0]).tolist()
 

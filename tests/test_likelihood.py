@@ -103,7 +103,7 @@ def test_a_law_of_the_dictionary_is_found_again(censored: bool) -> None:
     chosen = [(means - 18, 5), (means - 25, 3), (means - 22, 12), (means - 15, 20), (means - 14, 27), (means - 16, 60)]
     laws = np.stack([*(fine.located[m, s] for m, s in chosen), fine.uniform]).astype(np.float64)
     orders = np.tile(fine.located[means - 8, 4].astype(np.float64), (len(laws), 1)) if censored else None
-    shares = CellLaws(laws, orders, 1.0).expected(bins)
+    shares = CellLaws(laws, orders, 1.0, np.zeros(len(laws), dtype=bool)).expected(bins)
     leaves = np.stack([rng.multinomial(n, share.ravel() / share.sum()) for share in shares]).reshape(shares.shape)
     levels = trees(leaves.astype(float), 100.0, rng)
     steps = np.zeros(len(laws), dtype=np.int64)

@@ -74,7 +74,7 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
     [
         ({"states": np.zeros((3, 2))}, "states must have 3 dimensions, got 2"),
         ({"actions": np.zeros((2, 2, 1))}, "actions must have the trajectories and steps of states"),
-        ({"next_states": np.zeros((3, 2, 2))}, "next_states must have the shape of states"),
+        ({"next_states": np.zeros((3, 1, 1))}, "next_states must have the shape of states"),
         ({"states": at((1, 1, 0), np.nan, 0)}, "states must hold finite numbers"),
         ({"actions": at((1, 1, 0), np.inf, SECRET)}, "actions must hold finite numbers"),
         ({"states": [[["x" + str(SECRET)]]]}, "states must hold numbers"),

@@ -19,7 +19,7 @@ import numpy as np
 from poolrl.checks import IntArray
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise.inversion import inversion
-from poolrl.privacy.noise.randomness import Stream, Words
+from poolrl.privacy.noise.randomness import RandomWords, Stream
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.self_test import sampler_faults
 
@@ -93,7 +93,7 @@ def drawn_with(key: bytes, variance: Fraction, count: int) -> IntArray:
 
 
 @lru_cache(maxsize=8)
-def thresholds(variance: Fraction) -> tuple[int, Words]:
+def thresholds(variance: Fraction) -> tuple[int, RandomWords]:
     """The least k, and ⌊2⁶⁴ P(X ≤ k)⌋ from the last k where it is 0 to the first where it is 2⁶⁴ − 1, by decimals."""
     with localcontext() as context:
         context.prec = DIGITS

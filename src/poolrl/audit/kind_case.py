@@ -18,9 +18,9 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.data.counts import outcome_cells
 from poolrl.data.log import Columns
 from poolrl.data.row_by_row import row_by_row
+from poolrl.data.row_rules import PARTS
 from poolrl.learning.outcomes import COARSEST_LEVEL
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.simulation.logs import simulate_log
 
 # Shares of what is allowed that are tried, none of them on the edge of a bin.
 TRIED_SHARES = np.array([0.0, 0.03, 0.12, 0.33, 0.45, 0.65, 0.8, 0.97, 1.0])
@@ -75,22 +75,19 @@ def worst_pair(problem: OutcomeProblem) -> tuple[dict[str, FloatArray], tuple[in
     outcomes = problem.outcome_low + shares[1][:, None, None] * span
     outcomes = problem.arranged(np.broadcast_to(outcomes, (shares.shape[1], problem.horizon, problem.outcome_dim)))
 
-    def behaviour(step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
-        low, high = problem.allowed(step, state)
-        return np.asarray(low + shares[0][:, None] * (high - low))
-
-    labels = {
-        n: np.full(shares.shape[1], v[0]) for n, v in zip(problem.labels.names, problem.labels.values, strict=True)
-    }
-    log = simulate_log(problem, outcomes, rng=np.random.default_rng(0), behaviour=behaviour, labels=labels or None)
-    recorded, nodes = row_by_row(problem), []
+    recorded, nodes, rows = row_by_row(problem), [], []
+    state = np.tile(problem.initial_state, (shares.shape[1], 1))
     for step in range(problem.horizon):
-        row = (part[:, step] for part in (log.states, log.actions, log.next_states))
-        cell, seen = outcome_cells(recorded, step, *row, bins=COARSEST_LEVEL, relative=False)
+        low, high = problem.allowed(step, state)
+        action = np.asarray(low + shares[0][:, None] * (high - low))
+        arrived = problem.next_state(step, state, action, outcomes[:, step])
+        cell, seen = outcome_cells(recorded, step, state, action, arrived, bins=COARSEST_LEVEL, relative=False)
         nodes.append(np.where(seen, cell, -1))
+        rows.append((state, action, arrived))
+        state = arrived[..., : problem.state_dim]
     at: IntArray = np.stack(nodes, axis=1).reshape(shares.shape[1], -1)
     # Both observed counts twice: a node is left, and another one reached.
     moved = ((at[:, None] != at[None]) * ((at[:, None] >= 0).astype(int) + (at[None] >= 0))).sum(axis=-1)
     first, second = np.unravel_index(int(moved.argmax()), moved.shape)
-    parts = {"states": log.states, "actions": log.actions, "next_states": log.next_states}
+    parts = dict(zip(PARTS, (np.stack(part, axis=1) for part in zip(*rows, strict=True)), strict=True))
     return parts, (int(first), int(second))

@@ -15,6 +15,7 @@ from poolrl.shop.decide import decide_csv, decide_lines
 from poolrl.shop.desk import BASIS, Desk
 from poolrl.shop.json_lines import answers_as_json, in_columns, question_of
 from poolrl.shop.kind_desk import KindDesk, decide_kind_csv, decide_kind_lines, decide_kind_once
+from poolrl.shop.named_kinds import own_problem
 from poolrl.shop.plan_desk import PlanDesk, is_plan
 from poolrl.shop.stock_table import CsvForm
 from poolrl.shop.words import amounts_from_text
@@ -114,7 +115,7 @@ def decide(
             raise ValueError(f"{policy} is a plan, whose orders are what the shop can place: ask it with --step")
         _ask_plan(PlanDesk.open(policy), step, stock, labels, coming or [], as_json=json)
         return
-    own = None if config is None else load_config(config).config.problem.shop
+    own = None if config is None else own_problem(load_config(config).config.problem.shop)
     if (other := KindDesk.open(policy, own)) is not None:
         if sizes is not None or coming or whole:
             raise ValueError("--packs, --coming and --whole are for orders of shops")

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.prompt import Prompt
 
 from poolrl.cli.verbs import CONFIG_NAME, verb
-from poolrl.problems.registry import KINDS, code_beside, problem_kind
+from poolrl.problems.registry import KINDS
 from poolrl.shop.answers import (
     Answers,
     all_flags,
@@ -40,6 +40,7 @@ from poolrl.shop.kind_init import (
     pairs,
     write_kind_example,
 )
+from poolrl.shop.named_kinds import code_beside, problem_kind
 from poolrl.shop.toml import write_toml
 
 init_verb = verb(
@@ -150,7 +151,7 @@ def _write_kind(
             console.print(f"A simulated table: {written['log']['source']}", highlight=False, markup=False)
         else:
             if sys.stdin.isatty() and console.is_terminal:
-                given, facts = _ask_kind(console, name, given, facts)
+                given, facts = _asked_kind(console, name, given, facts)
             written = kind_facts(name, given, facts, columns)
         content = write_toml(written).encode()
         parse_config(out, content)
@@ -158,7 +159,7 @@ def _write_kind(
     console.print(f"Wrote {out}; every key in it says why it is there.", highlight=False, markup=False)
 
 
-def _ask_kind(console: Console, name: str, given: Answers, facts: str) -> tuple[Answers, str]:
+def _asked_kind(console: Console, name: str, given: Answers, facts: str) -> tuple[Answers, str]:
     kind = problem_kind(name)
     console.print("Everything asked for here is public. [bold]Answer from what you know, not from the log.[/]")
     known, answers = pairs(facts, "facts"), dict(given)

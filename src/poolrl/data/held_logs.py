@@ -14,7 +14,7 @@ from typing import Any
 from poolrl.problems.problem import Problem
 
 # Classes whose objects are rows of somebody: (module, class), by the first part of the module's name.
-TABLES = {
+TABLE_CLASSES = {
     ("poolrl", "Trajectories"),
     ("poolrl", "Table"),
     ("pandas", "DataFrame"),
@@ -66,7 +66,7 @@ def _reached(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _holds_rows(value: Any, depth: int = 2) -> bool:
-    if any((each.__module__.split(".")[0], each.__name__) in TABLES for each in type(value).__mro__):
+    if any((each.__module__.split(".")[0], each.__name__) in TABLE_CLASSES for each in type(value).__mro__):
         return True
     if depth and isinstance(value, Mapping):
         return any(_holds_rows(each, depth - 1) for each in value.values())

@@ -21,7 +21,7 @@ from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Numbers that are computed at once: counts times actions times outcomes.
-NUMBERS_AT_ONCE = 2**22
+OUTCOMES_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +138,7 @@ def _expected_worth(
 ) -> FloatArray:
     """Q of every count and action, (N + 1, actions)."""
     worth = np.empty(tried.shape)
-    block = max(1, NUMBERS_AT_ONCE // (len(state) * len(drawn) * len(problem.arrival_low)))
+    block = max(1, OUTCOMES_AT_ONCE // (len(state) * len(drawn) * len(problem.arrival_low)))
     for start in range(0, tried.shape[1], block):
         here, does = state[:, None, None, :], tried[:, start : start + block, None, None]
         arrived = problem.next_state(step, here, does, drawn[None, None])  # (N + 1, actions, outcomes, 1 + e)

@@ -25,7 +25,7 @@ FEWEST_STATUS_BINS, ROWS_OF_BIN, NOISES_OF_BIN = 4, 40, 10
 # Bins seen before any data, when it is learned how far shares lie off; and how often that is learned anew.
 USUAL_BINS, EM_ROUNDS = 4.0, 20
 # Of a count that is sampled: a share that is sure to be zero is not infinitely well known.
-LEAST_VARIANCE = 0.25
+LEAST_SAMPLED = 0.25
 # Where nothing was tried, a share still has some weight, so that every share has a place in the regression.
 LEAST_WEIGHT = 1e-9
 
@@ -51,11 +51,11 @@ def isotonic_laws(
     for counts, own in zip(nodes, noise, strict=True):
         bins = counts.shape[-1]
         if bins >= FEWEST_STATUS_BINS and totals.mean() / bins >= max(ROWS_OF_BIN, NOISES_OF_BIN * own**0.5):
-            found = _moved(found, counts, totals, tried, alike, own, spread)
+            found = _corrected(found, counts, totals, tried, alike, own, spread)
     return found
 
 
-def _moved(
+def _corrected(
     laws: FloatArray,
     counts: FloatArray,
     totals: FloatArray,
@@ -72,7 +72,7 @@ def _moved(
     expected = (below * weights).sum(axis=-1) / weights.sum(axis=-1)
     rows = totals[:, None] * weights.sum(axis=-1)
     known = np.maximum(rows, 1.0)
-    sampled = np.maximum(known * expected * (1 - expected), LEAST_VARIANCE)
+    sampled = np.maximum(known * expected * (1 - expected), LEAST_SAMPLED)
     error = (variance * (expected**2 + (1 - expected) ** 2) + sampled) / known**2
     off = np.where(rows >= 1, (counts[:, 0] - expected * counts.sum(axis=1)) / known, 0.0)
     groups, group = np.unique(alike, return_inverse=True)

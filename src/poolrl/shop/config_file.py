@@ -12,10 +12,10 @@ from platformdirs import user_data_path
 from pydantic import ValidationError
 
 from poolrl.certificate.verify import Terms
-from poolrl.problems.registry import code_beside
 from poolrl.shop.config import Config
 from poolrl.shop.config_keys import section_models
 from poolrl.shop.config_problem import AMOUNTS
+from poolrl.shop.named_kinds import code_beside
 from poolrl.shop.toml import read_toml
 
 

@@ -57,13 +57,13 @@ def section_models() -> dict[str, type[BaseModel]]:
     """The model of each section; one that may be left out is a union with None."""
     found: dict[str, type[BaseModel]] = {}
     for name, field in Config.model_fields.items():
-        for each in (field.annotation, *(_plain(part) for part in get_args(field.annotation))):
+        for each in (field.annotation, *(_unannotated(part) for part in get_args(field.annotation))):
             # The first one: a [problem] of another kind than shops has keys of its own (`config_kind`).
             if isinstance(each, type) and issubclass(each, BaseModel):
                 found.setdefault(name, each)
     return found
 
 
-def _plain(part: Any) -> Any:
+def _unannotated(part: Any) -> Any:
     """A type without what is annotated to it."""
     return get_args(part)[0] if get_origin(part) is Annotated else part

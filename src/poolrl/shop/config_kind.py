@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from poolrl.problems.problem import OutcomeProblem, Problem
-from poolrl.problems.registry import arguments_of, problem_kind
 from poolrl.problems.words import TableColumn, Words
 from poolrl.shop.config_log import SERVER, LogTable
 from poolrl.shop.config_problem import DeclaredValues, declared_values
 from poolrl.shop.findings import many
+from poolrl.shop.named_kinds import arguments_of, problem_kind
 from poolrl.shop.section import ConfigSection, is_name, key
 
 # Columns of the rows that `rows_query` gives.

@@ -33,9 +33,9 @@ from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.problems.problem import Problem
-from poolrl.problems.registry import KINDS
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
+from poolrl.shop.named_kinds import own_problem
 from poolrl.shop.open_log import open_log
 from poolrl.shop.payable import left_over_share, require_payable, together_share
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
@@ -81,9 +81,8 @@ def fit_release(
         _refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
-            own = file.config.problem.shop
-            problem = None if type(own) in KINDS.values() else own
-            return Released.load(folder, earlier_fit=earlier_fit, problem=problem)
+            own = own_problem(file.config.problem.shop)
+            return Released.load(folder, earlier_fit=earlier_fit, problem=own)
         opened = require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:

@@ -21,7 +21,7 @@ from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2
 # Rounds should succeed less often the more is asked. By so much less or more a third differs from another for sure.
-CLEARLY = 3.0
+FOR_SURE = 3.0
 # A table in which fewer succeed or fail leaves the others out.
 NEARLY_NONE = 0.005
 HABITS = "decisions and outcomes"
@@ -118,7 +118,7 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     doubt = np.sqrt(sum(max(e["share"] * (1 - e["share"]), 0.01) / e["rows"] for e in (low, high)))
     shares = f"of the lowest third of {words.decisions} {low['share']:.0%} succeed, of the highest {high['share']:.0%}"
     follow = f"{shares}: {words.decisions} follow what was expected; measure amounts by a scale, or declare labels"
-    follows = bool(rise > CLEARLY * doubt)
+    follows = bool(rise > FOR_SURE * doubt)
     yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)
 
 

@@ -26,7 +26,7 @@ from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import simulate_log
 
 # Paths on which policies are compared, rehearsed fits, and the most trajectories of a rehearsed log.
-PATHS, REHEARSED_FITS, MOST_REHEARSED = 4_000, 12, 5_000
+PLAYED_PATHS, REHEARSED_FITS, MOST_REHEARSED = 4_000, 12, 5_000
 # What no rehearsal finds: outcomes are never quite as their laws, in shares of what is earned.
 UNREHEARSED = 0.02
 # A log in which fewer rounds succeed, or fail, leaves the others out, it seems.
@@ -75,7 +75,7 @@ def forecast_kind(policy: Policy, *, progress: Progress | None = None) -> KindFo
     today = played.earned_today()
     errors, truths = _rehearse(model, played, progress)
     flattered, spread = errors[:, 0].mean(), errors[:, 0].std(ddof=1)
-    mine = _estimate(predicted - flattered, spread, predicted)
+    mine = _with_interval(predicted - flattered, spread, predicted)
     free, best = played.earned(data_free(problem)), predicted
     lost = float(np.clip((best - truths.mean()) / (best - free), 0.0, 1.0)) if best > free else 1.0
     noisy = lost > MOST_LOST
@@ -87,14 +87,14 @@ def forecast_kind(policy: Policy, *, progress: Progress | None = None) -> KindFo
         why = f"By the released numbers nearly every {problem.words.step} {end}. Are the others missing from the log?"
         return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
     gains = errors[:, 1]
-    gain = _estimate(predicted - today - gains.mean(), gains.std(ddof=1), predicted)
+    gain = _with_interval(predicted - today - gains.mean(), gains.std(ddof=1), predicted)
     missed = errors[:, 0] - gains
-    now = _estimate(today - missed.mean(), missed.std(ddof=1), today)
-    verdict, because = _verdict(gain, now, problem)
+    now = _with_interval(today - missed.mean(), missed.std(ddof=1), today)
+    verdict, because = _judged(gain, now, problem)
     return KindForecast(now, mine, gain, lost, verdict, because, noisy)
 
 
-def _verdict(gain: CostEstimate, now: CostEstimate, problem: OutcomeProblem) -> tuple[SwitchVerdict, str]:
+def _judged(gain: CostEstimate, now: CostEstimate, problem: OutcomeProblem) -> tuple[SwitchVerdict, str]:
     words, share = problem.words, f"{gain.mean / abs(now.mean):+.0%}" if now.mean else "more"
     between = f"between {gain.low:.4g} and {gain.high:.4g} for each {words.trajectory}"
     if gain.low > 0:
@@ -104,7 +104,7 @@ def _verdict(gain: CostEstimate, now: CostEstimate, problem: OutcomeProblem) -> 
     return CANNOT_TELL, f"The gain is too small, or too uncertain, to be sure of: {share}, {between}."
 
 
-def _estimate(mean: float, spread: float, scale: float) -> CostEstimate:
+def _with_interval(mean: float, spread: float, scale: float) -> CostEstimate:
     half = WITHIN_90 * float(np.hypot(spread, UNREHEARSED * abs(scale)))
     return CostEstimate(float(mean), float(mean - half), float(mean + half))
 
@@ -114,8 +114,8 @@ class _Played:
 
     def __init__(self, model: PrivateModel, rng: np.random.Generator) -> None:
         self.model, self.problem = model, model.problem
-        self.cells = _cells_of(model, PATHS, rng)
-        self.paths = model.sample(PATHS, rng=rng, labels=_labels(model, self.cells))
+        self.cells = _cells_of(model, PLAYED_PATHS, rng)
+        self.paths = model.sample(PLAYED_PATHS, rng=rng, labels=_labels(model, self.cells))
         self.past = past_decisions(model, self.cells)
 
     def earned(self, policy: Policy) -> float:
@@ -140,7 +140,7 @@ class _Played:
 
     def _average(self, act: Any) -> float:
         problem, rng = self.problem, np.random.default_rng(1)
-        state, total = np.tile(problem.initial_state, (PATHS, 1)), np.zeros(PATHS)
+        state, total = np.tile(problem.initial_state, (PLAYED_PATHS, 1)), np.zeros(PLAYED_PATHS)
         for step in range(problem.horizon):
             low, high = problem.feasible(step, state)
             action = np.clip(act(step, state, rng), low, high)

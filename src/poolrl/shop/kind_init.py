@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from poolrl.problems.problem import OutcomeProblem, Problem
-from poolrl.problems.registry import arguments_of, problem_kind
 from poolrl.problems.rounds import Rounds
 from poolrl.shop.answers import Answers, value_of
 from poolrl.shop.config_keys import Key, config_keys
+from poolrl.shop.named_kinds import arguments_of, problem_kind
 from poolrl.simulation.logs import simulate_log
 
 # Sections and keys that only shops have.

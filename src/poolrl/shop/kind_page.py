@@ -20,7 +20,7 @@ from poolrl.shop.kind_forecast import KindForecast
 from poolrl.shop.page import LONGEST_CERTIFICATE, VERDICTS, claim_rows, integrity, mechanism_rows, money, scale_in_words
 
 # A page of more label cells, or pictures, would be no page any more.
-MOST_CELLS, MOST_PICTURES = 60, 6
+SHOWN_CELLS, MOST_PICTURES = 60, 6
 
 
 def kind_page(release: Released, forecast: KindForecast) -> str:
@@ -47,8 +47,8 @@ def kind_page(release: Released, forecast: KindForecast) -> str:
         verdict=verdict,
         mood=mood,
         earned=_earned_rows(forecast),
-        tables=list(_tables(policy))[:MOST_CELLS],
-        more=max(0, policy.problem.labels.count - MOST_CELLS),
+        tables=list(_tables(policy))[:SHOWN_CELLS],
+        more=max(0, policy.problem.labels.count - SHOWN_CELLS),
         decisions_file=DECISIONS_FILE,
         label=label_sections(certificate),
         claim_rows=claim_rows(release),

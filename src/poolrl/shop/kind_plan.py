@@ -20,7 +20,7 @@ from poolrl.simulation.logs import simulate_log
 from poolrl.simulation.worlds import World
 
 # Paths on which policies are compared.
-JUDGED_PATHS = 10_000
+JUDGING_PATHS = 10_000
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,6 @@ class KindSimulator:
         """Paths that policies are compared on, and the policy of somebody who knows the world."""
         if world not in self._judges:
             rng = np.random.default_rng(0)
-            best = saa(self.problem, world.sample(self.problem, 2 * JUDGED_PATHS, rng))
-            self._judges[world] = world.sample(self.problem, JUDGED_PATHS, rng), best
+            best = saa(self.problem, world.sample(self.problem, 2 * JUDGING_PATHS, rng))
+            self._judges[world] = world.sample(self.problem, JUDGING_PATHS, rng), best
         return self._judges[world]

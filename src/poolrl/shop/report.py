@@ -9,8 +9,6 @@ from rich.progress import Progress
 
 from poolrl.certificate.files import CERTIFICATE, PAGE, POLICY
 from poolrl.certificate.verify import VerifyCheck, verify_release
-from poolrl.problems.problem import Problem
-from poolrl.problems.registry import KINDS, code_beside
 from poolrl.shop.config_file import load_config, terms_of
 from poolrl.shop.decision_table import DECISIONS_FILE, decisions_csv
 from poolrl.shop.fit import Released
@@ -18,6 +16,7 @@ from poolrl.shop.forecast import Forecast, make_forecast
 from poolrl.shop.kind_forecast import KindForecast, forecast_kind
 from poolrl.shop.kind_page import kind_page
 from poolrl.shop.levels_csv import LEVELS_FILE, levels_csv
+from poolrl.shop.named_kinds import code_beside, own_problem
 from poolrl.shop.page import can_be_drawn, release_page
 
 
@@ -36,17 +35,16 @@ def verify_folder(
         return verify_release(policy, certificate, read_terms=terms_of, ledger=ledger, key=key)
     own, named = load_config(config).config.problem.shop, {"ledger": ledger, "key": key}
     with code_beside(config):
-        return verify_release(policy, certificate, read_terms=terms_of, config=config, problem=_own(own), **named)
-
-
-def _own(problem: Problem) -> Problem | None:
-    """A problem that a file cannot be read without."""
-    return None if type(problem) in KINDS.values() else problem
+        return verify_release(
+            policy, certificate, read_terms=terms_of, config=config, problem=own_problem(own), **named
+        )
 
 
 def load_verified(folder: Path, config: Path | None = None) -> Released:
     """A release whose certificate holds. `config` names a problem of the user's own, where it is one."""
-    release = Released.load(folder, problem=None if config is None else _own(load_config(config).config.problem.shop))
+    release = Released.load(
+        folder, problem=None if config is None else own_problem(load_config(config).config.problem.shop)
+    )
     broken = [check for check in verify_folder(folder / POLICY, folder / CERTIFICATE, config) if not check.good]
     if broken:
         raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")

@@ -8,10 +8,10 @@ import tomllib
 from itertools import groupby
 from typing import Any
 
-from poolrl.problems.registry import problem_kind
 from poolrl.shop.config_keys import config_keys
 from poolrl.shop.config_log import WIDE_ONLY
 from poolrl.shop.config_problem import SHOPS
+from poolrl.shop.named_kinds import problem_kind
 
 HEADER = """\
 # What is public about this log. Everything here is declared by a person who knows the shop; nothing may be read off the

@@ -21,7 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from poolrl.checks import IntArray
-from poolrl.privacy.noise.randomness import Words
+from poolrl.privacy.noise.randomness import RandomWords
 from poolrl.privacy.noise.thresholds import distribution, upper_tails
 
 WORD = 64
@@ -37,11 +37,11 @@ class Inversion:
 
     variance: Fraction
     lowest: int
-    thresholds: Words
+    thresholds: RandomWords
     guide: NDArray[np.int32]  # by a word's first bits: the first threshold above the least such word
 
     def add(
-        self, words: Words, counts: IntArray, *, further: Callable[[], int] = lambda: secrets.randbits(WORD)
+        self, words: RandomWords, counts: IntArray, *, further: Callable[[], int] = lambda: secrets.randbits(WORD)
     ) -> None:
         """Add to each count, in place, the number of its word; `further` draws more words."""
         shift = np.uint64(WORD + 1 - len(self.guide).bit_length())
@@ -98,8 +98,8 @@ def _proved(variance: Fraction, bits: int) -> list[int] | None:
 
 @njit(nogil=True, cache=True)
 def _invert(
-    words: Words,
-    thresholds: Words,
+    words: RandomWords,
+    thresholds: RandomWords,
     guide: NDArray[np.int32],
     shift: np.uint64,
     lowest: int,

@@ -13,7 +13,7 @@ from os import urandom
 import numpy as np
 from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
+RandomWords = NDArray[np.uint64]
 # 256 bits, all of them from the operating system.
 KEY_BYTES = 32
 
@@ -64,7 +64,7 @@ class Stream:
             self._taken += count + count % 2
         return first
 
-    def words(self, first: int, count: int) -> Words:
+    def words(self, first: int, count: int) -> RandomWords:
         """The words at first, first + 1, ...; `first` is even."""
         # Here too: a fork may come between `take` and this.
         self._owner.check()
@@ -75,7 +75,7 @@ class Stream:
         raise TypeError("a stream of noise can be neither copied nor saved")
 
 
-def key_stream(key: bytes, block: int, count: int) -> Words:
+def key_stream(key: bytes, block: int, count: int) -> RandomWords:
     """So many words of AES-256 in counter mode, from the block with this number on."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
