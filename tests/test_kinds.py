@@ -1,0 +1,216 @@
+"""Every kind of the registry: what is promised of one problem is tested for all of them, and for those to come."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolrl import LostSales, Policy, Pool, PrivateModel, SeededNoise, Table, Trajectories, check_problem, simulate_log
+from poolrl.audit.audit import attack_case
+from poolrl.audit.kind_case import KindCase, worst_pair
+from poolrl.audit.neighbours import CASES
+from poolrl.data.check_problem import check_rows, dummy_rows
+from poolrl.data.row_by_row import FORMULAS, row_by_row
+from poolrl.privacy.sensitivity import outcome_trees
+from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.registry import KINDS
+from poolrl.problems.rounds import Rounds
+
+LABELS: dict[str, Any] = {"item": ["watch", "game"], "house": [1, 2]}
+SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 2.0, "demand_max": 9.0}
+LEVELS = (1, 2, 4, 8)
+
+
+def make(name: str, **more: Any) -> OutcomeProblem:
+    """A small problem of each kind."""
+    kind = KINDS[name]
+    return kind(**(dict(kind.words.example) or SHOP_FACTS), **more)
+
+
+def a_log(problem: OutcomeProblem, episodes: int, rng: np.random.Generator, *, scaled: bool = False) -> Trajectories:
+    """Whatever can happen: uniform outcomes and actions, any labels, and some that nobody declared."""
+    shape = (episodes, problem.horizon, problem.outcome_dim)
+    outcomes = problem.arranged(rng.uniform(problem.outcome_low, problem.outcome_high, shape))
+    known: dict[str, Any] = {}
+    if scaled:
+        known["scale"] = rng.choice([0.5, 1.0, 7.0, np.nan], (*shape[:2], problem.scale_dim))
+        outcomes = outcomes * np.nan_to_num(known["scale"], nan=1.0)
+    if problem.labels:
+        known["labels"] = {
+            "item": rng.choice(["watch", "game", "boat"], episodes),
+            "house": rng.choice([1, 2, 3], (episodes, problem.horizon)),
+        }
+    return simulate_log(problem, outcomes, rng=rng, **known)
+
+
+def replaced(log: Trajectories, other: Trajectories) -> Trajectories:
+    """The log with its first trajectory replaced by that of another one."""
+    parts = {n: np.concatenate([getattr(other, n)[:1], getattr(log, n)[1:]]) for n in ("states", "actions", "next_states")}
+    more: dict[str, Any] = {}
+    if log.scale is not None and other.scale is not None:
+        more["scale"] = np.concatenate([other.scale[:1], log.scale[1:]])
+    if log.label_names:
+        more["labels"] = {n: np.concatenate([other.labels[n][:1], log.labels[n][1:]]) for n in log.label_names}
+    return Trajectories(**parts, **more)
+
+
+def squared_change(problem: OutcomeProblem, first: Trajectories, second: Trajectories) -> int:
+    """How far two logs' trees lie apart, over all levels."""
+    trees = [log.outcome_leaves(problem, bins=LEVELS[-1]) for log in (first, second)]
+    moved = (trees[0] - trees[1]).reshape(*trees[0].shape[:-1], problem.kinds, LEVELS[-1])
+    return sum(int((moved.reshape(*moved.shape[:-1], size, -1).sum(axis=-1) ** 2).sum()) for size in LEVELS)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_keeps_its_promises_and_can_be_made_again(name: str) -> None:
+    check_problem(make(name))
+    for problem in (make(name), make(name, labels=LABELS)):
+        check_rows(problem)
+        facts = json.loads(json.dumps(problem.facts()))
+        assert facts.pop("kind") == type(problem).__name__
+        assert type(problem)(**facts).facts() == problem.facts()
+
+
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), labelled=st.booleans(), scaled=st.booleans())
+def test_one_trajectory_moves_no_more_than_is_paid_for(name: str, seed: int, labelled: bool, scaled: bool) -> None:
+    """Δ₂² = 2 H k L, whatever a trajectory shows instead of another."""
+    problem, rng = make(name, **({"labels": LABELS} if labelled else {})), np.random.default_rng(seed)
+    first = a_log(problem, 6, rng, scaled=scaled)
+    second = replaced(first, a_log(problem, 1, rng, scaled=scaled))
+    paid = outcome_trees(problem, level_sizes=LEVELS, per_unit=1, complete=False).sensitivity_squared
+    assert squared_change(problem, first, second) <= paid
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_row_that_is_counted_twice_would_be_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: rows of one trajectory stand in two label cells, or twice in one."""
+    problem = make(name)
+    rows, pair = worst_pair(problem)
+    first, second = (Trajectories(**{part: array[[number, 0]] for part, array in rows.items()}) for number in pair)
+    paid = outcome_trees(problem, level_sizes=LEVELS[2:], per_unit=1, complete=False).sensitivity_squared
+    plain = Trajectories.outcome_leaves
+    coarse = _coarse_change(problem, first, second)
+    assert coarse <= paid
+    monkeypatch.setattr(Trajectories, "outcome_leaves", lambda log, *a, **k: 2 * plain(log, *a, **k))
+    assert _coarse_change(problem, first, second) > paid
+
+
+def _coarse_change(problem: OutcomeProblem, first: Trajectories, second: Trajectories) -> int:
+    trees = [log.outcome_leaves(problem, bins=LEVELS[-1]) for log in (first, second)]
+    moved = (trees[0] - trees[1]).reshape(*trees[0].shape[:-1], problem.kinds, LEVELS[-1])
+    return sum(int((moved.reshape(*moved.shape[:-1], size, -1).sum(axis=-1) ** 2).sum()) for size in LEVELS[2:])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_recorded_formulas_give_what_the_formulas_give(name: str) -> None:
+    problem = make(name)
+    recorded = row_by_row(type("Own", (type(problem),), {})(**_arguments(problem)))
+    assert type(recorded) is not type(problem)
+    for step in range(problem.horizon):
+        rows = dummy_rows(problem, step)
+        assert rows.outcome is not None
+        asked: dict[str, tuple[Any, ...]] = {
+            "feasible": (step, rows.state),
+            "observe": (step, rows.state, rows.action, rows.next_state),
+            "seen_coordinates": (step, rows.state, rows.action),
+            "next_state": (step, rows.state, rows.action, rows.outcome),
+            "within": (step, problem.unit_pair(rows.state, rows.action)),
+            "unit_pair": (rows.state, rows.action),
+            "unit_state": (rows.state,),
+        }
+        assert set(asked) == set(FORMULAS)
+        for formula, arguments in asked.items():
+            plain, again = (getattr(each, formula)(*arguments) for each in (problem, recorded))
+            for one, other in zip(_parts(plain), _parts(again), strict=True):
+                np.testing.assert_array_equal(np.broadcast_to(one, np.shape(other)), other)
+
+
+def _parts(answer: Any) -> tuple[Any, ...]:
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _arguments(problem: OutcomeProblem) -> dict[str, Any]:
+    return {name: value for name, value in problem.facts().items() if name != "kind"}
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_an_engine_counts_what_arrays_count(name: str, scaled: bool) -> None:
+    problem = make(name, labels=LABELS)
+    log = a_log(problem, 60, np.random.default_rng(5), scaled=scaled)
+    rows = log.to_arrow()
+    columns: dict[str, Any] = {
+        f"{part}s": [each for each in rows.column_names if each.startswith(f"{part}_")]
+        for part in ("state", "action", "next_state")
+    }
+    columns |= {"scale": [each for each in rows.column_names if each.startswith("scale_")]} if scaled else {}
+    table = Table(rows, trajectory="trajectory", step="step", labels=["item", "house"], step_labels=["house"], **columns)
+    np.testing.assert_array_equal(table.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_policy_and_its_model_survive_a_file(name: str, tmp_path: Any) -> None:
+    problem = make(name, labels=LABELS)
+    log = a_log(problem, 200, np.random.default_rng(1))
+    policy = Pool(1.0).fit(problem, log, noise=SeededNoise(1))
+    policy.save(tmp_path / "policy.npz")
+    again = Policy.load(tmp_path / "policy.npz")
+    states = np.linspace(problem.state_low, problem.state_high, 4)
+    for step in range(problem.horizon):
+        labels = {"item": "game", "house": 2}
+        np.testing.assert_array_equal(policy.act(step, states, labels=labels), again.act(step, states, labels=labels))
+    PrivateModel.of(policy).save(tmp_path / "model.npz")
+    assert PrivateModel.load(tmp_path / "model.npz").problem.facts() == problem.facts()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_that_declares_more_steps_than_it_holds_is_refused(name: str, tmp_path: Any) -> None:
+    """Before anything is made of them: a few bytes may declare a horizon of millions."""
+    problem = make(name)
+    policy = Pool(1.0).fit(problem, a_log(problem, 50, np.random.default_rng(1)), noise=SeededNoise(1))
+    problem.horizon = 10**12
+    policy.save(tmp_path / "policy.npz")
+    with pytest.raises(ValueError, match="declares steps"):
+        Policy.load(tmp_path / "policy.npz")
+
+
+def test_every_kind_but_shops_is_audited() -> None:
+    audited = {type(case.problem) for case in CASES}
+    assert set(KINDS.values()) <= audited
+    for case in CASES:
+        if isinstance(case, KindCase):
+            found = attack_case(case, rho=1.0, releases=4_000)
+            assert (found.verdict, found.moved_share) == ("not refuted", 1.0), case.name
+
+
+def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: noise for a quarter of what a trajectory moves, while the certificate says ρ = 1."""
+    from poolrl.privacy import release, sensitivity
+
+    plain = sensitivity.outcome_trees
+
+    def cheap(*arguments: Any, **known: Any) -> Any:
+        layout = plain(*arguments, **known)
+        return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / 16)
+
+    monkeypatch.setattr(release.sensitivity, "outcome_trees", cheap)
+    case = next(each for each in CASES if isinstance(each, KindCase))
+    found = attack_case(case, rho=1.0, releases=4_000)
+    assert found.verdict == "FLAGGED"
+
+
+def test_words_are_those_of_the_trade() -> None:
+    for name, kind in KINDS.items():
+        words = kind.words
+        assert words.decisions != "actions", name
+        if issubclass(kind, Rounds):
+            assert set(words.keys) == set(words.example)
+            assert len(words.states) == 1
+    assert LostSales.words.decisions == "order-up-to levels"
