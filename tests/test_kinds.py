@@ -50,7 +50,9 @@ def a_log(problem: OutcomeProblem, episodes: int, rng: np.random.Generator, *, s
 
 def replaced(log: Trajectories, other: Trajectories) -> Trajectories:
     """The log with its first trajectory replaced by that of another one."""
-    parts = {n: np.concatenate([getattr(other, n)[:1], getattr(log, n)[1:]]) for n in ("states", "actions", "next_states")}
+    parts = {
+        n: np.concatenate([getattr(other, n)[:1], getattr(log, n)[1:]]) for n in ("states", "actions", "next_states")
+    }
     more: dict[str, Any] = {}
     if log.scale is not None and other.scale is not None:
         more["scale"] = np.concatenate([other.scale[:1], log.scale[1:]])
@@ -151,7 +153,9 @@ def test_an_engine_counts_what_arrays_count(name: str, scaled: bool) -> None:
         for part in ("state", "action", "next_state")
     }
     columns |= {"scale": [each for each in rows.column_names if each.startswith("scale_")]} if scaled else {}
-    table = Table(rows, trajectory="trajectory", step="step", labels=["item", "house"], step_labels=["house"], **columns)
+    table = Table(
+        rows, trajectory="trajectory", step="step", labels=["item", "house"], step_labels=["house"], **columns
+    )
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
 
 

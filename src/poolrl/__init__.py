@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
-    from poolrl.problems.auction import FirstPriceBidding as FirstPriceBidding
     from poolrl.problems.auction import ReserveAuction as ReserveAuction
+    from poolrl.problems.bidding import FirstPriceBidding as FirstPriceBidding
     from poolrl.problems.depot import Depot as Depot
     from poolrl.problems.inventory import Backlog as Backlog
     from poolrl.problems.inventory import LostSales as LostSales
@@ -76,7 +76,8 @@ _PUBLIC = {
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
-    "problems.auction": ("FirstPriceBidding", "ReserveAuction"),
+    "problems.auction": ("ReserveAuction",),
+    "problems.bidding": ("FirstPriceBidding",),
     "problems.depot": ("Depot",),
     "problems.inventory": ("Backlog", "LostSales"),
     "problems.operations": ("Operations",),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import signal
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +46,23 @@ def answer_of(arguments: list[str], capsys: pytest.CaptureFixture[str], patch: p
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return Answer(code, *capsys.readouterr())
+
+
+def run_poolrl(*arguments: str, cwd: Path, exits: int = 0) -> str:
+    """Run a command in a folder, on a wide terminal; what it printed. Fails if it ends with another code."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    said, code = io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Cyclopts application invoked without tokens")
+        patch.setattr(sys, "argv", ["poolrl", *arguments])
+        patch.setenv("COLUMNS", "300")
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    assert code == exits, said.getvalue()
+    return said.getvalue()

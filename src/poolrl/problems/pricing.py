@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, public_array, whole
+from poolrl.checks import BoolArray, FloatArray, positive, public_array, whole
 from poolrl.problems.problem import Observation
 from poolrl.problems.rounds import Rounds
 from poolrl.problems.words import TableColumn, Words
@@ -60,6 +60,7 @@ class DynamicPricing(Rounds):
         labels: Mapping[str, Iterable[Any]] | None = None,
     ) -> None:
         whole(stock=stock)
+        positive(price_max=price_max)
         self.stock, self.price_max = int(stock), float(price_max)
         self.keep = float(public_array("keep", keep, ()))
         if not 0 <= self.keep < self.price_max:

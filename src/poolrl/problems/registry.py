@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from poolrl.problems.auction import FirstPriceBidding, ReserveAuction
+from poolrl.problems.auction import ReserveAuction
+from poolrl.problems.bidding import FirstPriceBidding
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.pricing import DynamicPricing
 from poolrl.problems.problem import OutcomeProblem

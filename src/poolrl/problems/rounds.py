@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, positive, whole
+from poolrl.checks import BoolArray, FloatArray, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Boundary, OutcomeProblem, Side
 
@@ -32,7 +32,6 @@ class Rounds(OutcomeProblem):
         labels: Mapping[str, Iterable[Any]] | None,
     ) -> None:
         whole(horizon=horizon)
-        positive(most=most)
         self.horizon, self.labels = int(horizon), Labels(labels)
         self.state_low, self.state_high = np.zeros(1), np.full(1, float(count))
         self.initial_state = self.state_high

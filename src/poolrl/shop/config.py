@@ -163,6 +163,8 @@ class Config(ConfigSection):
 
     @model_validator(mode="after")
     def _table_is_complete(self) -> Self:
+        if isinstance(self.problem, KindFacts):
+            self._refuse_shops_keys()
         faults = self._faults_of_columns() if self.sales is None else self._faults_of_sales(self.sales)
         if self.privacy.labels_public and not self.problem.labels:
             faults.append("[privacy] labels_public needs [problem] labels")
@@ -173,7 +175,6 @@ class Config(ConfigSection):
         self.columns()  # refuses a column that is named twice
         self.declared_period()  # and a period that has no beginning or end
         if isinstance(self.problem, KindFacts):
-            self._refuse_shops_keys()
             return self
         self.operations.require_lengths(steps=self.problem.horizon, products=len(self.problem.products))
         self.operations.of_steps(self.names().steps).of(self.problem.shop)  # and what no shop can do

@@ -1,0 +1,175 @@
+"""The command line of problems other than shops, from a table to a signed page, in the words of each."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from poolrl.certificate.label import label
+from poolrl.problems.registry import KINDS
+from poolrl.shop.config_file import load_config, parse_config
+from poolrl.shop.config_problem import SHOPS
+from poolrl.shop.fit import Released
+from poolrl.shop.kind_init import write_kind_example
+from poolrl.shop.open_log import open_log
+from poolrl.shop.toml import write_toml
+from tests.helpers.commands import run_poolrl
+
+OTHERS = [name for name in KINDS if name not in SHOPS]
+
+
+# One in the quick run, all of them in the whole one: each takes ten seconds.
+EACH = [OTHERS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS[1:])]
+
+
+@pytest.fixture(scope="module", params=EACH)
+def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """An example of each kind, checked and released."""
+    folder = tmp_path_factory.mktemp("kind")
+    run_poolrl("init", "--problem", request.param, "--example", cwd=folder)
+    run_poolrl("fit", "--new-account", cwd=folder)
+    return request.param, folder
+
+
+def test_papers_speak_of_the_trade(released: tuple[str, Path]) -> None:
+    name, folder = released
+    words = KINDS[name].words
+    release = Released.load(folder / "release")
+    text = label(release.certificate)
+    assert f"A table of {words.decisions}, learned" in text
+    assert "order-up-to" not in text
+    record = (folder / "release" / "registry.yaml").read_text()
+    assert words.logged in record.replace("\n", " ").replace("  ", " ").replace("  ", " ") or words.decisions in record
+    page = (folder / "release" / "report.html").read_text()
+    assert "order-up-to" not in page
+    assert "shelf" not in page
+    assert words.advice in page
+    assert "<svg" in page
+    assert "What you do today" in page
+    decisions = (folder / "release" / "decisions.csv").read_text("utf-8-sig").splitlines()
+    assert decisions[0] == f"{words.states[0]},step,{words.decision}"
+
+
+def test_everything_verifies_and_a_change_does_not(released: tuple[str, Path], tmp_path: Path) -> None:
+    _, folder = released
+    good = run_poolrl(
+        *("verify", "release/policy.npz", "release/certificate.json", "--ledger", "ledger.sqlite"), cwd=folder
+    )
+    assert "Everything holds." in good
+    copy = tmp_path / "release"
+    shutil.copytree(folder / "release", copy)
+    certificate = copy / "certificate.json"
+    facts = json.loads(certificate.read_text())
+    facts["words"]["decisions"] = "order-up-to levels"
+    certificate.write_text(json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False) + "\n")
+    bad = run_poolrl("verify", str(copy / "policy.npz"), str(certificate), cwd=folder, exits=1)
+    assert "Do not rely on this certificate." in bad
+
+
+def test_questions_in_three_forms_have_one_answer(released: tuple[str, Path]) -> None:
+    name, folder = released
+    words = KINDS[name].words
+    state, policy = words.states[0], "release/policy.npz"
+    once = json.loads(
+        run_poolrl("decide", policy, "--step", "2", "--stock", f"{state}=1", "--scale", "20", "--json", cwd=folder)
+    )
+    (folder / "asked.csv").write_text(f"who;step;{state};scale\nAnn;2;1;20,0\nBob;1;1;10\n")
+    table = run_poolrl("decide", policy, "--csv", "asked.csv", "--delimiter", ";", "--decimal", ",", cwd=folder)
+    rows = list(csv.DictReader(table.splitlines(), delimiter=";"))
+    assert [row["who"] for row in rows] == ["Ann", "Bob"]
+    assert float(rows[0][words.decision].replace(",", ".")) == pytest.approx(once[words.decision], rel=1e-4)
+    (folder / "asked.jsonl").write_text(json.dumps({"step": 2, state: 1, "scale": 20}) + "\n")
+    line = json.loads(run_poolrl("decide", policy, "--lines", "asked.jsonl", cwd=folder))
+    assert line[words.decision] == pytest.approx(once[words.decision])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--step", "9", "--scale", "1"], "there is no step"),
+        (["--step", "1", "--scale", "0"], "scale must be positive"),
+        (["--step", "1"], "scale is missing"),
+        (["--step", "1", "--scale", "1", "--stock", "99"], "must lie in 0 .."),
+        (["--step", "1", "--scale", "1", "--packs", "a=2"], "are for orders of shops"),
+    ],
+)
+def test_questions_without_an_answer(released: tuple[str, Path], flags: list[str], message: str) -> None:
+    _, folder = released
+    assert message in run_poolrl("decide", "release/policy.npz", *flags, cwd=folder, exits=1)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_example_is_as_its_file_says(name: str, tmp_path: Path) -> None:
+    facts = write_kind_example(tmp_path, name)
+    (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+    said = run_poolrl("check", cwd=tmp_path)
+    assert "The table is as the file says." in said
+    assert "every row is possible" in said
+
+
+def test_flags_in_other_words_and_what_is_missing(tmp_path: Path) -> None:
+    """Yes in German; a price that is not there; a lot that nobody declared; and all lots sold."""
+    (tmp_path / "sales.csv").write_text(
+        "los,zuschlag,limit,preis,art\n1,JA,10,12,uhr\n2,nein,30,,uhr\n3,vielleicht,10,12,uhr\n4,ja,10,,uhr\n"
+        "5,ja,10,11,boot\n6,nein,20,,uhr\n"
+    )
+    command = [
+        *("init", "--problem", "reserve-auction", "--facts", "bid_max=50; sees_highest=false", "--source", "sales.csv"),
+        *("--columns", "reserve=limit; sold=zuschlag; price=preis", "--trajectory", "los", "--labels", "art=uhr,auto"),
+        *("--units", "6", "--data-set", "lots", "--rho", "1"),
+    ]
+    run_poolrl(*command, cwd=tmp_path)
+    text = (tmp_path / "poolrl.toml").read_text()
+    path = tmp_path / "poolrl.toml"
+    path.write_text(text.replace('"1", "1.0", "true"', '"ja"').replace('"0", "0.0", "false"', '"nein"'))
+    file = load_config(path)
+    with open_log(file) as log:
+        # Lots 1, 2 and 6 can be used: one bid is seen, and sides of both bids.
+        assert int(log.outcome_leaves(file.config.problem.shop, bins=4).sum()) == 2 * 3
+    said = run_poolrl("check", cwd=tmp_path, exits=1)
+    assert "have no number or flag" in said
+    assert "have a value that was not declared" in said
+    path.write_text(path.read_text().replace('"nein"', '"ende"'))
+    sold = [f"{i},ja,{i},{i + 9},uhr" for i in range(1, 40)]
+    (tmp_path / "sales.csv").write_text("\n".join(["los,zuschlag,limit,preis,art", *sold, ""]))
+    assert "are the others missing from the" in run_poolrl("check", cwd=tmp_path, exits=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ('kind = "reserve-auktion"', "did you mean 'reserve-auction'?"),
+        ("lots = 0", "lots must be a whole number of at least 1"),
+        ("bidmax = 3", "bidmax is not known"),
+        ("[sales]\nshop = 'a'\ndate='b'\nproduct='c'\nopening='d'\ndelivery='e'\nsales='f'", "exports of shops"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(change: str, message: str, tmp_path: Path) -> None:
+    text = write_toml(write_kind_example(tmp_path, "reserve-auction"))
+    name = change.split(" ")[0]
+    lines = [line for line in text.splitlines() if not line.startswith(f"{name} =")]
+    if change.startswith("["):
+        lines = [*text.splitlines(), change]
+    else:
+        lines.insert(lines.index("[problem]") + 1, change)
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        parse_config(tmp_path / "poolrl.toml", "\n".join(lines).encode())
+
+
+def test_a_strangers_configuration_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted attack: a release beside which a module lies that leaves a mark when it is imported."""
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath(__file__).with_name('mark').touch()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = write_toml(write_kind_example(tmp_path, "reserve-auction")).replace("reserve-auction", "evil:Evil", 1)
+    path = tmp_path / "poolrl.toml"
+    path.write_text(text.replace('kind = "reserve-auction"', 'kind = "evil:Evil"'))
+    with pytest.raises(ValueError, match="code of somebody's own"):
+        parse_config(path, path.read_bytes())
+    assert not (tmp_path / "mark").exists()
+    with pytest.raises(ValueError, match="cannot be imported"):
+        load_config(path)
+    assert (tmp_path / "mark").exists()
