@@ -126,7 +126,7 @@ def law_chart(
         body.append(_svg_text(x(float(tick)), HEIGHT - BOTTOM + 18, f"{tick:g}", "middle"))
     body.append(f'<polyline class="curve" points="{places}"/>')
     body += [f'<path class="limit" d="M{x(mark)} {UPPER}V{HEIGHT - BOTTOM}"/>' for mark in marks]
-    under = f"share of {words.outcome} at or above; dashed: {words.decisions}; thick: where the log shows it"
+    under = f"dashed: {words.decisions}; thick: where the log shows {words.outcome}"
     body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, under, "middle quiet"))
     said = "; ".join(f"{mark:.4g}" for mark in marks)
     return _svg(name, f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)

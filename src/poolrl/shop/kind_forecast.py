@@ -96,7 +96,7 @@ def forecast_kind(policy: Policy, *, progress: Progress | None = None) -> KindFo
 
 def _judged(gain: CostEstimate, now: CostEstimate, problem: OutcomeProblem) -> tuple[SwitchVerdict, str]:
     words, share = problem.words, f"{gain.mean / abs(now.mean):+.0%}" if now.mean else "more"
-    between = f"between {gain.low:.4g} and {gain.high:.4g} for each {words.trajectory}"
+    between = f"between {gain.low:.3g} and {gain.high:.3g} for each {words.trajectory}"
     if gain.low > 0:
         return "switch", f"These {words.decisions} earn more than today's: {share}, {between}."
     if gain.high <= 0:

@@ -118,11 +118,11 @@ def write_kind_example(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / source).open("w", newline="", encoding="utf-8") as file:
         names = [column.name for column in words.columns]
-        writer = csv.DictWriter(file, [words.trajectory, words.step, "expected", *names])
+        writer = csv.DictWriter(file, [words.trajectory, words.step, "estimate", *names])
         writer.writeheader()
         for number, step in np.ndindex(EXAMPLE_SALES, problem.horizon):
             writer.writerow(
-                {words.trajectory: number + 1, words.step: step + 1, "expected": f"{size[number]:.2f}"}
+                {words.trajectory: number + 1, words.step: step + 1, "estimate": f"{size[number]:.2f}"}
                 | table_row(problem, *(part[number, step] for part in (log.states, log.actions, log.next_states)))
             )
     return {
@@ -132,7 +132,7 @@ def write_kind_example(folder: Path, name: str) -> dict[str, dict[str, Any]]:
             "trajectory": words.trajectory,
             "step": words.step,
             "first_step": 1,
-            "scale": ["expected"],
+            "scale": ["estimate"],
             "scale_memory": 0,
         },
         "privacy": {

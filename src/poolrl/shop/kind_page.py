@@ -11,8 +11,10 @@ from markupsafe import Markup
 
 from poolrl.certificate.all_periods import seen_in
 from poolrl.certificate.label import label_sections, percent, whose
+from poolrl.learning.by_count import tried_range
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.shop.charts import interval_bar, law_chart
 from poolrl.shop.decision_table import DECISIONS_FILE, decisions_of, shown_states
 from poolrl.shop.fit import Released
@@ -102,6 +104,11 @@ def _picture(policy: Policy, cell: int, table: Any) -> str | Markup:
     end = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0])
     reached = 1 - np.cumsum(weights) / weights.sum()
     seen = (end, float(points[-1])) if outcomes.higher else (0.0, min(end, float(points[-1])))
+    problem = policy.problem
+    if isinstance(problem, OutcomeProblem) and 0 in problem.current_status:
+        # Only the side is known, and only at amounts that were tried.
+        low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0]
+        seen = (float(low), float(high))
     name = f"law-{cell}"
     words = policy.problem.words
     return Markup(law_chart(name, points, reached, seen=seen, marks=table[:, 0, 0].tolist(), words=words))
