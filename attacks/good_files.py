@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from poolrl import LostSales, Pool, SeededNoise
+from poolrl import LostSales, OutcomeProblem, Pool, SeededNoise, simulate_log
 from poolrl.cli.main import app
 from poolrl.paper.results import Results
+from poolrl.problems.registry import KINDS
 from poolrl.shop.toml import write_toml
 
 # These are in rows of the log and nowhere else, so no message may have them. They are too long for a file position.
@@ -31,6 +32,11 @@ SECRETS = ("31.3375", "3133.75", "3.13375", "313375", SECRET_NAME)
 def problem() -> LostSales:
     """The problem of all files."""
     return LostSales(horizon=2, products=1, holding=0.2, shortage=0.5, demand_max=40.0)
+
+
+def other_kinds() -> dict[str, type[OutcomeProblem]]:
+    """Every kind of the registry that is no shop."""
+    return {name: kind for name, kind in KINDS.items() if kind.words.example}
 
 
 @cache
@@ -75,6 +81,13 @@ def good() -> Path:
         app(["fit", "--new-account", "--config", str(folder / "poolrl.toml"), "--json"], result_action="return_value")
     zones = Pool.published(1.0, zones=3).fit(problem(), log, noise=SeededNoise(0))
     zones.save(folder / "zones.npz")
+    for name, kind in other_kinds().items():
+        other = kind(**kind.words.example)
+        outcomes = rng.uniform(other.outcome_low, other.outcome_high, (30, other.horizon, other.outcome_dim))
+        seen = simulate_log(other, other.arranged(outcomes), rng=rng)
+        Pool(1.0).fit(other, seen, noise=SeededNoise(0)).save(folder / f"{name}.npz")
+        own = facts | {"problem": {"kind": name, **kind.words.example}, "log": {"source": "log.parquet"}}
+        (folder / f"{name}.json").write_text(json.dumps(own))
     with Results(folder / "results.sqlite"):
         pass
     days = [date(2013, 1, 1) + timedelta(day) for day in range(60)]

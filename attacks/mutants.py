@@ -57,6 +57,7 @@ DOOR = (
             "column_vector",
             "coordinate_vector",
             "checked_columns",
+            "held_logs",
         )
     ),
     "src/poolrl/geometry/bins.py",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks.good_files import SECRETS, good
+from attacks.good_files import SECRETS, good, other_kinds
 from attacks.logs import arrays, engine, log_file, sales
 from attacks.mutations import HOSTILE, Script, deepened, lying_archive, mutated, mutated_array, spoilt
 from poolrl.data.sources.engine import NoRowsError, RowError
@@ -29,6 +29,7 @@ from poolrl.paper.results import Results
 from poolrl.shop import decide
 from poolrl.shop.config_file import parse_config
 from poolrl.shop.desk import Desk
+from poolrl.shop.kind_desk import KindDesk
 from poolrl.shop.report import verify_folder
 from poolrl.shop.toml import write_toml
 
@@ -71,7 +72,7 @@ def attempt(target: Target, content: bytes) -> str | None:
 def policy(script: Script, place: Path) -> Callable[[], object]:
     """A policy: the file, its facts or its arrays spoilt, with a checksum that fits."""
     path, how = place / "policy.npz", script.number(5)
-    source = good() / script.pick(("release/policy.npz", "zones.npz"))
+    source = good() / script.pick(("release/policy.npz", "zones.npz", *(f"{name}.npz" for name in other_kinds())))
     if how == 0:
         path.write_bytes(script.rest())
     elif how == 1:
@@ -92,6 +93,11 @@ def policy(script: Script, place: Path) -> Callable[[], object]:
         np.savez(path, facts=np.frombuffer(deepened(text).encode("utf-8", "replace"), np.uint8), **arrays)
 
     def read() -> None:
+        if (other := KindDesk.open(path, None)) is not None:
+            row = {"step": other.names.first_step, other.names.products[0]: 1, "scale": 2}
+            other.answers([(1, row)], "asked")
+            repr(other.policy)
+            return
         desk = Desk.open(path)
         desk.levels([0, desk.policy.problem.horizon - 1], [[1.0] * len(desk.names.products)] * 2, whole=True)
         desk.policy.guarantee.to_dict()
@@ -107,10 +113,11 @@ def configuration(script: Script, place: Path) -> Callable[[], object]:
     elif script.number(2):
         text = spoilt((good() / "poolrl.toml").read_bytes(), script)
     else:
-        facts = mutated(json.loads((good() / "facts.json").read_text()), script)
+        source = script.pick(("facts", *other_kinds()))
+        facts = mutated(json.loads((good() / f"{source}.json").read_text()), script)
         try:
             text = deepened(write_toml(facts)).encode("utf-8", "replace")
-        except (AttributeError, TypeError, RecursionError):
+        except (AttributeError, TypeError, RecursionError, ValueError):
             # Such facts cannot be written.
             text = b""
 

@@ -15,6 +15,9 @@ from poolrl.checks import BoolArray, FloatArray, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Boundary, OutcomeProblem, Side
 
+# A plan has a decision for each of both, and a file must not ask for more than memory holds.
+MOST_ROUNDS = 1_000
+
 
 class Rounds(OutcomeProblem):
     """What auctions and posted prices share. `most` bounds all amounts, in the user's units or multiples of a scale."""
@@ -32,6 +35,8 @@ class Rounds(OutcomeProblem):
         labels: Mapping[str, Iterable[Any]] | None,
     ) -> None:
         whole(horizon=horizon)
+        if max(horizon, count) > MOST_ROUNDS:
+            raise ValueError(f"a problem has at most {MOST_ROUNDS:,} rounds, lots, units or wins")
         self.horizon, self.labels = int(horizon), Labels(labels)
         self.state_low, self.state_high = np.zeros(1), np.full(1, float(count))
         self.initial_state = self.state_high

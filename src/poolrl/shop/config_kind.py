@@ -16,6 +16,8 @@ from poolrl.shop.findings import many
 from poolrl.shop.named_kinds import arguments_of, problem_kind
 from poolrl.shop.section import ConfigSection, is_name, key
 
+# More steps than any log has: a file must not ask for more memory than there is.
+MOST_STEPS_OF_FILE = 10_000
 # Columns of the rows that `rows_query` gives.
 STATE, ACTION, NEXT_STATE, STEP = "poolrl_state_{}", "poolrl_action_{}", "poolrl_next_{}", "poolrl_step"
 
@@ -43,6 +45,9 @@ class KindFacts(ConfigSection):
         faults = [f"{name} is not known; known are {', '.join(known)}" for name in given if name not in known]
         needed = [name for name, default in known.items() if default is inspect.Parameter.empty]
         faults += [f"{name} is missing" for name in needed if name not in given]
+        horizon = given.get("horizon", 1)
+        if not isinstance(horizon, int) or not 1 <= horizon <= MOST_STEPS_OF_FILE:
+            faults.append(f"horizon must be a whole number from 1 to {MOST_STEPS_OF_FILE:,}")
         for names in (self.steps, list(self.labels)):
             if len({each.lower() for each in names}) < len(names) or not all(map(is_name, names)):
                 faults.append("steps and labels must be printable names that differ, ignoring case")
@@ -73,8 +78,8 @@ class KindFacts(ConfigSection):
         labels = {name: declared_values(given) for name, given in self.labels.items()}
         try:
             return self.problem_class(**self.arguments, **({"labels": labels} if labels else {}))
-        except TypeError as error:
-            raise ValueError(f"kind {self.kind!r} does not take these keys: {error}") from None
+        except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+            raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
 
     def unlabelled(self) -> Any:
         """The same problem without labels."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.learning.policy import Names, Policy
-from poolrl.learning.rules import Levels
+from poolrl.problems.depot import Depot
+from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Problem
 from poolrl.shop.json_lines import numbered_objects
@@ -31,9 +32,9 @@ class KindDesk(UserWords):
 
     @classmethod
     def open(cls, path: Path, problem: Problem | None) -> KindDesk | None:
-        """Read a policy; None for one of order-up-to levels, which `Desk` answers."""
+        """Read a policy; None for one of a shop, which `Desk` answers."""
         policy = Policy.load(path, problem=problem)
-        return None if isinstance(policy.rule, Levels) else cls(policy, policy.names)
+        return None if isinstance(policy.problem, Inventory | Depot) else cls(policy, policy.names)
 
     @property
     def declared(self) -> Labels:
