@@ -19,6 +19,7 @@ from poolrl.shop.config import Config
 from poolrl.shop.config_file import load_config
 from poolrl.shop.config_keys import config_keys
 from poolrl.shop.config_log import WIDE_ONLY
+from poolrl.shop.config_problem import ProblemFacts
 from poolrl.shop.toml import write_toml
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.shops import Run
@@ -47,7 +48,9 @@ def fields() -> dict[tuple[str, str], str | None]:
     """Every field of every section, straight from the models, with its description."""
     found = {}
     for section, field in Config.model_fields.items():
-        (model,) = (each for each in (field.annotation, *get_args(field.annotation)) if isinstance(each, type(Config)))
+        # A [problem] is one of a shop, or of another kind, whose keys are its constructor's.
+        parts = (ProblemFacts,) if section == "problem" else (field.annotation, *get_args(field.annotation))
+        (model,) = (each for each in parts if isinstance(each, type(Config)))
         found |= {(section, name): field.description for name, field in model.model_fields.items()}
     return found
 
@@ -86,7 +89,14 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     for key in asked_keys(sales=False) + asked_keys(sales=True):
         (line,) = (line for line in text.splitlines() if re.search(rf"{flag_of(key.flag)}\s", line) and key.why in line)
         assert not key.answer or f"({key.answer} if left out)" in line
-    others = {flag_of(key.flag) for key in config_keys() if not key.asked} - {"--scale", "--scale-memory"}
+    # The flag of columns goes with --problem, and is no answer.
+    others = {flag_of(key.flag) for key in config_keys() if not key.asked} - {
+        "--scale",
+        "--scale-memory",
+        "--columns",
+        "--yes",
+        "--no",
+    }
     assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 
@@ -98,7 +108,7 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         ("privacy", "rho", "much", "[privacy] rho: input should be a valid number, got 'much'"),
         ("privacy", "budget", 0.0, "[privacy] budget: input should be greater than 0"),
         ("privacy", "max_per_unit", 3, "[privacy] max_per_unit needs unit"),
-        ("problem", "kind", "lostsales", "[problem] kind: input should be 'lost sales' or 'backlog', got 'lostsales'"),
+        ("problem", "kind", "lostsales", "[problem] kind 'lostsales' is not known; did you mean 'lost sales'?"),
         ("problem", "horizon", 0, "[problem] horizon: input should be greater than or equal to 1, got 0"),
         ("problem", "steps", ["Fri", "Sat"], "[problem] steps must name each of the 3 steps"),
         ("problem", "products", ["bread", "bread"], "[problem] products must be printable names that differ"),

@@ -26,7 +26,7 @@ from poolrl.shop.config_keys import config_keys
 from poolrl.shop.demo import DemoResult
 from poolrl.shop.fit import Released
 from poolrl.shop.forecast import BudgetCost, CostEstimate, Forecast
-from poolrl.shop.page import _claim_rows, _grid
+from poolrl.shop.page import _grid, claim_rows
 from poolrl.shop.plan import BudgetPlan, PlanLine, PlanQuestion
 from poolrl.shop.privacy_curve import BudgetRuns, privacy_curve
 from poolrl.shop.toml import write_toml
@@ -120,7 +120,7 @@ def test_the_page(policy: Policy, certificate: Certificate) -> None:
     best = CostEstimate(1.0, 0.9, 1.1)
     ((row,), _) = _grid(Forecast(best, best, best, "", "cannot tell", "", [], [budget], 0, False, ""))
     assert row["epsilon"] == SHOWN
-    assert ["epsilon at delta = 1e-06", SHOWN] in _claim_rows(Released(Path(), policy, certificate))
+    assert ["epsilon at delta = 1e-06", SHOWN] in claim_rows(Released(Path(), policy, certificate))
 
 
 def test_the_comment_in_the_configuration() -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from poolrl.certificate.label import label
@@ -131,7 +132,7 @@ def test_flags_in_other_words_and_what_is_missing(tmp_path: Path) -> None:
         # Lots 1, 2 and 6 can be used: one bid is seen, and sides of both bids.
         assert int(log.outcome_leaves(file.config.problem.shop, bins=4).sum()) == 2 * 3
     said = run_poolrl("check", cwd=tmp_path, exits=1)
-    assert "have no number or flag" in said
+    assert "neither yes nor no" in said
     assert "have a value that was not declared" in said
     path.write_text(path.read_text().replace('"nein"', '"ende"'))
     sold = [f"{i},ja,{i},{i + 9},uhr" for i in range(1, 40)]
@@ -170,6 +171,32 @@ def test_a_strangers_configuration_runs_no_code(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(ValueError, match="code of somebody's own"):
         parse_config(path, path.read_bytes())
     assert not (tmp_path / "mark").exists()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    run_poolrl("ledger", "show", cwd=tmp_path, exits=1)  # there is none, and the folder's configuration is not trusted
+    (tmp_path / "certificate.json").write_text("{}")
+    shutil.copy(path, tmp_path / "policy.npz")
+    run_poolrl("verify", "policy.npz", "certificate.json", "--config", "poolrl.toml", cwd=tmp_path, exits=1)
+    assert not (tmp_path / "mark").exists()
     with pytest.raises(ValueError, match="cannot be imported"):
         load_config(path)
     assert (tmp_path / "mark").exists()
+
+
+def test_reserves_that_follow_knowledge_are_noticed(tmp_path: Path) -> None:
+    """Sellers who know their lot set high reserves for good ones, which sell as often."""
+    rng = np.random.default_rng(3)
+    facts = write_kind_example(tmp_path, "reserve-auction")
+    facts["problem"] |= {"horizon": 1, "lots": 1, "bid_max": 9.0}
+    facts["log"] |= {"scale": [], "scale_memory": None, "step": ""}
+    for known in (False, True):
+        quality = rng.lognormal(0.0, 0.5, 1_500)
+        reserve = 0.8 * (quality if known else 1.0) * rng.uniform(0.6, 1.4, 1_500)
+        bids = -np.sort(-rng.lognormal(0.0, 0.3, (1_500, 3)), axis=1) * quality[:, None]
+        sold = bids[:, 0] >= reserve
+        price = np.maximum(bids[:, 1], reserve)
+        lines = [
+            f"{i},{reserve[i]},{'yes' if sold[i] else 'no'},{price[i] if sold[i] else ''}" for i in range(len(reserve))
+        ]
+        (tmp_path / "sales.csv").write_text("\n".join(["sale,reserve,sold,price", *lines, ""]))
+        (tmp_path / "poolrl.toml").write_text(write_toml(facts))
+        assert ("follow what was expected" in run_poolrl("check", cwd=tmp_path)) == known

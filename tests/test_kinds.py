@@ -10,12 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import LostSales, Policy, Pool, PrivateModel, SeededNoise, Table, Trajectories, check_problem, simulate_log
+from poolrl import (
+    Grid,
+    LostSales,
+    Policy,
+    Pool,
+    PrivateModel,
+    ReserveAuction,
+    SeededNoise,
+    Table,
+    Trajectories,
+    Visits,
+    Zones,
+    check_problem,
+    simulate_log,
+)
 from poolrl.audit.audit import attack_case
 from poolrl.audit.kind_case import KindCase, worst_pair
 from poolrl.audit.neighbours import CASES
 from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.row_by_row import FORMULAS, row_by_row
+from poolrl.learning.by_count import CountTable
+from poolrl.privacy.release import release_rows
 from poolrl.privacy.sensitivity import outcome_trees
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
@@ -208,6 +224,64 @@ def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.Monke
     case = next(each for each in CASES if isinstance(each, KindCase))
     found = attack_case(case, rho=1.0, releases=4_000)
     assert found.verdict == "FLAGGED"
+
+
+def test_what_shows_more_than_states_is_counted_as_outcomes_only() -> None:
+    """Visits and single rows are paid for by states and actions: what else a row shows would be free."""
+    problem = make("reserve-auction")
+    log = a_log(problem, 5, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="show more than the next state"):
+        release_rows(log, problem, rho=1.0, noise=SeededNoise(1))
+    for values in (Zones(3), Grid(3)):
+        with pytest.raises(ValueError, match="show more than the next state"):
+            Pool(1.0, counts=Visits(), values=values).prepare(problem)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].words.example])
+def test_a_few_bytes_cannot_ask_for_gigabytes(name: str, tmp_path: Any) -> None:
+    """A table without entries has any number of steps, and takes no room in a file."""
+    problem = make(name)
+    policy = Pool(1.0).fit(problem, a_log(problem, 50, np.random.default_rng(1)), noise=SeededNoise(1))
+    empty = CountTable(np.zeros((10**9, 0, 1)), np.zeros((10**9, 0, 1)))
+    problem.horizon = 10**9
+    Policy(problem, empty, policy.guarantee, {}).save(tmp_path / "policy.npz")
+    with pytest.raises(ValueError, match="lacks an array"):
+        Policy.load(tmp_path / "policy.npz")
+
+
+class Signed(ReserveAuction):
+    """A problem whose formula gives no number for some rows."""
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        self.outcome_low = np.full(2, -4.0)
+
+    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        seen, cut = super().observe(step, state, action, next_state)
+        return np.where(action > 3.0, np.nan, seen), cut
+
+
+def test_a_formula_without_a_number_leaves_a_row_unobserved() -> None:
+    """In arrays as in an engine, and without an error that would tell that there is such a row."""
+    problem = Signed(bid_max=4.0)
+    rng = np.random.default_rng(3)
+    log = a_log(problem, 80, rng, scaled=True)
+    assert np.isnan(
+        problem.observe(0, *(part[:, 0] / 0.5 for part in (log.states, log.actions, log.next_states)))[0]
+    ).any()
+    rows = log.to_arrow()
+    after = [each for each in rows.column_names if each.startswith("next_state_")]
+    names: dict[str, Any] = {"states": ["state_0"], "actions": ["action_0"], "next_states": after, "scale": ["scale_0"]}
+    table = Table(rows, trajectory="trajectory", step="step", **names)
+    np.testing.assert_array_equal(log.outcome_leaves(problem, bins=4), table.outcome_leaves(problem, bins=4))
+
+
+@pytest.mark.parametrize("high", [np.array([np.nan, 4.0]), np.array([np.inf, 4.0]), np.zeros(2), np.full(3, 4.0)])
+def test_bounds_of_what_is_shown_are_checked(high: Any) -> None:
+    problem = ReserveAuction(bid_max=4.0)
+    problem.shown_high = high
+    with pytest.raises(ValueError, match="shown_high"):
+        check_problem(problem)
 
 
 def test_words_are_those_of_the_trade() -> None:

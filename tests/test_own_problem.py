@@ -64,6 +64,7 @@ def _table(folder: Path) -> None:
 def test_the_command_line_of_the_page(ward: Path) -> None:
     _table(ward)
     facts = ["--facts", "horizon=3; beds=40; come_max=30", "--columns", "staffed=beds_on_duty", "--source", "ward.csv"]
+    facts += ["--first-step", "0"]
     run_poolrl(
         *("init", "--problem", "ward:Ward", *facts, "--units", "300", "--data-set", "ward", "--rho", "1"), cwd=ward
     )
@@ -86,10 +87,14 @@ def test_the_command_line_of_the_page(ward: Path) -> None:
     assert "No attack did better than the claim allows." in audited
 
 
+def _sneaked() -> float:
+    return 0.0 * len(str(SEEN_ROWS))  # type: ignore[name-defined]  # noqa: F821
+
+
 ROWS = {"frame": pd.DataFrame({"a": [1.0]}), "arrow": pa.table({"a": [1.0]})}
 
 
-@pytest.mark.parametrize("kind", ["attribute", "inside", "global", "closure", "default"])
+@pytest.mark.parametrize("kind", ["attribute", "inside", "global", "closure", "default", "class", "helper", "nested"])
 @pytest.mark.parametrize("name", [*ROWS, "log"])
 def test_a_problem_that_holds_a_log_is_refused(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is hidden: in the object, in a list of it, in the module, around the formula or in a default."""
@@ -110,8 +115,16 @@ def test_a_problem_that_holds_a_log_is_refused(kind: str, name: str, monkeypatch
     def usual(self: Any, step: int, state: Any, action: Any, next_state: Any, seen: Any = rows) -> Any:
         return plain(self, step, state, action, next_state)
 
-    formulas = {"global": named, "closure": closed, "default": usual}
-    nosy: type[OutcomeProblem] = type("Nosy", (PostedPrice,), {"observe": formulas[kind]} if kind in formulas else {})
+    def helped(self: Any, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        return plain(self, step, state, action + _sneaked(), next_state)
+
+    def nested(self: Any, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        return plain(self, step, state, action + (lambda: 0.0 * len(str(SEEN_ROWS)))(), next_state)  # type: ignore[name-defined]  # noqa: F821
+
+    formulas = {"global": named, "closure": closed, "default": usual, "helper": helped, "nested": nested}
+    own: dict[str, Any] = {"observe": formulas[kind]} if kind in formulas else {}
+    own |= {"table": rows} if kind == "class" else {}
+    nosy: type[OutcomeProblem] = type("Nosy", (PostedPrice,), {"__module__": __name__, **own})
     problem = nosy(2)  # type: ignore[call-arg]
     if kind in ("attribute", "inside"):
         vars(problem)["known"] = rows if kind == "attribute" else {"of": [rows]}

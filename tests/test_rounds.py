@@ -23,8 +23,11 @@ from poolrl import (
 )
 from poolrl.learning.by_count import CountTable, law_at_shares, tried_range
 from poolrl.learning.current_status import isotonic_laws
+from poolrl.learning.faded_trees import FadedTrees
+from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem
+from poolrl.shop.counted_today import counted_today
 from poolrl.simulation.evaluation import optimum
 
 
@@ -261,3 +264,28 @@ def test_another_way_to_plan_a_count_agrees() -> None:
         Pool(np.inf, values=values).fit(auction, log) for values in (ByCount(), Grid(bins=40, linear=True))
     )
     assert relative_gap(auction, by_count, bids, benchmark=by_grid) < 0.01
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ReserveAuction(horizon=3, lots=2, bid_max=4.0, keep=0.3),
+        ReserveAuction(horizon=3, lots=2, bid_max=4.0, sees_highest=False),
+        DynamicPricing(horizon=3, stock=2, price_max=4.0, keep=0.2),
+        FirstPriceBidding(horizon=3, wins=2, worth=2.0, bid_max=4.0, feedback="lost"),
+        FirstPriceBidding(horizon=3, wins=2, worth=2.0, bid_max=4.0, feedback="never"),
+    ],
+)
+def test_counts_tell_what_was_earned(problem: OutcomeProblem) -> None:
+    """By the rows themselves, and by the trees without noise: the same, but for the width of bins."""
+    rng = np.random.default_rng(5)
+    outcomes = problem.arranged(rng.gamma(5.0, 0.25, (4_000, 3, problem.outcome_dim)).clip(0, 4))
+    log = simulate_log(problem, outcomes, rng=rng)
+    parts = (log.states, log.actions, log.next_states)
+    earned = sum(problem.reward(step, *(part[:, step] for part in parts)).mean() for step in range(3))
+    prepared = Pool(np.inf).prepare(problem)
+    released = prepared.release(log, SeededNoise(1))
+    counted = counted_today(FadedTrees.of(released), PrivateModel.of(prepared.learn(released)))
+    assert counted is not None
+    assert counted.mean == pytest.approx(earned, rel=0.02)
+    assert counted.noise == 0

@@ -140,6 +140,8 @@ class Pool:
         for name in ON_TOP:
             if getattr(self, name):
                 raise ValueError(f"{name} needs outcome counts: use counts=Outcomes(), or leave it out")
+        if len(problem.arrival_low) != problem.state_dim:
+            raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
         if not isinstance(where, Partition):
             raise ValueError(
                 "Separable and Fitted plan on outcomes, but Visits counts joint nodes: use counts=Outcomes(), or "

@@ -158,7 +158,8 @@ class Configured:
         whole_life = {"unit": arrays["unit"]} if "unit" in arrays else {}
         whole_life |= arrays.get("labels", {})
         columns |= {name: np.repeat(each, steps) for name, each in whole_life.items()}
-        return pa.table(columns).slice(0 if owns is None else 1)
+        # Of a trajectory with one step nothing would be left.
+        return pa.table(columns).slice(0 if owns is None or steps == 1 else 1)
 
     @property
     def _parts(self) -> list[str]:

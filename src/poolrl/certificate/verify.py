@@ -142,7 +142,9 @@ def unchecked_files(certificate: Path) -> list[str]:
     papers = (CONFIG, LABEL, RECORD, *[SIGNATURE] * bool(claim.signed_by), *[TREES] * bool(claim.trees_sha256))
     notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
     if (folder / CONFIG).exists() and not ((folder / LABEL).exists() or (folder / RECORD).exists()):
-        notes.append(f"{CONFIG} (no label or record says that it is the release's: --config {folder / CONFIG})")
+        notes.append(
+            f"{CONFIG} (no label or record says that it is the release's; if you trust it: --config {folder / CONFIG})"
+        )
     if issuer != __version__:
         there = [name for name in (LABEL, RECORD) if (folder / name).exists()]
         notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]

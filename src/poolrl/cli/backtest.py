@@ -56,7 +56,9 @@ def backtest(
         raise ValueError("--by goes with --from")
     file, policy = load_config(config), Policy.load(folder / POLICY)
     if not isinstance(policy.problem, Inventory):
-        raise ValueError("backtest replays policies of inventory")
+        raise ValueError(
+            "backtest replays policies of inventory; try another policy on a part, chosen by lot, and compare"
+        )
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     period, sales = file.config.declared_period(), file.config.sales

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from json import dumps
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
+from poolrl.problems.inventory import Inventory
 from poolrl.shop.check import NOTICE, ORDER_HABITS, look_at
 from poolrl.shop.config_file import load_config
 from poolrl.shop.kind_check import HABITS
@@ -40,7 +42,7 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
         console.print(table, highlight=False)
         follows = any(each.what in (ORDER_HABITS, HABITS) and each.stands == "note" for each in findings)
         console.print(
-            "\nThe table is as the file says, but [bold]its orders follow demand[/]. Mend that before you fit: "
+            f"\nThe table is as the file says, but [bold]{_follow(config)}[/]. Mend that before you fit: "
             "otherwise no cost can be predicted, and the policy may cost more than what you do today."
             if good and follows
             else "\nThe table is as the file says. Next: [bold]poolrl plan[/], then [bold]poolrl fit[/]."
@@ -50,3 +52,8 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
         )
     if not good:
         raise SystemExit(1)
+
+
+def _follow(config: Path) -> str:
+    words = load_config(config).config.problem.shop.words
+    return f"its {words.past} follow {'demand' if words == Inventory.words else 'what was expected'}"

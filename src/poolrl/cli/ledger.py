@@ -21,7 +21,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.periods import Period
 from poolrl.ledger.units import UnitsError
 from poolrl.privacy import zcdp
-from poolrl.shop.config_file import load_config, user_ledger
+from poolrl.shop.config_file import ledger_named_in, load_config, user_ledger
 
 ledger_verb = verb(
     "ledger",
@@ -151,7 +151,7 @@ def _which_ledger(ledger: Path | None) -> Path:
     """The ledger that was given, that of the configuration here, or the user's own."""
     if ledger is not None:
         return ledger
-    return load_config(CONFIG_NAME).ledger if CONFIG_NAME.is_file() else user_ledger()
+    return ledger_named_in(CONFIG_NAME) if CONFIG_NAME.is_file() else user_ledger()
 
 
 def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:

@@ -17,6 +17,7 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.counts import CellFormula, sees_everything
 from poolrl.data.relative import as_counted, has_own_bounds, part_divisors, usable_amount, usable_divisor
+from poolrl.data.row_by_row import is_our_own
 from poolrl.data.row_rules import Row, RowRule, bound_rules, bounds, fit_rules
 from poolrl.data.together import side_formula, sides
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -104,10 +105,14 @@ class ArrayRows:
         trees = problem.labels.count * coordinates
         counted = np.zeros((problem.horizon, trees * size), dtype=np.int64)
         offset, adding, everything = np.arange(coordinates) * size, threading.Lock(), sees_everything(problem)
+        # A formula of one's own may give no number at all. Such a row must neither fail nor stand in another's tree.
+        guarded = not is_our_own(problem)
 
         def count(block: slice) -> None:
             for step in range(problem.horizon):
                 cell, observed, usable = self._formula_cells(problem, formula, step, block, bins, relative)
+                if guarded:
+                    usable = usable & (cell >= 0) & (cell < size)
                 cell += offset
                 if self.cells is not None:
                     cell += self.cells[block, step, None] * (coordinates * size)

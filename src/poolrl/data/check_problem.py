@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.held_logs import refuse_held_logs
-from poolrl.data.row_by_row import FORMULAS, is_our_own, refuse_hidden, row_by_row
+from poolrl.data.row_by_row import is_our_own, refuse_hidden, row_by_row
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
 # So many steps are tried with dummy rows, and so many rows lie within the bounds instead of on them.
@@ -107,14 +107,22 @@ def _some_steps(problem: Problem) -> list[int]:
 
 def _check_facts(problem: Problem) -> None:
     refuse_hidden(problem)
-    refuse_held_logs(problem, FORMULAS)
+    refuse_held_logs(problem)
     width, pair = problem.state_dim, problem.state_dim + problem.action_dim
     wanted = {"state": width, "action": problem.action_dim}
     if isinstance(problem, OutcomeProblem):
         wanted["outcome"] = problem.outcome_dim
         if isinstance(problem, SeparableProblem) and len(set(wanted.values())) > 1:
             _break_rule(problem, "a separable problem", "have as many actions and outcomes as states")
+        wanted["shown"] = len(problem.shows)
+        kind = type(problem)
+        if (kind.arrival_low, kind.arrival_high) != (OutcomeProblem.arrival_low, OutcomeProblem.arrival_high):
+            _break_rule(problem, "arrival_low and arrival_high", "be those of OutcomeProblem")
+        if problem.counts_down and wanted["state"] != 1:
+            _break_rule(problem, "counts_down", "go with one state")
         shares, shape = problem.bound_share, (*problem.labels.shape, problem.outcome_dim)
+        if problem.counts_down and np.shape(shares) == shape and (shares != 1).any():
+            _break_rule(problem, "bound_share", "be one where the state is a count")
         if np.shape(shares) != shape or not ((shares > 0) & (shares <= 1)).all():
             _break_rule(problem, "bound_share", f"have shape {shape} and lie in (0, 1]")
     for part, length in wanted.items():

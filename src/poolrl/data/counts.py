@@ -13,6 +13,7 @@ from scipy import sparse
 
 from poolrl.checks import IntArray
 from poolrl.data.log import Log
+from poolrl.data.row_by_row import is_our_own
 from poolrl.data.row_rules import Numbers
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.partition import Partition
@@ -109,6 +110,9 @@ def left_cells(
 
 
 def _bin_of_amount(problem: OutcomeProblem, amount: Numbers, bins: int) -> Numbers:
+    if not is_our_own(problem):
+        # A formula of one's own may give no number. Its row is unobserved, and must not fail on the way there.
+        amount = np.where(amount - amount == 0.0, amount, problem.outcome_low)
     unit = (amount - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
     found = bin_of(unit, bins)
     # On the higher side the same bins are counted from the top: narrow ones are near zero on both sides.

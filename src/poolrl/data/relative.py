@@ -53,6 +53,8 @@ def refuse_visits(log: Log, problem: Problem) -> None:
     """Refuse to count visits of a log with labels or a scale, for which nodes have no place, or with rows in parts."""
     if log.has_coordinates:
         raise ValueError("a table with one row per coordinate needs outcome counts: use counts=Outcomes()")
+    if len(problem.arrival_low) != problem.state_dim:
+        raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
     if log.has_scale or log.label_names or problem.labels:
         raise ValueError("labels and a scale need outcome counts: use counts=Outcomes(), or leave them out")
 
@@ -99,6 +101,8 @@ def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
     seen, cut = problem.observe(step, *row)
     limits = (*bounds(problem), (problem.outcome_low, problem.outcome_high))
     held = [_on_its_side(amount, low, high) for amount, (low, high) in zip((*row, seen), limits, strict=True)]
+    # Where an outcome may have either sign, what is no number at all must not pass for one.
+    held.append(np.where(problem.outcome_low < 0, seen - seen == 0.0, True))
     # A limit that is the bound itself may be exceeded, unless it is zero.
     held.append((action >= least - slack) | np.where(lowest < 0, least <= lowest, False))
     held.append((action <= most + slack) | np.where(highest > 0, most >= highest, False))

@@ -98,7 +98,7 @@ def refuse_hidden(problem: Problem) -> None:
         if callable(getattr(kind, name, None)):
             raise ValueError(f"{name} of {kind.__name__} was replaced on the object: write it in a class of your own")
     # Numbers of another type than NumPy's could look at the batch that they are combined with.
-    sides = [f"{part}_{side}" for part in ("state", "action", "outcome") for side in ("low", "high")]
+    sides = [f"{part}_{side}" for part in ("state", "action", "outcome", "shown") for side in ("low", "high")]
     for name in sides:
         if type(getattr(problem, name, np.zeros(1))) is not np.ndarray:
             raise ValueError(f"{name} of {kind.__name__} must be a NumPy array of numbers")

@@ -114,6 +114,7 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
         or weights is None
         or points.shape[:-1] != (*labels, problem.outcome_dim)
         or weights.shape != (*labels, *steps, points.shape[-1])
+        or not points.size
     ):
         raise ValueError("the estimate of outcomes has another shape than the problem")
     if cutoffs is not None and cutoffs.shape != weights.shape:

@@ -117,7 +117,7 @@ def refuse_other_steps(kind: str, declared: Mapping[str, Any], arrays: Mapping[s
         raise _unknown_rule(kind)
     name, behind = tables[kind]
     cells = tuple(len(values) for _, values in declared.get("labels", []))
-    if name not in arrays or arrays[name].ndim < 1 + behind:
+    if name not in arrays or arrays[name].ndim < 1 + behind or not arrays[name].size:
         raise ValueError(f"the file lacks an array that {kind} needs")
     stored = arrays[name].shape[:-behind]
     if stored != (*cells, declared["horizon"]):

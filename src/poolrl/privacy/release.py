@@ -229,6 +229,8 @@ def release_levels(
 
 
 def _to_lattice(values: FloatArray, low: FloatArray, high: FloatArray) -> IntArray:
+    if values.shape[-1] != len(low):  # what broadcasting would add has not been paid for
+        raise ValueError(f"{len(low)} numbers are paid for, got {values.shape[-1]}")
     # Clipped, because a value that rounding put outside its range must not move further than was paid for.
     return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * sensitivity.LATTICE).astype(np.int64)
 

@@ -36,6 +36,7 @@ class ReserveAuction(Rounds):
         outcome="bids",
         states=("lots",),
         trajectory="sale",
+        alone="lot",
         step="round",
         logged="reserves, sales and prices",
         earned="revenue",
@@ -112,6 +113,10 @@ class ReserveAuction(Rounds):
         highest = np.where(sold, next_state[..., 1:2], action) if self.sees_highest else action
         values = np.concatenate([highest, np.where(second_hidden, action, price)], axis=-1)
         return values, np.concatenate([~sold, second_hidden], axis=-1)
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The price where it is above the reserve, else the reserve of those that were sold: Σ r over B₂ < r ≤ B₁."""
+        return np.stack([np.full_like(seen[0], -self.keep), seen[1]]), np.stack([-tried[0], tried[1]])
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """What the round earns above `keep`."""

@@ -34,6 +34,7 @@ class FirstPriceBidding(Rounds):
         outcome="competing bids",
         states=("wanted",),
         trajectory="season",
+        alone="auction",
         step="round",
         logged="bids and wins",
         earned="value above what was paid",
@@ -107,6 +108,11 @@ class FirstPriceBidding(Rounds):
         won = self.succeeded(state, next_state)
         cut = won if self.feedback == "lost" else ~won
         return (np.where(cut, action, next_state[..., 1:]) if self.shows else action), cut
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """What wins are worth above their bids, where a win is counted at the own bid."""
+        won = self.worth - tried
+        return {"lost": (0.0 * won, won), "never": (won, 0.0 * won)}.get(self.feedback)
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """What a win is worth above its bid."""

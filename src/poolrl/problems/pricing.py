@@ -28,6 +28,7 @@ class DynamicPricing(Rounds):
         outcome="what things are worth to buyers",
         states=("stock",),
         trajectory="season",
+        alone="buyer",
         step="period",
         logged="prices and sales",
         earned="revenue",
@@ -78,6 +79,10 @@ class DynamicPricing(Rounds):
     def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
         """The price, and whether the value lies beyond it."""
         return action, self.succeeded(state, next_state)
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The price above `keep` of those who bought."""
+        return 0.0 * tried, tried - self.keep
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """What a sale earns above `keep`."""

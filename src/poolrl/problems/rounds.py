@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, whole
+from poolrl.checks import BoolArray, FloatArray, public_array, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Boundary, OutcomeProblem, Side
 
 # A plan has a decision for each of both, and a file must not ask for more than memory holds.
-MOST_ROUNDS = 1_000
+MOST_COUNTED = 1_000
 
 
 class Rounds(OutcomeProblem):
@@ -35,8 +35,9 @@ class Rounds(OutcomeProblem):
         labels: Mapping[str, Iterable[Any]] | None,
     ) -> None:
         whole(horizon=horizon)
-        if max(horizon, count) > MOST_ROUNDS:
-            raise ValueError(f"a problem has at most {MOST_ROUNDS:,} rounds, lots, units or wins")
+        public_array("the largest amount", most, ())
+        if max(horizon, count) > MOST_COUNTED:
+            raise ValueError(f"a problem has at most {MOST_COUNTED:,} rounds, lots, units or wins")
         self.horizon, self.labels = int(horizon), Labels(labels)
         self.state_low, self.state_high = np.zeros(1), np.full(1, float(count))
         self.initial_state = self.state_high
@@ -57,10 +58,19 @@ class Rounds(OutcomeProblem):
     def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """The count, and what is shown. Without a round, as if nobody had come."""
         takes_place = state >= 0.5
-        left = state - np.where(takes_place & self.succeeds(action, outcome), 1.0, 0.0)
+        # A count between two whole numbers is no possible row, but what follows it stays within the bounds.
+        left = np.maximum(state - np.where(takes_place & self.succeeds(action, outcome), 1.0, 0.0), 0.0)
         if not self.shows:
             return left
         return np.concatenate([left, np.where(takes_place, self.shown(action, outcome), action)], axis=-1)
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """What each counted row adds to the reward, (k, B) for rows that are not cut off and for those that are.
+
+        `seen` and `tried` (k, B) are the mean outcome and the mean tried amount of each bin. None where counts do not
+        tell what was earned.
+        """
+        return None
 
     def succeeded(self, state: FloatArray, next_state: FloatArray) -> BoolArray:
         """Whether the count went down, (..., 1)."""

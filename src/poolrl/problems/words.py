@@ -38,6 +38,7 @@ class Words:
     outcome: str = "outcomes"
     states: tuple[str, ...] = ("state",)  # a name for each coordinate of the state
     trajectory: str = "trajectory"
+    alone: str = ""  # what a trajectory of one step is called
     step: str = "step"
     logged: str = "states and actions"  # what the log holds
     earned: str = "reward"  # what a trajectory is judged by; more is better

@@ -79,7 +79,8 @@ def _budget(file: ConfigFile) -> LogFinding:
 def _next_month(file: ConfigFile) -> Iterator[LogFinding]:
     """A release without a period cannot be continued, which is too late to know after it."""
     if file.config.declared_period() is None:
-        says = "no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add later weeks to it"
+        later = f"later {file.config.problem.shop.words.trajectory}s"
+        says = f"no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add {later} to it"
         yield LogFinding("next month", "note", says)
 
 

@@ -60,6 +60,13 @@ def load_config(path: Path) -> ConfigFile:
         return parse_config(path, path.read_bytes())
 
 
+def ledger_named_in(path: Path) -> Path:
+    """The ledger that a configuration names. Nothing else of it is read: it may be a stranger's, and name code."""
+    section = read_toml(path.read_bytes()).get("privacy", {})
+    named = section.get("ledger") if isinstance(section, dict) else None
+    return path.parent / Path(named).expanduser() if isinstance(named, str) else user_ledger()
+
+
 def terms_of(path: Path, units: int) -> Terms:
     """What the configuration at a path declares of a release from so many units. It may be a stranger's."""
     return parse_config(path, path.read_bytes()).config.terms(units)

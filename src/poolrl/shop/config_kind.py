@@ -150,7 +150,8 @@ class KindFacts(ConfigSection):
 
     def rows_query(self, log: LogTable, kept: list[str]) -> str:
         """SQL that gives states, actions and next states of every row, each from its own fields; `kept` stay."""
-        cast = "CAST({} AS DOUBLE PRECISION)" if log.source.startswith(SERVER) else "TRY_CAST({} AS DOUBLE)"
+        # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
+        cast = "{}" if log.source.startswith(SERVER) else "TRY_CAST({} AS DOUBLE)"
         read: dict[str, str] = {}
         for column in self.table_columns:
             name = log.columns.get(column.name, column.name)
@@ -167,7 +168,7 @@ class KindFacts(ConfigSection):
             for name, text in zip(names, texts, strict=True)
         ]
         step = [] if log.step else [f"{log.first_step} AS {STEP}"]
-        rows = f"({log.query.strip().rstrip(';')}) AS log" if log.query else "log"
+        rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
         return f"SELECT {', '.join([*map(quoted, dict.fromkeys(kept)), *step, *chosen])} FROM {rows}"
 
     def _expressions(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -23,8 +23,8 @@ WIDE_ONLY = ("query", "trajectory", "step", "first_step", "opening", "order_up_t
 
 
 # Words of a flag, as tables write them.
-YES = ["1", "1.0", "true", "t", "yes", "y", "sold", "won"]
-NO = ["0", "0.0", "false", "f", "no", "n", "unsold", "not sold", "lost"]
+YES = ["1", "1.0", "true", "t", "yes", "y", "sold", "won", "ja", "oui", "si"]
+NO = ["0", "0.0", "false", "f", "no", "n", "unsold", "not sold", "passed", "bought in", "lost", "nein", "non"]
 
 
 class LogTable(ConfigSection):

@@ -24,6 +24,10 @@ HARDLY_VARIES = 1.2
 FOR_SURE = 3.0
 # A table in which fewer succeed or fail leaves the others out.
 NEARLY_NONE = 0.005
+# Decisions that differ by more than this factor should succeed unlike each other, by more than this share.
+WIDE, HARDLY_CHANGES = 1.5, 0.08
+# So few faulty rows are dirt, which a fit leaves out. More of them mean that the file or the table is wrong.
+FEW_FAULTY = 0.1
 HABITS = "decisions and outcomes"
 
 
@@ -36,8 +40,13 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     seen = answer(
         log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})
     ).to_pylist()
+    rows = max(1, int(answer(log.rows.aggregate(rows=log.rows.count())).to_pylist()[0]["rows"]))
     found = [
-        LogFinding(what, "bad", f"{many(int(seen[0][f'rule_{i}'] or 0), 'row')} {why} and are unobserved")
+        LogFinding(
+            what,
+            "bad" if seen[0][f"rule_{i}"] > FEW_FAULTY * rows else "note",
+            f"{many(int(seen[0][f'rule_{i}'] or 0), 'row')} {why} and are unobserved",
+        )
         for i, (what, why) in enumerate(counted)
         if seen[0][f"rule_{i}"]
     ]
@@ -56,6 +65,8 @@ def _faulty_rows(facts: KindFacts, log: Table) -> Iterator[tuple[tuple[str, str]
     """What is looked at, what is wrong, and the rows in which it is."""
     problem, columns, words = facts.shop, log.columns, facts.words
     after = [f"{name} after the {words.step}" for name in facts.products] + list(problem.shows)
+    named = [column.name for column in facts.table_columns if column.reads == "flag"]
+    flags = f", or {named[0]} is neither yes nor no ([log] yes and no say which words are)" if named else ""
     decided = [words.decision] * len(columns.actions)
     for names, said, (low, high) in zip(
         (columns.states, columns.actions, columns.next_states),
@@ -68,9 +79,11 @@ def _faulty_rows(facts: KindFacts, log: Table) -> Iterator[tuple[tuple[str, str]
             there = finite(number).fill_null(False)
             slack = ROUNDING * float(most - least)
             inside = (number >= float(least) - slack) & (number <= float(most) + slack)
-            yield (what, "have no number or flag"), ~there
-            if not columns.scale:
-                yield (what, f"lie outside {least:g} .. {most:g}"), there & ~inside
+            yield (what, f"have no number{flags if 'after' in what else ''}"), ~there
+            count = names is columns.states or what in after[: problem.state_dim]
+            if not columns.scale or count:
+                hint = "" if count else " (are they multiples? then name a scale)"
+                yield (what, f"lie outside {least:g} .. {most:g}{hint}"), there & ~inside
     for name in columns.scale:
         scale = log.rows[name].cast("float64")
         yield (f"scale {name}", "have no positive scale"), ~(finite(scale) & (scale > 0)).fill_null(False)
@@ -118,7 +131,9 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     doubt = np.sqrt(sum(max(e["share"] * (1 - e["share"]), 0.01) / e["rows"] for e in (low, high)))
     shares = f"of the lowest third of {words.decisions} {low['share']:.0%} succeed, of the highest {high['share']:.0%}"
     follow = f"{shares}: {words.decisions} follow what was expected; measure amounts by a scale, or declare labels"
-    follows = bool(rise > FOR_SURE * doubt)
+    # Over a wide range of decisions the share should change clearly, and in the other direction.
+    wide = at["q27"] > WIDE * max(at["q3"], 1e-12)
+    follows = bool(rise > FOR_SURE * doubt) or (wide and rise > -HARDLY_CHANGES)
     yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)
 
 

@@ -16,7 +16,7 @@ from poolrl.learning.policy import Names, Policy
 from poolrl.problems.depot import Depot
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
-from poolrl.problems.problem import Problem
+from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.shop.json_lines import numbered_objects
 from poolrl.shop.stock_table import CsvForm
 from poolrl.shop.streams import answers_to, questions_from
@@ -44,7 +44,12 @@ class KindDesk(UserWords):
     @property
     def needed(self) -> list[str]:
         """What a question must say: step, labels, the state, and a scale where there is one."""
-        return ["step", *self.labels, *self.names.products, *(["scale"] if self.policy.guarantee.scaled else [])]
+        problem = self.policy.problem
+        steps = ["step"] if problem.horizon > 1 else []
+        # Of one lot there is one left, or nothing to decide.
+        only = isinstance(problem, OutcomeProblem) and problem.counts_down and problem.state_high[0] == 1
+        states = [] if only else self.names.products
+        return [*steps, *self.labels, *states, *(["scale"] if self.policy.guarantee.scaled else [])]
 
     @property
     def decided(self) -> list[str]:
@@ -70,26 +75,31 @@ class KindDesk(UserWords):
         return found * units[:, None]
 
     def _read(self, row: Mapping[str, Any]) -> tuple[int, int, list[float], float]:
+        row = {"step": row.get(self.policy.problem.words.step), **row}
         for name in self.needed:
             if row.get(name) in (None, ""):
                 raise ValueError(f"{name} is missing: a question says {', '.join(self.needed)}")
         places = []
         for name, values in zip(self.labels, self.declared.values, strict=True):
             if (place := self.place(name, row[name])) == len(values):
-                raise ValueError(f"{name} has a value that was not declared: there are no decisions for it")
+                known = ", ".join(map(str, values[:8])) + (", ..." if len(values) > 8 else "")
+                raise ValueError(f"{name} must be one of those that were declared: {known}")
             places.append(place)
         cell = int(np.ravel_multi_index(places, self.declared.shape)) if places else 0
-        state = [finite_amount(name, row[name]) for name in self.names.products]
         problem = self.policy.problem
+        usual = zip(self.names.products, problem.initial_state, strict=True)
+        state = [finite_amount(name, row.get(name) or first) for name, first in usual]
         for name, value, low, high in zip(
             self.names.products, state, problem.state_low, problem.state_high, strict=True
         ):
             if not low <= value <= high:
                 raise ValueError(f"{name} must lie in {low:g} .. {high:g}")
+        if isinstance(problem, OutcomeProblem) and problem.counts_down and state[0] < problem.state_low[0] + 0.5:
+            raise ValueError(f"{self.names.products[0]}: nothing is left to decide about")
         unit = finite_amount("scale", row["scale"]) if self.policy.guarantee.scaled else 1.0
         if unit <= 0:
             raise ValueError("scale must be positive")
-        return self.step(row["step"]), cell, state, unit
+        return self.step(row.get("step") or self.names.steps[0]), cell, state, unit
 
 
 def decide_kind_csv(desk: KindDesk, source: Path, out: Path | None, form: CsvForm) -> None:
@@ -98,7 +108,7 @@ def decide_kind_csv(desk: KindDesk, source: Path, out: Path | None, form: CsvFor
         reader = csv.DictReader(file, delimiter=form.delimiter)
         header = list(reader.fieldnames or [])
         for name in desk.needed:
-            if name not in header:
+            if name not in header and (name, desk.policy.problem.words.step) not in {("step", each) for each in header}:
                 raise ValueError(f"{source} must have the columns {', '.join(desk.needed)}; {name} is missing")
         numbers = {*desk.names.products, "scale"}
         given = list(reader)
@@ -108,9 +118,10 @@ def decide_kind_csv(desk: KindDesk, source: Path, out: Path | None, form: CsvFor
             (number, {name: form.number_text(cell) if name in numbers and cell else cell for name, cell in row.items()})
             for number, row in enumerate(given, 2)
         ]
+        decided = desk.answers(rows, str(source))
         writer = csv.writer(answers, delimiter=form.delimiter, lineterminator="\n")
         writer.writerow([*header, *desk.decided])
-        for row, found in zip(given, desk.answers(rows, str(source)), strict=True):
+        for row, found in zip(given, decided, strict=True):
             shown = [f"{each:.6g}".replace(".", form.decimal) for each in found]
             writer.writerow([*(row[name] for name in header), *shown])
 

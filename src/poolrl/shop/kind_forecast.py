@@ -2,7 +2,8 @@
 
 Both are played against the model of outcomes. A model flatters the plan that was made on it. So a whole fit is
 rehearsed on logs that are drawn from the model: by how much its prediction misses what it then earns is taken off, and
-its spread gives the interval. Where the log does not tell what people do today, no gain is promised.
+its spread gives the interval. What people earn today is counted, where counts tell it (`counted_today`). Whether past
+decisions followed what only people knew, no released number tells here: `poolrl check` looks at it in the log itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from rich.progress import Progress
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
@@ -21,6 +23,7 @@ from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.rounds import Rounds
+from poolrl.shop.counted_today import counted_today
 from poolrl.shop.forecast import CANNOT_TELL, WITHIN_90, CostEstimate, SwitchVerdict
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import simulate_log
@@ -29,6 +32,8 @@ from poolrl.simulation.logs import simulate_log
 PLAYED_PATHS, REHEARSED_FITS, MOST_REHEARSED = 4_000, 12, 5_000
 # What no rehearsal finds: outcomes are never quite as their laws, in shares of what is earned.
 UNREHEARSED = 0.02
+# So many standard errors apart, a model contradicts the counts that it was made from.
+CONTRADICTED = 2.5
 # A log in which fewer rounds succeed, or fail, leaves the others out, it seems.
 RARELY = 0.01
 # Where noise and sampling lose more of what data can earn, a policy is not worth its budget.
@@ -42,7 +47,7 @@ class KindForecast:
     today: CostEstimate | None
     policy: CostEstimate
     gain: CostEstimate | None
-    lost: float  # how much of what data can earn is lost to noise and sampling
+    lost: float  # the share of what could be earned that noise and sampling cost
     verdict: SwitchVerdict
     because: str
     noise_dominated: bool
@@ -66,32 +71,51 @@ class PastDecisions:
         return (points[np.arange(len(state)), place] + (rng.random(len(state)) - 0.5) * width)[:, None]
 
 
-def forecast_kind(policy: Policy, *, progress: Progress | None = None) -> KindForecast:
-    """Today's decisions beside the policy's, and whether to switch."""
+def forecast_kind(policy: Policy, trees: FadedTrees | None = None, *, progress: Progress | None = None) -> KindForecast:
+    """Today's decisions beside the policy's, and whether to switch.
+
+    With the released `trees`, what today's decisions earn is counted, and the model is held against it.
+    """
     model, rng = PrivateModel.of(policy), np.random.default_rng(0)
-    problem = model.problem
+    problem, words = model.problem, model.problem.words
     played = _Played(model, rng)
     predicted = played.earned(policy)
     today = played.earned_today()
     errors, truths = _rehearse(model, played, progress)
     flattered, spread = errors[:, 0].mean(), errors[:, 0].std(ddof=1)
     mine = _with_interval(predicted - flattered, spread, predicted)
-    free, best = played.earned(data_free(problem)), predicted
-    lost = float(np.clip((best - truths.mean()) / (best - free), 0.0, 1.0)) if best > free else 1.0
-    noisy = lost > MOST_LOST
+    free = played.earned(data_free(problem))
+    lost = float(np.clip(1 - truths.mean() / predicted, 0.0, 1.0)) if predicted > 0 else 0.0
+    noisy = predicted <= free or (predicted - truths.mean()) / (predicted - free) > MOST_LOST
     if today is None:
-        why = f"The released numbers do not tell past {problem.words.past}, so nothing is compared with today."
+        why = f"The released numbers do not tell past {words.past}, so nothing is compared with today."
         return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
     if isinstance(problem, Rounds) and not RARELY < (often := played.successes()) < 1 - RARELY:
         end = "succeeded" if often > 0.5 else "failed"
-        why = f"By the released numbers nearly every {problem.words.step} {end}. Are the others missing from the log?"
+        why = f"By the released numbers nearly every {words.step} {end}. Are the others missing from the log?"
         return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
-    gains = errors[:, 1]
-    gain = _with_interval(predicted - today - gains.mean(), gains.std(ddof=1), predicted)
-    missed = errors[:, 0] - gains
-    now = _with_interval(today - missed.mean(), missed.std(ddof=1), today)
-    verdict, because = _judged(gain, now, problem)
-    return KindForecast(now, mine, gain, lost, verdict, because, noisy)
+    missed = errors[:, 0] - errors[:, 1]
+    said, doubt = today - missed.mean(), missed.std(ddof=1)
+    counted = None if trees is None else counted_today(trees, model)
+    if counted is None:
+        now = _with_interval(said, doubt, today)
+        gain = _with_interval(predicted - today - errors[:, 1].mean(), errors[:, 1].std(ddof=1), predicted)
+        return KindForecast(now, mine, gain, lost, *_judged(gain, now, problem), noisy)
+    error = float(np.hypot(counted.noise, played.spread_today / np.sqrt(_logged_trajectories(model))))
+    now = CostEstimate(counted.mean, counted.mean - WITHIN_90 * error, counted.mean + WITHIN_90 * error)
+    apart = abs(counted.mean - said)
+    if apart > CONTRADICTED * float(np.hypot(error, doubt)) and apart > UNREHEARSED * abs(said):
+        why = (
+            f"Past {words.past} earned {counted.mean:.3g}, as the released counts say, but the model of "
+            f"{words.outcome} says {said:.3g}. Who errs about today may err about another policy too."
+        )
+        return KindForecast(now, mine, None, lost, CANNOT_TELL, why, noisy)
+    gain = _with_interval(mine.mean - now.mean, float(np.hypot(spread, error)), predicted)
+    return KindForecast(now, mine, gain, lost, *_judged(gain, now, problem), noisy)
+
+
+def _logged_trajectories(model: PrivateModel) -> int:
+    return max(1, int(model.report.get("units", MOST_REHEARSED)) * model.guarantee.trajectories_per_unit)
 
 
 def _judged(gain: CostEstimate, now: CostEstimate, problem: OutcomeProblem) -> tuple[SwitchVerdict, str]:
@@ -115,7 +139,7 @@ class _Played:
     def __init__(self, model: PrivateModel, rng: np.random.Generator) -> None:
         self.model, self.problem = model, model.problem
         self.cells = _cells_of(model, PLAYED_PATHS, rng)
-        self.paths = model.sample(PLAYED_PATHS, rng=rng, labels=_labels(model, self.cells))
+        self.paths = drawn_alike(model, self.cells, rng)
         self.past = past_decisions(model, self.cells)
 
     def earned(self, policy: Policy) -> float:
@@ -130,6 +154,12 @@ class _Played:
         """By decisions as they were made, if the log tells them."""
         return None if self.past is None else self._average(self.past)
 
+    @property
+    def spread_today(self) -> float:
+        """The standard deviation of what one trajectory earns so."""
+        assert self.past is not None
+        return float(self._rewards(self.past).std())
+
     def successes(self) -> float:
         """How often past decisions succeed in the first round, by the model."""
         problem = self.problem
@@ -139,6 +169,9 @@ class _Played:
         return float(problem.succeeds(action, self.paths[:, 0]).mean())
 
     def _average(self, act: Any) -> float:
+        return float(self._rewards(act).mean())
+
+    def _rewards(self, act: Any) -> FloatArray:
         problem, rng = self.problem, np.random.default_rng(1)
         state, total = np.tile(problem.initial_state, (PLAYED_PATHS, 1)), np.zeros(PLAYED_PATHS)
         for step in range(problem.horizon):
@@ -146,7 +179,28 @@ class _Played:
             action = np.clip(act(step, state, rng), low, high)
             total -= problem.cost(step, state, action, self.paths[:, step])
             state = problem.next_state(step, state, action, self.paths[:, step])[..., : problem.state_dim]
-        return float(total.mean())
+        return total
+
+
+def drawn_alike(model: PrivateModel, cells: IntArray, rng: np.random.Generator) -> FloatArray:
+    """Outcomes (m, H, k) of trajectories in label cells (m,), each coordinate at the same share of its law.
+
+    So the highest bid is never below the second. What rewards are on average depends on each law alone (`by_count`).
+    """
+    problem, outcomes = model.problem, model.outcomes
+    laws = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])
+    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])
+    share, found = (
+        rng.random((len(cells), problem.horizon)),
+        np.empty((len(cells), problem.horizon, problem.outcome_dim)),
+    )
+    for cell in np.unique(cells):
+        mine = cells == cell
+        for step, i in np.ndindex(found.shape[1:]):
+            at, law = points[cell, i], laws[cell, step, i]
+            ends = np.append(at - (at[1] - at[0]) / 2, at[-1] + (at[1] - at[0]) / 2)
+            found[mine, step, i] = np.interp(share[mine, step], np.append(0.0, np.cumsum(law) / law.sum()), ends)
+    return np.clip(found, problem.outcome_low, problem.outcome_high)
 
 
 def past_decisions(model: PrivateModel, cells: IntArray) -> PastDecisions | None:
@@ -161,13 +215,13 @@ def past_decisions(model: PrivateModel, cells: IntArray) -> PastDecisions | None
 
 def _rehearse(model: PrivateModel, played: _Played, progress: Progress | None) -> tuple[FloatArray, FloatArray]:
     """By how much predictions of rehearsed fits miss, of what is earned and of what is gained; and the truth."""
-    guarantee, units = model.guarantee, int(model.report.get("units", MOST_REHEARSED))
+    guarantee = model.guarantee
     moved = moved_trajectories(
         per_unit=guarantee.trajectories_per_unit,
         scale_memory=guarantee.scale_memory,
         has_units=guarantee.unit != "trajectory",
     )
-    many = min(MOST_REHEARSED, units * guarantee.trajectories_per_unit)
+    many = min(MOST_REHEARSED, _logged_trajectories(model))
     # Noise of a unit that moves c trajectories is that of the budget ρ / c².
     pool = Pool(float(guarantee.rho) / moved**2)
     task = None if progress is None else progress.add_task("rehearsing the fit", total=REHEARSED_FITS)
@@ -176,11 +230,7 @@ def _rehearse(model: PrivateModel, played: _Played, progress: Progress | None) -
     for number in range(REHEARSED_FITS):
         rng = np.random.default_rng([number, 2])
         cells = _cells_of(model, many, rng)
-        outcomes = np.clip(
-            model.sample(many, rng=rng, labels=_labels(model, cells)),
-            model.problem.outcome_low,
-            model.problem.outcome_high,
-        )
+        outcomes = drawn_alike(model, cells, rng)
         known = {} if not model.problem.labels else {"labels": _labels(model, cells)}
         behaviour = past_decisions(model, cells)
         log = simulate_log(model.problem, outcomes, rng=rng, behaviour=behaviour, **known)

@@ -39,6 +39,8 @@ def kind_facts(name: str, answers: Answers, facts: str, columns: str) -> dict[st
     """The facts of a configuration; says all that is missing at once."""
     kind = problem_kind(name)
     given = {key: _value(text) for key, text in pairs(facts, "facts").items()}
+    if unknown := [key for key in given if key not in arguments_of(kind)]:
+        raise ValueError(f"{name} has no key {unknown[0]!r}: its keys are {', '.join(arguments_of(kind))}")
     missing = [f"--facts '{key}=...'" for key in needed_keys(kind) if key not in given]
     missing += [f"--{key.replace('_', '-')}" for key in ASKED if not answers.get(key, "").strip()]
     if missing:
@@ -55,10 +57,14 @@ def kind_facts(name: str, answers: Answers, facts: str, columns: str) -> dict[st
         raise ValueError(f"--{extra[0].replace('_', '-')} is for shops; the keys of {name} go into --facts")
     found["log"] |= {"columns": pairs(columns, "columns")}
     found["log"].setdefault("trajectory", kind.words.trajectory)
+    found["log"].setdefault("first_step", 1)
     if int(given.get("horizon", arguments_of(kind).get("horizon", 0)) or 0) == 1:
         found["log"].setdefault("step", "")
     found["log"].setdefault("step", kind.words.step)
-    found["privacy"].setdefault("protects", f"one {kind.words.trajectory}")
+    alone = found["log"]["step"] == "" and kind.words.alone
+    found["privacy"].setdefault("protects", f"one {alone or kind.words.trajectory}")
+    decisions = kind.words.decisions.capitalize()
+    found["publication"] |= {"name": decisions, "intended_use": f"{decisions} to come."}
     found["privacy"].setdefault("budget", found["privacy"]["rho"])
     return found
 

@@ -16,6 +16,7 @@ from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIGNATURE
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
+from poolrl.problems.inventory import Inventory
 from poolrl.shop.changes import in_one_sentence
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.fit import Released
@@ -53,6 +54,10 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanne
 
 def known_model(source: Released, file: ConfigFile, folder: Path) -> PrivateModel:
     """The model of a release that the file speaks of; refuses before anything is made."""
+    if not isinstance(source.policy.problem, Inventory):
+        raise ValueError(
+            "replan plans shops again; for another problem use PrivateModel.of(policy).plan(...) in Python"
+        )
     if folder.exists() or folder.name in ("", ".."):
         raise ValueError(f"{folder} exists, or is no name: name a new folder with --out")
     names, facts = source.policy.names, file.config.problem

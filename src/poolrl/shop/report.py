@@ -7,8 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from poolrl.certificate.files import CERTIFICATE, PAGE, POLICY
+from poolrl.certificate.certificate import Certificate
+from poolrl.certificate.files import CERTIFICATE, PAGE, POLICY, TREES, sha256
 from poolrl.certificate.verify import VerifyCheck, verify_release
+from poolrl.learning.faded_trees import FadedTrees
 from poolrl.shop.config_file import load_config, terms_of
 from poolrl.shop.decision_table import DECISIONS_FILE, decisions_csv
 from poolrl.shop.fit import Released
@@ -31,13 +33,21 @@ def verify_folder(
 
     A configuration that the user names may name a problem of their own. One that lies beside a certificate may not.
     """
-    if config is None:
-        return verify_release(policy, certificate, read_terms=terms_of, ledger=ledger, key=key)
+    if config is None or not _speaks_of(certificate, config):
+        return verify_release(policy, certificate, read_terms=terms_of, config=config, ledger=ledger, key=key)
     own, named = load_config(config).config.problem.shop, {"ledger": ledger, "key": key}
     with code_beside(config):
         return verify_release(
             policy, certificate, read_terms=terms_of, config=config, problem=own_problem(own), **named
         )
+
+
+def _speaks_of(certificate: Path, config: Path) -> bool:
+    """Whether a certificate was made with that configuration: only then there is a reason to run what it names."""
+    try:
+        return Certificate.read(certificate.read_bytes()).config_sha256 == sha256(config)
+    except (ValueError, OSError):
+        return False
 
 
 def load_verified(folder: Path, config: Path | None = None) -> Released:
@@ -66,7 +76,9 @@ def draw_page(release: Released, console: Console) -> Forecast | KindForecast:
             forecast = make_forecast(release.policy, progress=progress)
             text, rows = release_page(release, forecast), levels_csv(release.policy)
         else:
-            forecast = forecast_kind(release.policy, progress=progress)
+            trees = release.folder / TREES
+            counted = FadedTrees.load(trees) if trees.exists() else None
+            forecast = forecast_kind(release.policy, counted, progress=progress)
             text, rows = kind_page(release, forecast), decisions_csv(release.policy)
     page.write_text(text, encoding="utf-8")
     table.write_text(rows, encoding="utf-8", newline="")

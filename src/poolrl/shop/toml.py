@@ -8,6 +8,7 @@ import tomllib
 from itertools import groupby
 from typing import Any
 
+from poolrl.problems.registry import KINDS
 from poolrl.shop.config_keys import config_keys
 from poolrl.shop.config_log import WIDE_ONLY
 from poolrl.shop.config_problem import SHOPS
@@ -49,7 +50,8 @@ def write_toml(facts: dict[str, dict[str, Any]]) -> str:
 
     A sales export has its own section, and a wide table has its own keys. The other kind's are left out.
     """
-    if facts.get("problem", {}).get("kind", "lost sales") not in SHOPS:
+    kind = str(facts.get("problem", {}).get("kind", ""))
+    if kind not in SHOPS and (kind in KINDS or ":" in kind):
         return _kind_toml(facts)
     parts = [HEADER]
     for section, keys in groupby(config_keys(), key=lambda key: key.section):
