@@ -90,8 +90,8 @@ class ProblemFacts(ConfigSection):
 
     @property
     def in_words(self) -> str:
-        """What it is about, for `poolrl check`."""
-        return f"{len(self.products)} products, {self.horizon} steps"
+        """What it is about, for `poolrl check` and for an audit."""
+        return f"{self.kind}: {len(self.products)} products, {self.horizon} steps"
 
     def faults_of_log(self, log: LogTable) -> list[str]:
         """What is wrong with the columns that [log] names."""
