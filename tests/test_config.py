@@ -90,13 +90,8 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         (line,) = (line for line in text.splitlines() if re.search(rf"{flag_of(key.flag)}\s", line) and key.why in line)
         assert not key.answer or f"({key.answer} if left out)" in line
     # The flag of columns goes with --problem, and is no answer.
-    others = {flag_of(key.flag) for key in config_keys() if not key.asked} - {
-        "--scale",
-        "--scale-memory",
-        "--columns",
-        "--yes",
-        "--no",
-    }
+    with_others = {"--scale", "--scale-memory", "--columns", "--yes", "--no", "--delimiter", "--decimal"}
+    others = {flag_of(key.flag) for key in config_keys() if not key.asked} - with_others
     assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 

@@ -140,6 +140,26 @@ def test_flags_in_other_words_and_what_is_missing(tmp_path: Path) -> None:
     assert "are the others missing from the" in run_poolrl("check", cwd=tmp_path, exits=1)
 
 
+def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    """As spreadsheets write it in Germany. A point beside a comma may mean thousands, and is no number."""
+    rows = ["los;limit;sold;price;est", "1;21;ja;24,5;2,0", "2;30;nein;;1", "3;1.000,5;ja;1;1", ""]
+    (tmp_path / "sales.csv").write_text("\n".join(rows))
+    command = [
+        *("init", "--problem", "reserve-auction", "--facts", "bid_max=50; sees_highest=false", "--source", "sales.csv"),
+        *("--columns", "reserve=limit", "--trajectory", "los", "--delimiter", ";", "--decimal", ","),
+        *("--units", "3", "--data-set", "lots", "--rho", "1"),
+    ]
+    run_poolrl(*command, cwd=tmp_path)
+    path = tmp_path / "poolrl.toml"
+    text = path.read_text().replace("# scale_memory = ...", "scale_memory = 0").replace("scale = []", 'scale = ["est"]')
+    path.write_text(text.replace("# scale = ...", 'scale = ["est"]'))
+    file = load_config(path)
+    with open_log(file) as log:
+        leaves = log.outcome_leaves(file.config.problem.shop, bins=64)
+    assert int(leaves.sum()) == 2 * 2
+    assert leaves[0, 1, 63 - int(np.sqrt(12.25 / 50) * 64)] == 1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -20,7 +20,7 @@ from poolrl.ledger.units import REPLACE_ONE, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS
 from poolrl.privacy.sensitivity import moved_trajectories
-from poolrl.shop.config_kind import STEP, KindFacts
+from poolrl.shop.config_kind import SCALE, STEP, KindFacts
 from poolrl.shop.config_log import (
     DATABASE_FILE,
     LABEL_COLUMN,
@@ -179,14 +179,14 @@ class Config(ConfigSection):
     def _kept_columns(self) -> list[str]:
         """Columns of a table that are used as they are."""
         log, privacy, period = self.log, self.privacy, self.period
-        named = [log.trajectory, log.step, privacy.unit, period.column, *log.scale, *self.problem.labels]
+        named = [log.trajectory, log.step, privacy.unit, period.column, *self.problem.labels]
         return [name for name in named if name]
 
     def columns_read(self) -> list[str]:
         """The columns that a file must have for a query of ours, as far as that is known."""
         if self.log.query or not isinstance(self.problem, KindFacts):
             return []
-        return [*self._kept_columns(), *self.problem.columns_read(self.log)]
+        return [*self._kept_columns(), *self.log.scale, *self.problem.columns_read(self.log)]
 
     def export(self) -> str | None:
         """The SQL that gives the rows of a sales export in a database file."""
@@ -215,8 +215,9 @@ class Config(ConfigSection):
         step = log.step
         if isinstance(self.problem, KindFacts):
             (opening, order_up_to, left), step = self.problem.parts(), log.step or STEP
-        shared = len(log.scale) == 1 and not isinstance(self.problem, KindFacts)
-        scale = tuple(log.scale * len(opening) if shared else log.scale)
+        scale = tuple(log.scale * len(opening) if len(log.scale) == 1 else log.scale)
+        if isinstance(self.problem, KindFacts):
+            scale = (SCALE,) * len(log.scale)
         labels = {name: name for name in names}
         return Columns(
             *(log.trajectory, step, opening, order_up_to, left, self.privacy.unit, scale, labels), period=period

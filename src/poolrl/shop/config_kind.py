@@ -20,6 +20,7 @@ from poolrl.shop.section import ConfigSection, is_name, key
 MOST_STEPS_OF_FILE = 10_000
 # Columns of the rows that `rows_query` gives.
 STATE, ACTION, NEXT_STATE, STEP = "poolrl_state_{}", "poolrl_action_{}", "poolrl_next_{}", "poolrl_step"
+SCALE = "poolrl_scale"
 
 
 class KindFacts(ConfigSection):
@@ -122,6 +123,8 @@ class KindFacts(ConfigSection):
         ]
         if log.scale and len(log.scale) != 1:
             faults.append("[log] scale must name one column: all amounts of a row have the same unit")
+        if log.decimal == log.delimiter:
+            faults.append("[log] delimiter and decimal must differ")
         if not log.step and self.horizon > 1:
             faults.append(f"[log] step is needed: each trajectory has {self.horizon} steps")
         return faults
@@ -152,6 +155,10 @@ class KindFacts(ConfigSection):
         """SQL that gives states, actions and next states of every row, each from its own fields; `kept` stay."""
         # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
         cast = "{}" if log.source.startswith(SERVER) else "TRY_CAST({} AS DOUBLE)"
+        if log.decimal == ",":
+            # A point beside a decimal comma may separate thousands: it is no number.
+            text = "CAST({0} AS VARCHAR)"
+            cast = f"CASE WHEN {text} NOT LIKE '%.%' THEN TRY_CAST(replace({text}, ',', '.') AS DOUBLE) END"
         read: dict[str, str] = {}
         for column in self.table_columns:
             name = log.columns.get(column.name, column.name)
@@ -167,6 +174,7 @@ class KindFacts(ConfigSection):
             for names, texts in zip(self.parts(), (states, actions, after), strict=True)
             for name, text in zip(names, texts, strict=True)
         ]
+        chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
         step = [] if log.step else [f"{log.first_step} AS {STEP}"]
         rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
         return f"SELECT {', '.join([*map(quoted, dict.fromkeys(kept)), *step, *chosen])} FROM {rows}"

@@ -52,6 +52,12 @@ class LogTable(ConfigSection):
         "named here has a column of its own name",
         asked=False,
     )
+    delimiter: Literal[",", ";", "\t", "|"] = key(
+        ",", why="for other problems than shops, what stands between fields of a CSV file", asked=False
+    )
+    decimal: Literal[".", ","] = key(
+        ".", why="for other problems than shops, what stands before the decimals of a number", asked=False
+    )
     yes: list[str] = key(YES, why="for other problems than shops, words that mean yes, as in sold", asked=False)
     no: list[str] = key(NO, why="and words that mean no", asked=False)
     scale: list[str] = key(

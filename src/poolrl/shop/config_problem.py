@@ -104,6 +104,8 @@ class ProblemFacts(ConfigSection):
             faults.append(f"[log] scale must name one column, or one for each of the {wanted} products")
         if not log.step:
             faults.append("[log] step must name a column")
+        if (log.delimiter, log.decimal) != (",", "."):
+            faults.append("[log] delimiter and decimal are for other problems than shops; [sales] has its own")
         if log.columns:
             faults.append("[log] columns is for other problems than shops: name opening, order_up_to and left")
         return faults

@@ -36,7 +36,7 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     facts = file.config.problem
     assert isinstance(facts, KindFacts)
     problem = facts.shop
-    counted = dict(_faulty_rows(facts, log))
+    counted = dict(_faulty_rows(facts, log, file.config.log.scale))
     seen = answer(
         log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})
     ).to_pylist()
@@ -61,7 +61,7 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     return [*(found or good), use, *_habits(facts, problem, log)]
 
 
-def _faulty_rows(facts: KindFacts, log: Table) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
+def _faulty_rows(facts: KindFacts, log: Table, scales: list[str]) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
     """What is looked at, what is wrong, and the rows in which it is."""
     problem, columns, words = facts.shop, log.columns, facts.words
     after = [f"{name} after the {words.step}" for name in facts.products] + list(problem.shows)
@@ -84,9 +84,9 @@ def _faulty_rows(facts: KindFacts, log: Table) -> Iterator[tuple[tuple[str, str]
             if not columns.scale or count:
                 hint = "" if count else " (are they multiples? then name a scale)"
                 yield (what, f"lie outside {least:g} .. {most:g}{hint}"), there & ~inside
-    for name in columns.scale:
+    for name, said_of in zip(columns.scale, scales, strict=True):
         scale = log.rows[name].cast("float64")
-        yield (f"scale {name}", "have no positive scale"), ~(finite(scale) & (scale > 0)).fill_null(False)
+        yield (f"scale {said_of}", "have no positive scale"), ~(finite(scale) & (scale > 0)).fill_null(False)
     for name, column in columns.labels.items():
         values = [str(value) for value in problem.labels.values[problem.labels.names.index(name)]]
         known = log.rows[column].cast("string").isin(values)

@@ -12,7 +12,7 @@ import numpy as np
 
 from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.rounds import Rounds
-from poolrl.shop.answers import Answers, value_of
+from poolrl.shop.answers import SIGNS, Answers, value_of
 from poolrl.shop.config_keys import Key, config_keys
 from poolrl.shop.named_kinds import arguments_of, problem_kind
 from poolrl.simulation.logs import simulate_log
@@ -37,7 +37,7 @@ def needed_keys(kind: type[Problem]) -> list[str]:
 
 def kind_facts(name: str, answers: Answers, facts: str, columns: str) -> dict[str, dict[str, Any]]:
     """The facts of a configuration; says all that is missing at once."""
-    kind = problem_kind(name)
+    kind, answers = problem_kind(name), dict(answers)
     given = {key: _value(text) for key, text in pairs(facts, "facts").items()}
     if unknown := [key for key in given if key not in arguments_of(kind)]:
         raise ValueError(f"{name} has no key {unknown[0]!r}: its keys are {', '.join(arguments_of(kind))}")
@@ -53,6 +53,9 @@ def kind_facts(name: str, answers: Answers, facts: str, columns: str) -> dict[st
             section[key.name] = value_of(key, text, [])
         elif key.section != "problem" and not key.asked and key.field.default not in (None, [], {}):
             section[key.name] = key.field.default
+    for name_of_sign in ("delimiter", "decimal"):
+        if sign := answers.pop(name_of_sign, "").strip():
+            found["log"][name_of_sign] = SIGNS.get(sign.lower(), sign)
     if extra := sorted(set(answers) - {key.flag for key in kind_keys()}):
         raise ValueError(f"--{extra[0].replace('_', '-')} is for shops; the keys of {name} go into --facts")
     found["log"] |= {"columns": pairs(columns, "columns")}

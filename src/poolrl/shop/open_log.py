@@ -36,6 +36,8 @@ def open_log(
     config, columns = file.config, file.config.columns()
     sales, more = config.sales, {f"also {name}": name for name in also if name not in columns.names()}
     options: dict[str, Any] = {"query": config.query(explained=explained), "reads": config.columns_read()}
+    if config.log.delimiter != ",":
+        options["csv"] = CsvFormat(config.log.delimiter, "utf-8")
     if sales is not None:
         options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": config.export()}
         options["reads"] = columns_read(sales, config.columns_of_labels())
