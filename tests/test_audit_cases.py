@@ -93,7 +93,7 @@ def test_releases_from_one_count_are_those_that_the_door_makes() -> None:
 def test_the_command_writes_figures_and_a_picture(tmp_path: Path, run: Run) -> None:
     said = run("audit", "default", "--releases", "100", "--workers", "1", "--out", tmp_path / "audit")
     assert "epsilon = 7.77 at delta = 1e-06" in said
-    assert "8 audits, 0 flagged" in said
+    assert "11 audits, 0 flagged" in said
     assert "move 100% of what is paid for" in said
     facts = json.loads((tmp_path / "audit/audit.json").read_text())
     assert facts["private"] is True
