@@ -77,11 +77,13 @@ def replaced(log: Trajectories, other: Trajectories) -> Trajectories:
     return Trajectories(**parts, **more)
 
 
-def squared_change(problem: OutcomeProblem, first: Trajectories, second: Trajectories) -> int:
-    """How far two logs' trees lie apart, over all levels."""
+def squared_change(
+    problem: OutcomeProblem, first: Trajectories, second: Trajectories, sizes: tuple[int, ...] = LEVELS
+) -> int:
+    """How far two logs' trees lie apart, over the levels of such sizes."""
     trees = [log.outcome_leaves(problem, bins=LEVELS[-1]) for log in (first, second)]
     moved = (trees[0] - trees[1]).reshape(*trees[0].shape[:-1], problem.kinds, LEVELS[-1])
-    return sum(int((moved.reshape(*moved.shape[:-1], size, -1).sum(axis=-1) ** 2).sum()) for size in LEVELS)
+    return sum(int((moved.reshape(*moved.shape[:-1], size, -1).sum(axis=-1) ** 2).sum()) for size in sizes)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -114,16 +116,10 @@ def test_a_row_that_is_counted_twice_would_be_noticed(name: str, monkeypatch: py
     first, second = (Trajectories(**{part: array[[number, 0]] for part, array in rows.items()}) for number in pair)
     paid = outcome_trees(problem, level_sizes=LEVELS[2:], per_unit=1, complete=False).sensitivity_squared
     plain = Trajectories.outcome_leaves
-    coarse = _coarse_change(problem, first, second)
+    coarse = squared_change(problem, first, second, LEVELS[2:])
     assert coarse <= paid
     monkeypatch.setattr(Trajectories, "outcome_leaves", lambda log, *a, **k: 2 * plain(log, *a, **k))
-    assert _coarse_change(problem, first, second) > paid
-
-
-def _coarse_change(problem: OutcomeProblem, first: Trajectories, second: Trajectories) -> int:
-    trees = [log.outcome_leaves(problem, bins=LEVELS[-1]) for log in (first, second)]
-    moved = (trees[0] - trees[1]).reshape(*trees[0].shape[:-1], problem.kinds, LEVELS[-1])
-    return sum(int((moved.reshape(*moved.shape[:-1], size, -1).sum(axis=-1) ** 2).sum()) for size in LEVELS[2:])
+    assert squared_change(problem, first, second, LEVELS[2:]) > paid
 
 
 @pytest.mark.parametrize("name", KINDS)

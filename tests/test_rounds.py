@@ -28,6 +28,7 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.shop.counted_today import counted_today
+from poolrl.shop.kind_forecast import forecast_kind
 from poolrl.simulation.evaluation import optimum
 
 
@@ -289,3 +290,17 @@ def test_counts_tell_what_was_earned(problem: OutcomeProblem) -> None:
     assert counted is not None
     assert counted.mean == pytest.approx(earned, rel=0.02)
     assert counted.noise == 0
+
+
+@pytest.mark.parametrize(("reserve", "verdict"), [(None, "switch"), (3.9, "do not switch")])
+def test_the_page_says_do_not_switch_where_that_is_the_truth(reserve: float | None, verdict: str) -> None:
+    """Reserves anywhere up to the bound are beaten by learned ones; a reserve that nobody meets is beaten by them."""
+    rng, auction = np.random.default_rng(4), ReserveAuction(bid_max=4.0)
+    bids = auction.arranged(rng.gamma(6.0, 0.15, (1_500, 1, 2)).clip(0, 4))
+    prepared = Pool(1.0).prepare(auction)
+    released = prepared.release(simulate_log(auction, bids, rng=rng), SeededNoise(1))
+    policy = prepared.learn(released)
+    policy.report["units"] = 1_500
+    if reserve is not None:
+        policy.rule = CountTable(np.full((1, 2, 1), reserve), np.zeros((1, 2, 1)))
+    assert forecast_kind(policy, FadedTrees.of(released)).verdict == verdict

@@ -7,7 +7,7 @@ import io
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,41 +28,37 @@ class Answer:
 CommandLine = Callable[..., Answer]  # the fixture `command_line`
 
 
-def answer_of(arguments: list[str], capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> Answer:
-    """Run a command to its end. It changes signal handlers, which are restored."""
+def _ended(arguments: Sequence[str], patch: pytest.MonkeyPatch) -> int:
+    """Run a command to its end: its exit code. It changes signal handlers, which are restored."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the caller of the tests may ignore it
-    capsys.readouterr()
     patch.setattr(sys, "argv", ["poolrl", *arguments])
-    code = 0
     try:
         with warnings.catch_warnings():
             # Cyclopts suspects a mistake wherever a test starts it like a program.
             warnings.filterwarnings("ignore", "Cyclopts application invoked without tokens")
             main()
     except SystemExit as ended:
-        code = int(ended.code or 0)
+        return int(ended.code or 0)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+    return 0
+
+
+def answer_of(arguments: list[str], capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> Answer:
+    """A command, and what it printed."""
+    capsys.readouterr()
+    code = _ended(arguments, patch)
     return Answer(code, *capsys.readouterr())
 
 
 def run_poolrl(*arguments: str, cwd: Path, exits: int = 0) -> str:
     """Run a command in a folder, on a wide terminal; what it printed. Fails if it ends with another code."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    said, code = io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Cyclopts application invoked without tokens")
-        patch.setattr(sys, "argv", ["poolrl", *arguments])
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd):
         patch.setenv("COLUMNS", "300")
-        try:
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            code = _ended(arguments, patch)
     assert code == exits, said.getvalue()
     return said.getvalue()

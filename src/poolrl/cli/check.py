@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from json import dumps
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +12,7 @@ from rich.table import Table as RichTable
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.problems.inventory import Inventory
 from poolrl.shop.check import NOTICE, ORDER_HABITS, look_at
-from poolrl.shop.config_file import load_config
+from poolrl.shop.config_file import ConfigFile, load_config
 from poolrl.shop.kind_check import HABITS
 
 check_verb = verb(
@@ -28,7 +27,8 @@ STANDING_COLOURS = {"good": "green", "note": "yellow", "bad": "red"}
 @check_verb.default
 def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
     """Print the findings; exits with 1 if `fit` would not accept the log as it is."""
-    findings = look_at(load_config(config))
+    file = load_config(config)
+    findings = look_at(file)
     good = all(finding.stands != "bad" for finding in findings)
     if json:
         print(dumps({"notice": NOTICE, "good": good, "findings": list(map(asdict, findings))}, indent=2))
@@ -42,7 +42,7 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
         console.print(table, highlight=False)
         follows = any(each.what in (ORDER_HABITS, HABITS) and each.stands == "note" for each in findings)
         console.print(
-            f"\nThe table is as the file says, but [bold]{_follow(config)}[/]. Mend that before you fit: "
+            f"\nThe table is as the file says, but [bold]{_follow(file)}[/]. Mend that before you fit: "
             "otherwise no cost can be predicted, and the policy may cost more than what you do today."
             if good and follows
             else "\nThe table is as the file says. Next: [bold]poolrl plan[/], then [bold]poolrl fit[/]."
@@ -54,6 +54,6 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
         raise SystemExit(1)
 
 
-def _follow(config: Path) -> str:
-    words = load_config(config).config.problem.shop.words
+def _follow(file: ConfigFile) -> str:
+    words = file.config.problem.shop.words
     return f"its {words.past} follow {'demand' if words == Inventory.words else 'what was expected'}"

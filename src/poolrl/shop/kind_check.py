@@ -79,8 +79,10 @@ def _faulty_rows(facts: KindFacts, log: Table, scales: list[str]) -> Iterator[tu
             there = finite(number).fill_null(False)
             slack = ROUNDING * float(most - least)
             inside = (number >= float(least) - slack) & (number <= float(most) + slack)
-            yield (what, f"have no number{flags if 'after' in what else ''}"), ~there
-            count = names is columns.states or what in after[: problem.state_dim]
+            # What is left afterwards follows from a flag.
+            follows = what in after[: problem.state_dim]
+            yield (what, f"have no number{flags if follows else ''}"), ~there
+            count = names is columns.states or follows
             if not columns.scale or count:
                 hint = "" if count else " (are they multiples? then name a scale)"
                 yield (what, f"lie outside {least:g} .. {most:g}{hint}"), there & ~inside
@@ -109,9 +111,10 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     (at,) = answer(rows.aggregate(**edges)).to_pylist()
     if any(value is None for value in at.values()):
         return
-    said = f"eight in ten {words.decisions} lie between {at['q3']:.3g} and {at['q27']:.3g}"
     varied = at["q27"] > HARDLY_VARIES * max(at["q3"], 1e-12)
-    yield LogFinding(f"{words.decisions} tried", "good" if varied else "note", said + _unless(varied, words.decisions))
+    # In words: a quantile would be a value of the log.
+    hardly = f"they hardly vary, so nothing is known of other {words.decisions}; vary some by lot first"
+    yield LogFinding(f"{words.decisions} tried", "good" if varied else "note", "they vary" if varied else hardly)
     (hit,) = answer(rows.aggregate(share=rows.hit.mean())).to_pylist()
     if not NEARLY_NONE < hit["share"] < 1 - NEARLY_NONE:
         often = "succeeds" if hit["share"] > 0.5 else "fails"
@@ -135,7 +138,3 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     wide = at["q27"] > WIDE * max(at["q3"], 1e-12)
     follows = bool(rise > FOR_SURE * doubt) or (wide and rise > -HARDLY_CHANGES)
     yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)
-
-
-def _unless(varied: bool, decisions: str) -> str:
-    return "" if varied else f": they hardly vary, so nothing is known of other {decisions}; vary some by lot first"

@@ -88,7 +88,7 @@ class KindDesk(UserWords):
         cell = int(np.ravel_multi_index(places, self.declared.shape)) if places else 0
         problem = self.policy.problem
         usual = zip(self.names.products, problem.initial_state, strict=True)
-        state = [finite_amount(name, row.get(name) or first) for name, first in usual]
+        state = [finite_amount(name, first if row.get(name) in (None, "") else row[name]) for name, first in usual]
         for name, value, low, high in zip(
             self.names.products, state, problem.state_low, problem.state_high, strict=True
         ):
@@ -99,7 +99,8 @@ class KindDesk(UserWords):
         unit = finite_amount("scale", row["scale"]) if self.policy.guarantee.scaled else 1.0
         if unit <= 0:
             raise ValueError("scale must be positive")
-        return self.step(row.get("step") or self.names.steps[0]), cell, state, unit
+        step = self.names.steps[0] if row.get("step") in (None, "") else row["step"]
+        return self.step(step), cell, state, unit
 
 
 def decide_kind_csv(desk: KindDesk, source: Path, out: Path | None, form: CsvForm) -> None:
@@ -107,8 +108,10 @@ def decide_kind_csv(desk: KindDesk, source: Path, out: Path | None, form: CsvFor
     with questions_from(source) as file, answers_to(out, source) as answers:
         reader = csv.DictReader(file, delimiter=form.delimiter)
         header = list(reader.fieldnames or [])
+        # The step may have the name that it has in the trade.
+        known = {*header, *(["step"] if desk.policy.problem.words.step in header else [])}
         for name in desk.needed:
-            if name not in header and (name, desk.policy.problem.words.step) not in {("step", each) for each in header}:
+            if name not in known:
                 raise ValueError(f"{source} must have the columns {', '.join(desk.needed)}; {name} is missing")
         numbers = {*desk.names.products, "scale"}
         given = list(reader)
