@@ -59,7 +59,6 @@ results: $(INSTALLED)
 quality: $(TESTABLE)
 	$(BIN)/python -m benchmarks.quality
 	$(BIN)/python -m benchmarks.worlds
-	$(BIN)/python -m benchmarks.worlds
 
 # Every table of docs/benchmarks.md, and two of docs/threat-model.md; logs are made on the fly, and 1e9 rows need 30 GB of disk.
 benchmarks: $(TESTABLE)

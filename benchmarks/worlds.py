@@ -52,12 +52,18 @@ def _bimodal(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
     return np.where(rng.random(shape) < 0.6, rng.normal(0.7, 0.1, shape), rng.normal(1.9, 0.15, shape))
 
 
+def _rising(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
+    """Buyers are in a hurry at the end: 0.7 of the usual in the first round, 1.3 in the last."""
+    return rng.lognormal(-0.1, 0.45, shape) * np.linspace(0.7, 1.3, ROUNDS)[:, None]
+
+
 FAMILIES: dict[str, Draw] = {
     "lognormal": lambda rng, shape: rng.lognormal(-0.1, 0.45, shape),
     "exponential": lambda rng, shape: rng.exponential(0.9, shape),
     "two peaks": _bimodal,
     "uniform": lambda rng, shape: rng.uniform(0.3, 2.0, shape),
     "three in ten nobody": lambda rng, shape: rng.lognormal(0.0, 0.4, shape) * (rng.random(shape) < 0.7),
+    "rising": _rising,
 }
 
 

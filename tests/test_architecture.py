@@ -214,7 +214,7 @@ def test_the_barrier_holds() -> None:
         ("ledger/ledger.py", "from poolrl.data.fingerprints import sketch_of"),
         ("certificate/verify.py", "from poolrl.shop.config_file import load_config"),
         ("shop/fit.py", "from poolrl.paper.trials import run"),
-        ("learning/trees.py", "def late():\n    from poolrl.learning.outcomes import kaplan_meier"),
+        ("learning/trees.py", "def late():\n    from poolrl.learning.estimation import estimate_outcomes"),
         ("problems/problem.py", "def f():\n    __import__('poolrl.data.counts')"),
     ],
 )

@@ -12,8 +12,8 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning import idle_steps
 from poolrl.learning.cell_laws import explain
+from poolrl.learning.estimation import cell_factors
 from poolrl.learning.level_costs import costs_of_levels
-from poolrl.learning.outcomes import cell_factors
 from poolrl.privacy.sensitivity import every_level
 
 SHOPS, STEPS, BINS, WEEKS, VARIANCE = 150, 3, 16, 60, 100.0

@@ -13,9 +13,10 @@ from scipy import stats
 from poolrl import Backlog, LostSales, Outcomes, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
+from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.likelihood import expected_shares
-from poolrl.learning.outcomes import OutcomeDistribution, equal_bins, estimate_outcomes
+from poolrl.learning.outcomes import OutcomeDistribution, equal_bins
 from poolrl.learning.trees import SPREADS, borrowed_share, consistent_masses, upward
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.released import PrivateOutcomes

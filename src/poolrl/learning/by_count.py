@@ -22,6 +22,10 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Numbers that are computed at once: counts times actions times outcomes.
 OUTCOMES_AT_ONCE = 2**22
+# However noisy a log is, the middle half of what was tried was tried.
+MOST_DOUBTED = 0.25
+# Even a round without a row has some weight, so that every cell has a law.
+LEAST_ROUND = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,22 +103,27 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     """Between which actions a plan may choose, (2, *labels, H): where the log tells what follows, and a bit beyond.
 
     Where outcomes are seen on one side of an action, only the other side is in the dark. Where only the side is known,
-    nothing is known but at values that were tried.
+    nothing is known but at values that were tried. The range is the same for all rounds of a season.
     """
     shape = outcomes.weights.shape[:-2]
     limits = np.stack([np.full(shape, -np.inf), np.full(shape, np.inf)])
     if outcomes.cutoffs is None:
         return limits
-    laws = outcomes.cutoffs[..., 0, :]
+    # What was tried in one round tells of all of them.
+    slots = np.ones(shape) if outcomes.slots is None else np.maximum(outcomes.slots[..., 0], LEAST_ROUND)
+    laws = (outcomes.cutoffs[..., 0, :] * slots[..., None]).sum(axis=-2, keepdims=True)
     below = np.cumsum(laws, axis=-1) / laws.sum(axis=-1, keepdims=True)
-    points = np.broadcast_to(outcomes.points[..., None, 0, :], laws.shape)
+    # A share of rows that noise alone could make was not tried. Rows of both kinds count, so noise counts twice.
+    noise = np.sqrt(2 * shape[-1] * outcomes.variance) / slots.sum(axis=-1, keepdims=True)
+    enough = np.clip(noise, EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
+    points = outcomes.points[..., None, 0, :]
     step = points[..., 1] - points[..., 0]
-    least = (below < EXPLORED_BY_CHOICE).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
-    most = (below < 1 - EXPLORED_BY_CHOICE).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
-    low, high = (np.take_along_axis(points, place, -1)[..., 0] for place in (least, most))
+    least = (below < enough).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
+    most = (below < 1 - enough).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
+    low, high = (np.take_along_axis(points, place, -1)[..., 0] for place in (least, most))  # (*labels, 1)
     if 0 in problem.current_status:
-        return np.stack([low - step / 2, high + step / 2])
-    if outcomes.higher:
+        limits[0], limits[1] = low - step / 2, high + step / 2
+    elif outcomes.higher:
         limits[0] = low / CLIMB
     else:
         limits[1] = high * CLIMB

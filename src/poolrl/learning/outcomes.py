@@ -1,28 +1,17 @@
-"""From noisy outcome trees to outcome distributions: shapes, consistent masses, Kaplan-Meier.
-
-Every step is post-processing of released numbers. Much noise leaves the shape, little noise the tree, and σ² = 0 plain
-Kaplan-Meier on the bins. As ρ → 0 the result becomes the public prior, which is uniform between the outcome's bounds.
-"""
+"""Distributions of outcomes: how finely they are released, and what a plan knows of them (`estimation` learns them)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray, positive, whole
+from poolrl.checks import FloatArray, positive, whole
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
-from poolrl.learning.cell_laws import coarser, explain
-from poolrl.learning.current_status import isotonic_laws
-from poolrl.learning.exploration import EXPLORED, EXPLORED_BY_CHOICE, continued, looked_at
-from poolrl.learning.kaplan_meier import kaplan_meier, refined
-from poolrl.learning.totals import mean_left, observed_slots
-from poolrl.learning.trees import consistent_masses
-from poolrl.privacy.released import PrivateOutcomes
+from poolrl.learning.exploration import looked_at
 from poolrl.problems.problem import OutcomeProblem
 
 
@@ -77,6 +66,7 @@ class OutcomeDistribution:
     slots: FloatArray | None = None  # (*labels, H, k) estimated numbers of observed slots: how common each cell is
     left: FloatArray | None = None  # (2, *labels, H, k) mean of what was left, and its error, if it was released
     higher: bool = False  # whether outcomes are seen above the levels that were tried, and not below
+    variance: float = 0.0  # of every noisy count that it was learned from
 
     @property
     def explored(self) -> FloatArray:
@@ -99,15 +89,17 @@ class OutcomeDistribution:
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
         always = {"points": self.points, "weights": self.weights, "observed": np.array(self.observed)}
+        if self.variance > 0:
+            always["variance"] = np.array(self.variance)
         given = {"cutoffs": self.cutoffs, "slots": self.slots, "left": self.left}
         return always | {name: array for name, array in given.items() if array is not None}
 
 
 def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProblem) -> OutcomeDistribution:
-    """The inverse of `arrays`. Files before version 0.4 have no `observed`."""
+    """The inverse of `arrays`. Files before version 0.4 have no `observed`, and before 0.14 no `variance`."""
     names = ("points", "weights", "cutoffs", "slots", "left")
     points, weights, cutoffs, slots, left = (arrays.get(name) for name in names)
-    observed = np.asarray(arrays.get("observed", 1.0))
+    observed, variance = (np.asarray(arrays.get(name, usual)) for name, usual in (("observed", 1.0), ("variance", 0.0)))
     labels, steps = problem.labels.shape, (problem.horizon, problem.outcome_dim)
     if (
         points is None
@@ -123,63 +115,15 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
         raise ValueError("the estimate of slots has another shape than that of outcomes")
     if left is not None and left.shape != (2, *weights.shape[:-1]):
         raise ValueError("the estimate of what was left has another shape than that of outcomes")
-    parts = [part for part in (points, weights, cutoffs, observed, slots, left) if part is not None]
-    if observed.ndim or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts):
+    parts = [part for part in (points, weights, cutoffs, observed, variance, slots, left) if part is not None]
+    if (
+        observed.ndim
+        or variance.ndim
+        or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
+    ):
         raise ValueError("the estimate of outcomes must hold finite numbers")
     higher = problem.boundary.side == "higher"
-    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left, higher)
-
-
-def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
-    """Trees → shapes → consistent masses around them → Kaplan-Meier → equal bins, as far as outcomes reach.
-
-    Where rows show only on which side an outcome lies, isotonic regression stands in the place of Kaplan-Meier.
-    """
-    higher = problem.boundary.side == "higher"
-    *cells, kinds, bins = released.levels[-1].shape
-    levels = [level.reshape(-1, kinds, level.shape[-1]).astype(np.float64) for level in released.levels]
-    reach = np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)])
-    totals = observed_slots(released)
-    laws = explain(
-        levels,
-        released.variance,
-        totals.ravel(),
-        cell_factors(tuple(cells)),
-        steps=np.indices(tuple(cells))[-2].ravel(),
-        reach=reach,
-        status=np.isin(np.indices(tuple(cells))[-1].ravel(), problem.current_status),
-        higher=higher,
-        # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
-        closes=not (higher or problem.current_status or problem.counts_down),
-    )
-    masses = consistent_masses(levels, released.variance, totals.ravel(), laws.expected(bins), settings.spread)
-
-    weights = refined(kaplan_meier(masses, coarser(laws.outcomes, bins)), laws.outcomes)
-    tried = None
-    if laws.cutoffs is not None:
-        least = EXPLORED_BY_CHOICE if problem.counts_down else EXPLORED
-        # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
-        tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
-        # The public prior knows its own tail.
-        weights = laws.learned * continued(weights, tried, higher=higher, least=least) + (1 - laws.learned) * weights
-        if (sides := laws.status).any():
-            # All steps of one label cell and coordinate.
-            places = np.indices(tuple(cells)).reshape(len(cells), -1)
-            alike = np.ravel_multi_index((*places[:-2], places[-1]), (*cells[:-2], cells[-1]))
-            trees, slots = [level[sides] for level in levels], totals.ravel()[sides]
-            shapes = laws.outcomes[sides], laws.cutoffs[sides]
-            weights[sides] = isotonic_laws(trees, released.variance, slots, *shapes, alike[sides], settings.spread)
-            tried[sides] = laws.cutoffs[sides]
-        tried = tried.reshape(*cells, -1)[..., :: -1 if higher else 1]
-    # From here on bins lie in their natural order.
-    weights = weights.reshape(*cells, -1)[..., :: -1 if higher else 1]
-    tops = _tops(weights)
-    cutoffs = None if tried is None else equal_bins(tried, tops)
-    every_slot = released.total if released.totals is None else released.totals.mean() * problem.labels.count
-    observed = float(np.clip(totals.reshape(-1, *cells[-2:]).sum(axis=0).mean() / max(every_slot, 1), 0.0, 1.0))
-    left = mean_left(released, problem, totals)
-    laws_on_bins = _middles(problem, tops), equal_bins(weights, tops), cutoffs
-    return OutcomeDistribution(*laws_on_bins, observed, totals, left, higher)
+    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left, higher, float(variance))
 
 
 # The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).
@@ -190,7 +134,7 @@ COARSEST_LEVEL = 4
 NEGLIGIBLE = 1e-6
 
 
-def _tops(weights: FloatArray) -> FloatArray:
+def reaches(weights: FloatArray) -> FloatArray:
     """How far outcomes reach, over all steps, (*labels, k) in unit coordinates; weights are on `bin_edges`."""
     rest = 1.0 - np.cumsum(weights, axis=-1)  # beyond each bin, (*labels, H, k, F)
     last = np.max((rest > NEGLIGIBLE).sum(axis=-1), axis=-2)
@@ -202,16 +146,24 @@ def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
 
     Inside a bin outcomes are spread evenly. What lies beyond the top stands in the last bin.
     """
-    edges = bin_edges(weights.shape[-1])
-    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
     wanted = tops[..., None, :, None] * (np.arange(PLANNING_BINS + 1) / PLANNING_BINS)
-    # The edges are squares, so the place of a value among them is a square root.
-    lower = np.minimum((np.sqrt(wanted) * weights.shape[-1]).astype(np.int64), weights.shape[-1] - 1)
-    part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
-    lower, part = np.broadcast_to(lower, (*weights.shape[:-1], PLANNING_BINS + 1)), part
-    reached = np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
-    reached[..., -1] = below[..., -1]
+    reached = share_up_to(weights, wanted)
+    reached[..., -1] = np.cumsum(weights, axis=-1)[..., -1]
     return np.maximum(np.diff(reached, axis=-1), 0.0)
+
+
+def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
+    """The weight up to each wanted place (..., n) of the unit range, of weights (..., F) on the bins of `bin_edges`."""
+    bins = weights.shape[-1]
+    edges = bin_edges(bins)
+    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    # The edges are squares, so the place of a value among them is a square root.
+    lower = np.minimum((np.sqrt(wanted) * bins).astype(np.int64), bins - 1)
+    part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
+    lower = np.broadcast_to(lower, (*weights.shape[:-1], lower.shape[-1]))
+    return np.asarray(
+        np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
+    )
 
 
 def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
@@ -226,33 +178,14 @@ def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
     return found
 
 
-def _middles(problem: OutcomeProblem, tops: FloatArray) -> FloatArray:
-    """The middles of the equal bins from 0 to `tops` (*labels, k), in the user's units."""
-    unit = tops[..., None] * (np.arange(PLANNING_BINS) + 0.5) / PLANNING_BINS
-    width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
-    return problem.outcome_low[:, None] + width[..., None] * unit
-
-
-def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
-    """For each label, step and coordinate, and for each pair of them, the number of its value in every cell, (cells,).
-
-    Pairs are for effects that do not add up: a promotion that runs on weekdays, a shop that is strong on Saturdays. A
-    factor with one value, or with a value for every cell, would only repeat what is known without it.
-    """
-    numbers = np.indices(shape).reshape(len(shape), -1)
-    singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
-    pairs = [(one * size + two, many * size) for (one, many), (two, size) in combinations(singles, 2)]
-    return [number for number, size in [*singles, *pairs] if size < math.prod(shape)]
-
-
 def uniform_outcomes(problem: OutcomeProblem, bins: int) -> OutcomeDistribution:
     """The public prior: all outcomes between the bounds are equally likely."""
     weights = np.full((*problem.labels.shape, problem.horizon, problem.outcome_dim, bins), 1.0 / bins)
     return OutcomeDistribution(bin_middles(problem, bins), weights)
 
 
-def bin_middles(problem: OutcomeProblem, bins: int) -> FloatArray:
-    """The middles of equal bins between the outcome's public bounds, (*labels, k, bins)."""
-    unit = (np.arange(bins) + 0.5) / bins
+def bin_middles(problem: OutcomeProblem, bins: int, tops: FloatArray | None = None) -> FloatArray:
+    """The middles of equal bins between the public bounds, or up to `tops` (*labels, k), (*labels, k, bins)."""
+    unit = (np.ones(1) if tops is None else tops[..., None]) * (np.arange(bins) + 0.5) / bins
     width = (problem.outcome_high - problem.outcome_low) * problem.bound_share
     return problem.outcome_low[:, None] + width[..., None] * unit

@@ -17,15 +17,23 @@ from poolrl.checks import FloatArray, IntArray
 NodeEstimate = tuple[FloatArray, float]
 # The standard deviations τ that a split may have around its centre, from zero to any split.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
+# Of a count that is a sample: a split that is sure to be empty is not infinitely well known.
+LEAST_SPLIT_VARIANCE = 0.25
 
 
 def consistent_masses(
-    levels: Sequence[FloatArray], variance: float, totals: FloatArray, centre: FloatArray, spread: float
+    levels: Sequence[FloatArray],
+    variance: float,
+    totals: FloatArray,
+    centre: FloatArray,
+    spread: float,
+    *,
+    a_sample: bool = False,
 ) -> FloatArray:
     """Masses of every leaf, (cells, kinds, B), from levels (cells, kinds, size) and totals (cells,).
 
     `centre` (cells, kinds, B) are the shares that each cell's law expects, and `spread` is how far a split is expected
-    to differ from them, before any data.
+    to differ from them, before any data. `a_sample` says that slots are a sample of a law that others share.
     """
     estimates, variances = upward(levels, variance)
     top, top_variance = estimates[0][..., 0], variances[0]  # (cells, kinds)
@@ -34,12 +42,12 @@ def consistent_masses(
     if top.shape[-1] == 2:
         seen, cut = ((top[:, kind], top_variance) for kind in (0, 1))
         share = _share(expected[0][:, 0, 0], expected[0][:, 1, 0])
-        seen_mass = split(totals, seen, cut, centre=share, spread=spread)
+        seen_mass = split(totals, seen, cut, centre=share, spread=spread, a_sample=a_sample)
         mass = np.stack([seen_mass, totals - seen_mass], axis=-1)[..., None]
     for estimate, own, law in zip(estimates[1:], variances[1:], expected[1:], strict=True):
         left, right = (estimate[..., 0::2], own), (estimate[..., 1::2], own)
         share = _share(law[..., 0::2], law[..., 1::2])
-        left_mass = split(mass, left, right, centre=share, spread=spread)
+        left_mass = split(mass, left, right, centre=share, spread=spread, a_sample=a_sample)
         mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
     return np.asarray(np.broadcast_to(mass, centre.shape))
 
@@ -69,7 +77,13 @@ def upward(levels: Sequence[FloatArray | IntArray], variance: float) -> tuple[li
 
 
 def split(
-    parent: FloatArray, left: NodeEstimate, right: NodeEstimate, *, centre: FloatArray, spread: float
+    parent: FloatArray,
+    left: NodeEstimate,
+    right: NodeEstimate,
+    *,
+    centre: FloatArray,
+    spread: float,
+    a_sample: bool = False,
 ) -> FloatArray:
     """The left child's mass, between 0 and the parent's.
 
@@ -80,26 +94,31 @@ def split(
     both = left_variance + right_variance
     weight = left_variance / both if both > 0 else 0.5
     x = left_estimate + (parent - left_estimate - right_estimate) * weight
-    return parent * borrowed_share(parent, x, right_variance * weight, centre, spread)
+    return parent * borrowed_share(parent, x, right_variance * weight, centre, spread, a_sample=a_sample)
 
 
-def borrowed_share(parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float) -> FloatArray:
+def borrowed_share(
+    parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float, *, a_sample: bool = False
+) -> FloatArray:
     """The posterior mean of shares x/m around their centres θ, clipped to [0, 1].
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v + vs / (v + s)):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + ...)
 
     with τ unknown but common to all, weighted by its likelihood and by e^{−τ / spread}. The m slots of a parent are a
     sample, with variance s = m θ (1 − θ) around the law's split. It counts as far as noise exceeds it, so that without
-    noise the share is exactly x/m.
+    noise the share is exactly x/m. As `a_sample` of a law that many share it counts in full: v + s.
     """
     deviation = x - centre * parent
     safe = np.where(parent > 0, parent, 1.0)
-    if variance == 0:
+    if variance == 0 and not a_sample:
         gain = np.ones_like(deviation)
     else:
         squares = np.broadcast_to(parent**2, deviation.shape)
         sampled = parent * centre * (1 - centre)
-        noise = variance * (1 + sampled / (variance + sampled))
+        if a_sample:
+            noise = variance + np.maximum(sampled, LEAST_SPLIT_VARIANCE)
+        else:
+            noise = variance * (1 + sampled / (variance + sampled))
         joint = np.empty(len(SPREADS))
         for i, tau in enumerate(SPREADS):
             expected = squares * tau**2 + noise

@@ -10,8 +10,9 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.geometry.axes import Separable
 from poolrl.geometry.bins import bin_edges
+from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.faded_trees import FadedTrees
-from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, estimate_outcomes
+from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.planning import lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels

@@ -1,0 +1,178 @@
+"""Rounds of a season: one law for all, a size of its own for each, and what else a round shows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from poolrl import FirstPriceBidding, Outcomes, SeededNoise, simulate_log
+from poolrl.checks import FloatArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.learning import estimation
+from poolrl.learning.by_count import tried_range
+from poolrl.learning.cell_laws import coarser
+from poolrl.learning.estimation import Cells, estimate_outcomes
+from poolrl.learning.likelihood import expected_shares
+from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
+from poolrl.learning.season import (
+    SAME_SIZE,
+    SIZE_SPREADS,
+    STEP_SIZES,
+    USUAL_SIZE_SPREAD,
+    at_own_size,
+    resized,
+    weights_of_sizes,
+)
+from poolrl.learning.trees import SPREADS, borrowed_share
+from poolrl.privacy.release import release_outcomes
+from poolrl.privacy.zcdp import budget
+
+ROUNDS = 6
+
+
+def lognormal(size: float, bins: int = 512, *, higher: bool = False) -> FloatArray:
+    """A lognormal law of median e^size / 5, in shares of the bound, as poolrl orders its bins."""
+    with np.errstate(divide="ignore"):
+        below = stats.norm.cdf((np.log(bin_edges(bins)) - math.log(0.2) - size) / 0.4)
+    below[-1] = 1.0
+    law = np.diff(below)
+    return law[::-1] if higher else law
+
+
+@pytest.mark.parametrize("higher", [False, True])
+@pytest.mark.parametrize("size", [-0.6, 0.0, 0.35])
+def test_a_law_of_another_size(size: float, higher: bool) -> None:
+    found = resized(lognormal(0.0, higher=higher)[None], size, 512, higher=higher)[0]
+    assert np.cumsum(found) == pytest.approx(np.cumsum(lognormal(size, higher=higher)), abs=2e-3)
+    assert found.sum() == pytest.approx(1.0)
+    assert resized(lognormal(0.0)[None], size, 16, higher=False)[0] == pytest.approx(
+        coarser(resized(lognormal(0.0)[None], size, 512, higher=False), 16)[0], abs=1e-9
+    )
+
+
+def trees(sizes: list[float], rows: float, *, status: bool, higher: bool) -> tuple[list[FloatArray], FloatArray]:
+    """Expected trees of steps whose outcomes have these sizes, and the law of tried values."""
+    laws = np.stack([lognormal(size, 16, higher=higher) for size in sizes])
+    tried = np.tile(lognormal(0.2, higher=higher), (len(sizes), 1))
+    sides = np.full(len(sizes), status)
+    return [rows * expected_shares(laws, coarser(tried, 16), sides)], tried
+
+
+@pytest.mark.parametrize("higher", [False, True])
+@pytest.mark.parametrize("status", [False, True])
+def test_sizes_of_rounds_are_found(status: bool, higher: bool) -> None:
+    season = np.tile(lognormal(0.0, higher=higher), (ROUNDS, 1))
+
+    def medians(sizes: list[float], rows: float, variance: float) -> FloatArray:
+        levels, tried = trees(sizes, rows, status=status, higher=higher)
+        said: dict[str, Any] = {"status": np.full(ROUNDS, status), "higher": higher}
+        found = at_own_size(season, tried, levels, variance, np.full(ROUNDS, rows), **said)
+        assert found.sum(axis=1) == pytest.approx(1.0)
+        natural = found[:, ::-1] if higher else found
+        return np.array([np.interp(0.5, np.cumsum(law), bin_edges(512)[1:]) for law in natural])
+
+    alike = medians([0.0] * ROUNDS, 400.0, 25.0)
+    assert np.log(alike / 0.2) == pytest.approx(0.0, abs=0.02)
+    different = [-0.4, -0.25, -0.1, 0.1, 0.25, 0.4]
+    assert np.log(medians(different, 50_000.0, 25.0) / 0.2) == pytest.approx(different, abs=0.08)
+    # Under noise that hides everything, no round leaves its season.
+    assert np.log(medians(different, 400.0, 1e8) / 0.2) == pytest.approx(0.0, abs=0.02)
+
+
+def test_the_spread_of_sizes_is_learned_from_all_rounds() -> None:
+    """By hand: the posterior over (τ, sizes), summed over both for two steps."""
+    scores = -((STEP_SIZES - np.array([[0.2], [0.3]])) ** 2) / (2 * 0.1**2)
+    total, found = 0.0, np.zeros(scores.shape)
+    for spread in SIZE_SPREADS:
+        prior = stats.norm.pdf(STEP_SIZES, 0, spread) if spread > 0 else (STEP_SIZES == 0).astype(float)
+        prior /= prior.sum()
+        joint = np.exp(scores[0])[:, None] * prior[:, None] * np.exp(scores[1]) * prior
+        weight = math.exp(-spread / USUAL_SIZE_SPREAD)
+        total += weight * joint.sum()
+        found += weight * np.stack([joint.sum(axis=1), joint.sum(axis=0)])
+    assert weights_of_sizes(scores) == pytest.approx(found / total, abs=1e-9)
+    assert weights_of_sizes(np.zeros((2, len(STEP_SIZES)))).argmax(axis=1).tolist() == [SAME_SIZE, SAME_SIZE]
+
+
+def test_rows_are_a_sample_of_what_rounds_share() -> None:
+    """As `test_a_share_is_the_posterior_mean`, but the 40 slots' own variance 40/4 counts in full."""
+    weights, shares = np.exp(-SPREADS / 0.3), np.linspace(-6, 7, 200_001)
+    parent, x, centre = 40.0, 31.0, 0.5
+    for variance in (60.0, 0.0):
+        deviation = math.sqrt(variance + 10)
+        numerator, denominator = 0.0, 0.0
+        for weight, tau in zip(weights, SPREADS, strict=True):
+            spread = max(tau, 1e-4)  # a point, nearly
+            density = stats.norm.pdf(shares, centre, spread) * stats.norm.pdf(x, parent * shares, deviation)
+            numerator += weight * np.trapezoid(shares * density, shares)
+            denominator += weight * np.trapezoid(density, shares)
+        found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), 0.3, a_sample=True)
+        assert found == pytest.approx(numerator / denominator, rel=1e-3)
+
+
+@pytest.mark.parametrize(("feedback", "part"), [("lost", 0.75), ("won", 0.75), ("never", 0.9)])
+def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearer to the truth where rounds are alike; where they differ, near it too."""
+    problem = FirstPriceBidding(horizon=ROUNDS, wins=3, worth=2.0, bid_max=4.0, feedback=feedback)
+    places = np.linspace(0.3, 2.0, 18)
+
+    def off(sizes: FloatArray, seasons: int, seed: int) -> float:
+        rng = np.random.default_rng(seed)
+        outcomes = (rng.lognormal(-0.1, 0.45, (seasons, ROUNDS, 1)) * sizes[:, None]).clip(0, 4)
+        log = simulate_log(problem, outcomes, rng=rng)
+        noise, settings = SeededNoise(seed), Outcomes()
+        released = release_outcomes(log, problem, level_sizes=(4, 8, 16, 32), rho=budget(1.0), noise=noise)
+        found = estimate_outcomes(released, problem, settings)
+        truth = stats.lognorm.cdf(places / sizes[:, None], 0.45, scale=math.exp(-0.1))  # (H, places)
+        below = [np.interp(places, found.points[0], np.cumsum(law)) for law in found.weights[:, 0]]
+        return float(np.abs(np.array(below) - truth).mean())
+
+    alike, rising = np.ones(ROUNDS), np.linspace(0.7, 1.3, ROUNDS)
+    together = np.mean([off(alike, 300, seed) for seed in range(4)])
+    assert off(rising, 3_000, 1) < 0.03
+    with monkeypatch.context() as without:
+        # The planted bug: every round by itself.
+        original = estimation._step_laws
+        without.setattr(
+            estimation, "_step_laws", lambda cells, one, settings, season: original(cells, one, settings, None)
+        )
+        apart = np.mean([off(alike, 300, seed) for seed in range(4)])
+    assert together < part * apart
+
+
+def test_a_season_adds_up_its_rounds() -> None:
+    counts = np.arange(2 * 3 * 1 * 2 * 4, dtype=np.float64).reshape(2, 3, 1, 2, 4)
+    cells = Cells([counts.reshape(-1, 2, 4)], 5.0, np.arange(6.0), (2, 3, 1))
+    season = cells.whole_season()
+    np.testing.assert_array_equal(season.levels[0], counts.sum(axis=1).reshape(2, 2, 4))
+    assert (season.variance, season.shape, season.totals.tolist()) == (15.0, (2, 1, 1), [3.0, 12.0])
+    given = cells.of_each_step(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert given.tolist() == [[1, 2]] * 3 + [[3, 4]] * 3
+
+
+def test_noise_is_not_taken_for_something_tried() -> None:
+    """One row in twenty lies in the outer bins; noise of a tenth of all rows could have made it so."""
+    won = FirstPriceBidding(horizon=1, wins=1, worth=1.0, bid_max=4.0, feedback="never")
+    points, tried = np.array([[0.5, 1.5, 2.5, 3.5]]), np.array([[[0.05, 0.45, 0.45, 0.05]]])
+    slots = np.full((1, 1), 100.0)
+    exact = OutcomeDistribution(points, tried, tried, slots=slots)
+    assert tried_range(exact, won).ravel() == pytest.approx([0.0, 4.0])
+    noisy = OutcomeDistribution(points, tried, tried, slots=slots, variance=50.0)  # √(2 · 50) / 100
+    assert tried_range(noisy, won).ravel() == pytest.approx([1.0, 3.0])
+    assert outcomes_from_arrays(noisy.arrays(), won).variance == 50.0
+    assert outcomes_from_arrays(exact.arrays(), won).variance == 0.0
+
+
+def test_what_one_round_tried_tells_of_all() -> None:
+    price = FirstPriceBidding(horizon=2, wins=1, worth=1.0, bid_max=4.0, feedback="never")
+    points, law = np.array([[0.5, 1.5, 2.5, 3.5]]), np.full((2, 1, 4), 0.25)
+    tried = np.array([[[0.0, 1.0, 0.0, 0.0]], [[0.0, 0.0, 1.0, 0.0]]])
+    found = tried_range(OutcomeDistribution(points, law, tried, slots=np.ones((2, 1))), price)
+    assert found == pytest.approx(np.array([[1.0, 1.0], [3.0, 3.0]]))
+    # A round of which there is no row tells nothing.
+    found = tried_range(OutcomeDistribution(points, law, tried, slots=np.array([[1.0], [0.0]])), price)
+    assert found == pytest.approx(np.array([[1.0, 1.0], [2.0, 2.0]]))
