@@ -32,7 +32,7 @@ from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.row_by_row import FORMULAS, row_by_row
 from poolrl.learning.by_count import CountTable
 from poolrl.privacy.release import release_rows
-from poolrl.privacy.sensitivity import outcome_trees
+from poolrl.privacy.sensitivity import joint_table, outcome_trees, shows_levels
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
 from poolrl.problems.rounds import Rounds
@@ -108,6 +108,31 @@ def test_one_trajectory_moves_no_more_than_is_paid_for(name: str, seed: int, lab
     assert squared_change(problem, first, second) <= paid
 
 
+WITH_LEVELS = [name for name in KINDS if shows_levels(make(name))]
+
+
+@pytest.mark.parametrize("name", WITH_LEVELS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), labelled=st.booleans(), scaled=st.booleans())
+def test_one_trajectory_moves_the_joint_table_no_more_than_is_paid_for(
+    name: str, seed: int, labelled: bool, scaled: bool
+) -> None:
+    """Δ₂² = 2 H k, and every row of the trees stands in the table too."""
+    problem, rng = make(name, **({"labels": LABELS} if labelled else {})), np.random.default_rng(seed)
+    first = a_log(problem, 6, rng, scaled=scaled)
+    second = replaced(first, a_log(problem, 1, rng, scaled=scaled))
+    one, other = (each.joint_leaves(problem, bands=8) for each in (first, second))
+    assert ((one - other) ** 2).sum() <= joint_table(problem, bands=8, per_unit=1).sensitivity_squared
+    np.testing.assert_array_equal(one.sum(axis=-1), first.outcome_leaves(problem, bins=8).sum(axis=-1))
+
+
+def test_kinds_whose_rows_show_no_side_have_no_joint_table() -> None:
+    assert {"lost sales", "reserve-auction", "first-price-bidding"} <= set(WITH_LEVELS)
+    assert "dynamic-pricing" not in WITH_LEVELS
+    with pytest.raises(ValueError, match="DynamicPricing is none"):
+        Pool(1.0, dependence=0.1).prepare(make("dynamic-pricing"))
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_a_row_that_is_counted_twice_would_be_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: rows of one trajectory stand in two label cells, or twice in one."""
@@ -169,6 +194,8 @@ def test_an_engine_counts_what_arrays_count(name: str, scaled: bool) -> None:
         rows, trajectory="trajectory", step="step", labels=["item", "house"], step_labels=["house"], **columns
     )
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
+    if shows_levels(problem):
+        np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -220,6 +247,22 @@ def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.Monke
     case = next(each for each in CASES if isinstance(each, KindCase))
     found = attack_case(case, rho=1.0, releases=4_000)
     assert found.verdict == "FLAGGED"
+
+
+def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: the joint table of a kind forgets its steps, so its noise is too small."""
+    from poolrl.privacy import release, sensitivity
+
+    plain = sensitivity.joint_table
+
+    def cheap(problem: Any, **known: Any) -> Any:
+        layout = plain(problem, **known)
+        return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / problem.horizon**4)
+
+    case = next(each for each in CASES if isinstance(each, KindCase) and each.dependence)
+    assert case.problem.horizon > 1
+    monkeypatch.setattr(release.sensitivity, "joint_table", cheap)
+    assert attack_case(case, rho=1.0, releases=4_000).verdict == "FLAGGED"
 
 
 def test_what_shows_more_than_states_is_counted_as_outcomes_only() -> None:

@@ -13,7 +13,7 @@ from poolrl.data.check_problem import check_rows
 from poolrl.data.log import Log
 from poolrl.data.row_by_row import is_our_own
 from poolrl.geometry.partition import Partition
-from poolrl.geometry.resolution import JOINT_BANDS, RING_COUNT
+from poolrl.geometry.resolution import RING_COUNT
 from poolrl.geometry.zones import Zones
 from poolrl.learning.dependence import measure_dependence
 from poolrl.learning.estimation import estimate_outcomes
@@ -132,7 +132,7 @@ class Pool:
                 raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
             if self.dependence:
                 # It refuses a problem that has no such table.
-                joint_table(problem, bands=JOINT_BANDS, per_unit=1)
+                joint_table(problem, per_unit=1)
             if self.left_over:
                 left_sums(problem, per_unit=1)
             if self.together:
@@ -211,7 +211,7 @@ class OnOutcomes:
             # Public, by declaration. A later plan for the population needs it.
             report["step_labels"] = list(released.step_labels)
         if released.dependence is not None:
-            report["dependence"] = measure_dependence(released.dependence).to_dict()
+            report["dependence"] = measure_dependence(released.dependence, self.problem.current_status).to_dict()
         if released.together is not None:
             report["together"] = measure_together(released.together, self.problem, outcomes).to_dict()
         return PrivateModel(self.problem.world, outcomes, released.guarantee, report)

@@ -37,7 +37,7 @@ class KindCase(Configured):
         if not isinstance(self.problem, OutcomeProblem):
             raise ValueError(f"an audit needs a problem that declares its outcomes, got {type(self.problem).__name__}")
         if self.scale_memory or self.left_over or self.together:
-            raise ValueError("a scale with memory and sums on top are attacked for shops only")
+            raise ValueError("a scale with memory, sums of stock and sums of pairs are attacked for shops only")
 
     @property
     def columns(self) -> Columns:

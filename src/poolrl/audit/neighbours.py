@@ -17,7 +17,15 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import OnOutcomes, OnVisits, Prepared
 from poolrl.privacy.noise.source import NoiseSource
-from poolrl.privacy.sensitivity import TableLayout, left_sums, outcome_trees, pair_sums, visit_tables
+from poolrl.privacy.sensitivity import (
+    TableLayout,
+    joint_table,
+    left_sums,
+    outcome_trees,
+    pair_sums,
+    shows_levels,
+    visit_tables,
+)
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.registry import KINDS
 
@@ -39,9 +47,8 @@ CASES = (
     Configured(LostSales(**_FACTS), together=0.1, title="default, c = 1, products that sell together"),
     # Every kind of the registry but shops, by its own example.
     *(
-        KindCase(kind(**kind.words.example), engine="arrays", title=f"default, c = 1, {name}")
-        for name, kind in KINDS.items()
-        if kind.words.example
+        KindCase(one, engine="arrays", dependence=0.1 * shows_levels(one), title=f"default, c = 1, {name}")
+        for name, one in ((name, kind(**kind.words.example)) for name, kind in KINDS.items() if kind.words.example)
     ),
 )
 
@@ -85,7 +92,8 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
         belongs = [0] + [1] * prepared.problem.horizon
     else:
         trees = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
-        sums = [each.sums for each in (released.left, released.together) if each is not None]
+        sums = [] if released.dependence is None else [released.dependence.counts]
+        sums += [each.sums for each in (released.left, released.together) if each is not None]
         # In the guarantee's order; a table that it leaves out is compared with its last one.
         last = len(released.guarantee.mechanisms) - 1
         tables, belongs = [*trees, *sums], [0] * len(trees) + [min(1 + i, last) for i in range(len(sums))]
@@ -114,8 +122,9 @@ def layouts(prepared: Prepared, found: Revealed, *, per_unit: int) -> tuple[Tabl
         complete=len(trees) == belongs.count(0),
         labels_public=found.public["guarantee"].labels == "public",
     )
+    joint = [joint_table(problem, per_unit=per_unit)] if prepared.dependence else []
     on_top = [(prepared.left_over, left_sums), (prepared.together, pair_sums)]
-    return (layout, *(formula(problem, per_unit=per_unit) for budget, formula in on_top if budget))
+    return (layout, *joint, *(formula(problem, per_unit=per_unit) for budget, formula in on_top if budget))
 
 
 class Exact:

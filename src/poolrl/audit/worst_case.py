@@ -32,7 +32,7 @@ from poolrl.data.log import Columns, Log
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
-from poolrl.pool import OnOutcomes, Pool, Prepared
+from poolrl.pool import ON_TOP, OnOutcomes, Pool, Prepared
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.inventory import Inventory
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ZONES = 3
-AUDITED: dict[str, Callable[[float, float, float], Pool]] = {
-    "default": lambda rho, left_over, together: Pool(rho, left_over=left_over, together=together),
-    "published": lambda rho, *_: Pool.published(rho, zones=FEW_ZONES),
+AUDITED: dict[str, Callable[..., Pool]] = {
+    "default": lambda rho, **on_top: Pool(rho, **on_top),
+    "published": lambda rho, **_: Pool.published(rho, zones=FEW_ZONES),
 }
 # Shares of the demand bound: a small shelf, what others keep and leave, and how far a scale shrinks. None lies on the
 # edge of a bin. The last is a power of two, so that to divide by it is exact.
@@ -65,7 +65,8 @@ class Configured:
     `per_unit` is c, or None where each trajectory is its own unit. With `scaled`, amounts are multiples of a scale,
     and `scale_memory` is m. `units` is how many units the simulated log has: bins follow from it. With the engine
     "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory. `left_over` is the share of ρ for
-    sums of what was left, `together` that for sums of pairs, as in `Pool`. Edges of pairs are held fixed, where the two
+    sums of what was left, `together` that for sums of pairs, and `dependence` that for the joint table of levels and
+    outcomes, as in `Pool`. Edges of pairs are held fixed, where the two
     logs move most: that noisy trees choose them is covered by composition.
 
         attack_case(Configured(problem, per_unit=3), rho=0.1)
@@ -79,6 +80,7 @@ class Configured:
     labels_public: bool = False
     left_over: float = 0.0
     together: float = 0.0
+    dependence: float = 0.0
     units: int = 3
     engine: Literal["table", "arrays"] = "table"
     title: str = ""
@@ -111,7 +113,8 @@ class Configured:
 
     def prepared(self, rho: float) -> Prepared:
         """The learner, ready to release."""
-        prepared = AUDITED[self.learner](rho, self.left_over, self.together).prepare(self.problem)
+        on_top = {name: getattr(self, name) for name in ON_TOP}
+        prepared = AUDITED[self.learner](rho, **on_top).prepare(self.problem)
         if not isinstance(prepared, OnOutcomes) or not self.together:
             return prepared
         shape = (*self.problem.labels.shape, self.problem.horizon, self.problem.products)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from poolrl.certificate.certificate import Certificate
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
@@ -29,7 +31,12 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
     # What the policy tells must have been paid for. What was paid for it need not tell.
     named = [each.name for each in guarantee.mechanisms]
     left = policy.outcomes is not None and policy.outcomes.left is not None
-    for told, formula in ((left, sensitivity.left_sums), ("together" in policy.report, sensitivity.pair_sums)):
+    on_top: tuple[tuple[bool, Callable[..., TableLayout]], ...] = (
+        ("dependence" in policy.report, sensitivity.joint_table),
+        (left, sensitivity.left_sums),
+        ("together" in policy.report, sensitivity.pair_sums),
+    )
+    for told, formula in on_top:
         try:
             layout = formula(problem, per_unit=moved)
         except ValueError:  # the problem has no such sums

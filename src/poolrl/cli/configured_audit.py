@@ -21,7 +21,7 @@ from poolrl.shop.config import Config
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.config_kind import KindFacts
 from poolrl.shop.open_log import as_table, open_log
-from poolrl.shop.payable import left_over_share, together_share
+from poolrl.shop.payable import dependence_share, left_over_share, together_share
 
 # Rows of the simulated log: an engine counts so many in a fraction of a second.
 MOST_ROWS = 100_000
@@ -41,6 +41,7 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> Configured:
         labels_public=config.privacy.labels_public,
         left_over=left_over_share(config.problem.shop, moved=config.moved, rho=budget),
         together=together_share(config, budget),
+        dependence=dependence_share(config, budget),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
         opened_by=AsByFit(file),

@@ -17,6 +17,7 @@ a pair stand in different cells, whose noises are independent. So noise leaves e
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -31,6 +32,8 @@ from poolrl.privacy.released import PrivateDependence
 LEAST_EFFECT, LEAST_Z = 0.05, 3.0
 # With more error than this, z would miss the weakest of the managers' logs.
 MOST_ERROR = 0.03
+# Shares of bands of levels and of outcomes where the public bound is a few times what is usual.
+USUAL_BANDS = (0.0, 0.1, 0.3, 0.3, 0.2, 0.1, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,27 @@ class Dependence:
         return asdict(self) | {"flagged": self.flagged, "advice": self.advice}
 
 
-def measure_dependence(released: PrivateDependence) -> Dependence:
-    """Post-processing of the released table."""
-    return compare_levels(released.counts, released.variance)
+def measure_dependence(released: PrivateDependence, sides_alone: Sequence[int] = ()) -> Dependence:
+    """Post-processing of the released table; coordinates of which only the side is known have nothing to compare."""
+    return compare_levels(np.delete(released.counts, list(sides_alone), axis=-4), released.variance)
+
+
+def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> float:
+    """The error of the effect that so noisy a table would have, from public quantities alone.
+
+    As if in each of `tables` (label cell, step and coordinate) levels and outcomes were spread over some bands.
+    """
+    law, bands = np.array(USUAL_BANDS), len(USUAL_BANDS)
+    counts = np.zeros((bands, 2, bands))
+    counts[:, 0] = np.tril(np.outer(law, law))
+    counts[np.arange(bands), 1, np.arange(bands)] = law * (1 - np.cumsum(law))
+    cells = slots * counts.ravel()
+    pairs_of, signs = _pairs_and_signs(bands)
+    pull = cells @ signs
+    one = float(cells @ np.square(pull)) + variance * float(np.square(pull).sum())
+    one += variance**2 * float(np.square(signs).sum()) / 2
+    pairs = float(cells @ pairs_of @ cells) / 2
+    return min(1.0, math.sqrt(tables * one) / (tables * pairs)) if pairs > 0 else 1.0
 
 
 def compare_levels(counts: IntArray, variance: float) -> Dependence:

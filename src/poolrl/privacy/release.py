@@ -92,7 +92,7 @@ def release_outcomes(
     layout = sensitivity.outcome_trees(
         problem, level_sizes=level_sizes, per_unit=_moved(log), complete=complete, labels_public=log.labels_public
     )
-    joint = sensitivity.joint_table(problem, bands=JOINT_BANDS, per_unit=_moved(log)) if dependence else None
+    joint = sensitivity.joint_table(problem, per_unit=_moved(log)) if dependence else None
     sums = sensitivity.left_sums(problem, per_unit=_moved(log)) if left_over else None
     pairs = sensitivity.pair_sums(problem, per_unit=_moved(log)) if together and edges is not None else None
     log.check(problem)

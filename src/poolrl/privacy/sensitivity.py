@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeGuard
 
-from poolrl.geometry.resolution import LEFT_PARTS, TOGETHER_PARTS
+from poolrl.geometry.resolution import JOINT_BANDS, LEFT_PARTS, TOGETHER_PARTS
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.problems.inventory import Inventory
@@ -87,16 +88,24 @@ def outcome_trees(
     return TableLayout("outcome trees", trees * (nodes + unobserved), Fraction(2 * trees * levels * per_unit**2))
 
 
-def joint_table(problem: Problem, *, bands: int, per_unit: int) -> TableLayout:
+def shows_levels(problem: Problem) -> TypeGuard[OutcomeProblem]:
+    """Whether actions are the levels at which outcomes are cut off, and some outcome is seen on one side of them."""
+    if not isinstance(problem, OutcomeProblem) or not problem.censored:
+        return False
+    one_sided = len(problem.current_status) < problem.outcome_dim
+    return isinstance(problem, SeparableProblem) or (problem.counts_down and one_sided)
+
+
+def joint_table(problem: Problem, *, bands: int = JOINT_BANDS, per_unit: int) -> TableLayout:
     """Joint counts of the level that was chosen and of what it showed, on `bands` of each, seen or cut off.
 
     Guarantee: at each step and coordinate a trajectory is in at most one cell of at most one label cell. A unit that
     moves c trajectories takes at most c from one cell and adds c to another, so Δ₂² = 2 H k c².
     """
-    if not isinstance(problem, SeparableProblem) or not problem.censored:
+    if not shows_levels(problem):
         raise ValueError(
-            "dependence needs a problem whose outcomes are cut off coordinate by coordinate (a SeparableProblem with "
-            f"censored outcomes, such as LostSales); {type(problem).__name__} is none"
+            "dependence needs a problem whose outcomes are cut off at the action, and seen on one side of it (such as "
+            f"LostSales or ReserveAuction); {type(problem).__name__} is none"
         )
     tables = problem.horizon * problem.outcome_dim
     cells = tables * problem.labels.count * bands * 2 * bands

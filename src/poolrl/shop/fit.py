@@ -37,7 +37,7 @@ from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
 from poolrl.shop.named_kinds import own_problem
 from poolrl.shop.open_log import open_log
-from poolrl.shop.payable import left_over_share, require_payable, together_share
+from poolrl.shop.payable import dependence_share, left_over_share, require_payable, together_share
 from poolrl.shop.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
 
 
@@ -156,14 +156,16 @@ def _release(
     caused it. From there on ρ is spent. What is written to the draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.shop
+    dependence, together = dependence_share(config), together_share(config)
     left_over = left_over_share(problem, moved=config.moved, rho=config.privacy.rho)
-    together = together_share(config)
     # Trees can be added if they have the same bins.
     settings = None if earlier is None else Outcomes(bins=earlier.trees.bins)
-    prepared = Pool(config.privacy.rho, settings, left_over=left_over, together=together).prepare(problem)
+    prepared = Pool(
+        config.privacy.rho, settings, dependence=dependence, left_over=left_over, together=together
+    ).prepare(problem)
     prepared.rehearse()  # what would fail after the release fails now
     terms = config.terms(units=0)
-    require_payable(config, left_over + together)
+    require_payable(config, dependence + left_over + together)
     require_sound_sampler()
     signing = ledger.signing_key()
     account = ledger.open_account(terms.data_set, terms.budget)

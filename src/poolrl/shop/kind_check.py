@@ -17,6 +17,7 @@ from poolrl.problems.rounds import Rounds
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.config_kind import KindFacts
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
+from poolrl.shop.kind_play import HARDLY_CHANGES, WIDE
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2
@@ -24,8 +25,6 @@ HARDLY_VARIES = 1.2
 FOR_SURE = 3.0
 # A table in which fewer succeed or fail leaves the others out.
 NEARLY_NONE = 0.005
-# Decisions that differ by more than this factor should succeed unlike each other, by more than this share.
-WIDE, HARDLY_CHANGES = 1.5, 0.08
 # So few faulty rows are dirt, which a fit leaves out. More of them mean that the file or the table is wrong.
 FEW_FAULTY = 0.1
 HABITS = "decisions and outcomes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
+from poolrl.learning.dependence import expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
@@ -18,6 +19,9 @@ from poolrl.shop.config import Config
 LEFT_OVER = 0.1
 # The share that pays for the correlation of the products' demand, where it is asked for.
 TOGETHER = 0.1
+# The share that pays for a table of decisions and what they showed, so that the page can say whether decisions followed
+# what only people knew. An effect is about 0.4 where they did, so a larger error than this would not find it.
+DEPENDENCE, USEFUL_DEPENDENCE = 0.1, 0.12
 
 
 def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float:
@@ -31,6 +35,25 @@ def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float
     _, budget = zcdp.shares_of(rho, left_over=LEFT_OVER)
     variance = sensitivity.left_sums(problem, per_unit=moved).mechanism(budget).variance
     return LEFT_OVER if variance <= TABLED[1] else 0.0
+
+
+def dependence_share(config: Config, rho: float | None = None) -> float:
+    """The share of ρ (of the configuration, or another) for the joint table of decisions and outcomes, by public facts.
+
+    None for shops, where sums of what was left tell the same, and none where it would be too noisy to help.
+    """
+    problem, budget = config.problem.shop, config.privacy.rho if rho is None else rho
+    if isinstance(problem, Inventory) or not sensitivity.shows_levels(problem):
+        return 0.0
+    _, share = zcdp.shares_of(budget, dependence=DEPENDENCE)
+    layout = sensitivity.joint_table(problem, per_unit=config.moved)
+    variance = layout.mechanism(share).variance
+    error = expected_error_of_effect(
+        tables=problem.labels.count * problem.horizon * (problem.outcome_dim - len(problem.current_status)),
+        slots=config.plan.units * config.privacy.per_unit / problem.labels.count,
+        variance=float(variance),
+    )
+    return DEPENDENCE if error <= USEFUL_DEPENDENCE and variance <= TABLED[1] else 0.0
 
 
 def together_share(config: Config, rho: float | None = None) -> float:
