@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from poolrl.simulation.logs import simulate_log as simulate_log
     from poolrl.simulation.minari_logs import export_minari as export_minari
 
-__version__ = "0.13.0"  # here and nowhere else: the package, certificates and results take it from here
+__version__ = "0.14.0"  # here and nowhere else: the package, certificates and results take it from here
 
 # Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
 _PUBLIC = {

@@ -26,6 +26,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.released import PrivateDependence
+from poolrl.problems.words import Words
 
 # Flagged beyond both. In managers' logs without a scale the effect was 0.10 to 0.49. It was at most 0.02 in their logs
 # with a scale, and in logs of independent orders (docs/workflow.md, section 2).
@@ -66,14 +67,22 @@ class Dependence:
             )
         return "no sign that orders follow demand"
 
-    def to_dict(self) -> dict[str, Any]:
+    def advice_in(self, words: Words) -> str:
+        """The same for problems other than shops, in their words."""
+        if self.flagged:
+            return f"{words.decisions} follow {words.outcome}: give a scale, or labels for what people know"
+        follow = f"{words.decisions} follow {words.outcome}"
+        return f"it cannot be told whether {follow}" if self.error > MOST_ERROR else f"no sign that {follow}"
+
+    def to_dict(self, words: Words | None = None) -> dict[str, Any]:
         """The result for JSON."""
-        return asdict(self) | {"flagged": self.flagged, "advice": self.advice}
+        advice = self.advice if words is None else self.advice_in(words)
+        return asdict(self) | {"flagged": self.flagged, "advice": advice}
 
 
 def measure_dependence(released: PrivateDependence, sides_alone: Sequence[int] = ()) -> Dependence:
-    """Post-processing of the released table; coordinates of which only the side is known have nothing to compare."""
-    return compare_levels(np.delete(released.counts, list(sides_alone), axis=-4), released.variance)
+    """Post-processing of the released table."""
+    return compare_levels(released.counts, released.variance, sides_alone)
 
 
 def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> float:
@@ -94,8 +103,10 @@ def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> f
     return min(1.0, math.sqrt(tables * one) / (tables * pairs)) if pairs > 0 else 1.0
 
 
-def compare_levels(counts: IntArray, variance: float) -> Dependence:
-    """The test on counts (..., bands, 2, bands) with noise of `variance`; zero for exact counts.
+def compare_levels(counts: IntArray, variance: float, sides_alone: Sequence[int] = ()) -> Dependence:
+    """The test on counts (..., k, bands, 2, bands) with noise of `variance`; zero for exact counts.
+
+    Coordinates of which only the side is known, `sides_alone`, have nothing to compare, and are left out.
 
     Let P(c, c′) be the number of edges at which a row of cell c and one of c′ are a pair, and S(c, c′) the same with
     the sign of agreement, zero for equal levels. With counts x of a label cell, step and coordinate,
@@ -107,7 +118,8 @@ def compare_levels(counts: IntArray, variance: float) -> Dependence:
     counts are too large by σ² times squares of S, on average, which is taken off again.
     """
     bands = counts.shape[-1]
-    cells = counts.reshape(-1, bands * 2 * bands).astype(np.float64)
+    compared = np.delete(counts, list(sides_alone), axis=-4) if sides_alone else counts
+    cells = compared.reshape(-1, bands * 2 * bands).astype(np.float64)
     pairs_of, signs = _pairs_and_signs(bands)
     pull = cells @ signs
     difference = float((cells * pull).sum()) / 2

@@ -12,12 +12,14 @@ from poolrl.data.expressions import finite
 from poolrl.data.row_rules import bounds
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
+from poolrl.privacy.sensitivity import shows_levels
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.problems.rounds import Rounds
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.config_kind import KindFacts
 from poolrl.shop.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.shop.kind_play import HARDLY_CHANGES, WIDE
+from poolrl.shop.order_habits import exact_dependence
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2
@@ -136,4 +138,7 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     # Over a wide range of decisions the share should change clearly, and in the other direction.
     wide = at["q27"] > WIDE * max(at["q3"], 1e-12)
     follows = bool(rise > FOR_SURE * doubt) or (wide and rise > -HARDLY_CHANGES)
+    if not follows and shows_levels(problem):
+        tested = exact_dependence(log, problem)
+        follows, follow = tested.flagged, f"{tested.advice_in(words)} (effect {tested.effect:.2f})"
     yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)

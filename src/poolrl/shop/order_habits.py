@@ -19,7 +19,7 @@ from poolrl.data.table import Table
 from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.learning.dependence import Dependence, compare_levels
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING
+from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.shop.config_file import ConfigFile
 from poolrl.shop.open_log import open_log
 
@@ -53,9 +53,9 @@ def orders_against_demand(log: Table, problem: Inventory, file: ConfigFile | Non
     return OrderHabits(True, f"{found}; {_remedies(log, problem)}")
 
 
-def exact_dependence(log: Table, problem: Inventory) -> Dependence:
+def exact_dependence(log: Table, problem: OutcomeProblem) -> Dependence:
     """The statistic without noise. Not for release."""
-    return compare_levels(count_joint(log, problem, bands=JOINT_BANDS), 0.0)
+    return compare_levels(count_joint(log, problem, bands=JOINT_BANDS), 0.0, problem.current_status)
 
 
 def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
