@@ -89,7 +89,7 @@ def times(place: FitPlace) -> Measured:
 
 
 def _times_of_parts(file: ConfigFile) -> Measured:
-    problem, noise = file.config.problem.shop, _Clocked()
+    problem, noise = file.config.problem.posed, _Clocked()
     prepared = Pool(file.config.privacy.rho).prepare(problem)
     clock = [time.perf_counter()]
     with open_log(file) as log:

@@ -31,7 +31,7 @@ RULE = SameWeekday(4, 1.0)
 
 def opened(file: ConfigFile, since: str | None = None) -> Weeks:
     with open_log(file, explained=True, every_period=True) as log:
-        return read_weeks(log, file.config.problem.shop, since, None, file.config.declared_period())
+        return read_weeks(log, file.config.problem.posed, since, None, file.config.declared_period())
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def some_policy(problem: LostSales, multiple: float) -> Policy:
 def fitted(example: ConfigFile) -> Policy:
     """What the example teaches, with its estimate of demand."""
     with open_log(example) as log:
-        return Pool(0.1).fit(example.config.problem.shop, log, noise=SeededNoise(0))
+        return Pool(0.1).fit(example.config.problem.posed, log, noise=SeededNoise(0))
 
 
 def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
@@ -75,7 +75,7 @@ def in_chain(weeks: Weeks, values: FloatArray) -> FloatArray:
 
 def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks: Weeks) -> None:
     """And sales that stay as they were make the scales that the engine made, to the last bit."""
-    problem = example.config.problem.shop
+    problem = example.config.problem.posed
     used = weeks.why == 0
     kept = np.flatnonzero(used.any(axis=1))
 
@@ -97,7 +97,7 @@ def test_todays_orders_replayed_cost_what_today_costs(example: ConfigFile, weeks
 @pytest.mark.parametrize("share", [0.9, 1.0, 1.5])
 def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks, fitted: Policy, share: float) -> None:
     """Nature's demand, played against the policy week by week: its change of cost is between least and most."""
-    problem = example.config.problem.shop
+    problem = example.config.problem.posed
     policy = replace(fitted, rule=Levels(share * fitted.levels))
     table, demand = simulated_chain(1)
     promotion = table["promotion"].to_numpy(zero_copy_only=False).reshape(SHOP_COUNT, WEEK_COUNT, 21)[:, :, 0]
@@ -142,7 +142,7 @@ def test_the_true_change_lies_between_the_ends(example: ConfigFile, weeks: Weeks
 
 def test_a_policy_that_orders_too_little_sells_less_and_less(example: ConfigFile, weeks: Weeks) -> None:
     """By the recorded scale it would order 0.7 of what shops sold. By its own it orders 0.7 of 0.7, and so on."""
-    policy = some_policy(example.config.problem.shop, 0.7)
+    policy = some_policy(example.config.problem.posed, 0.7)
     kind, own = replay_policy(policy, weeks), replay_policy(policy, weeks, remade=RULE)
     assert (kind.scale, own.scale) == (RECORDED, REMADE)
     assert own.in_all.shops == kind.in_all.shops

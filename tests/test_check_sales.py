@@ -247,7 +247,7 @@ def test_the_share_that_is_used_is_what_a_fit_counts(tmp_path: Path, seed: int, 
     seen = findings(tmp_path, rows, facts)
     file = configured(tmp_path, facts)
     with open_log(file) as log:
-        observed = int(count_outcomes(log, file.config.problem.shop, level_sizes=(2,)).levels[0].sum())
+        observed = int(count_outcomes(log, file.config.problem.posed, level_sizes=(2,)).levels[0].sum())
         cells = log.units * DAYS * 2
     assert 0 < observed < cells
     assert seen["used by a fit"][1].startswith(f"{share_of(observed, cells)} of all")

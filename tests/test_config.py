@@ -36,7 +36,7 @@ def fault(path: Path, facts: Facts) -> str:
 
 def test_a_good_file_gives_its_problem(config: Path) -> None:
     file = load_config(config)
-    problem = file.config.problem.shop
+    problem = file.config.problem.posed
     assert type(problem) is LostSales
     np.testing.assert_array_equal(problem.shortage, [[0.5, 0.6]] * 3)
     np.testing.assert_array_equal(problem.share, np.full((3, 2), 0.9))
@@ -225,7 +225,7 @@ def test_what_is_written_is_read_back(
     path.write_bytes(write_toml(facts).encode())
     config = load_config(path).config
     assert config.problem.products == products
-    assert type(config.problem.shop) is Backlog
+    assert type(config.problem.posed) is Backlog
     assert (config.log.source, config.log.clip, config.privacy.rho) == (text, clip, rho)
     assert (config.log.query or "").strip() == (query or "").strip()
 
@@ -280,8 +280,8 @@ def test_labels_and_scale_of_a_file(tmp_path: Path) -> None:
     facts["problem"] |= {"step_labels": ["promotion"], "scale_profile": [1.0, 2.0]}
     facts["privacy"] |= {"labels_public": True, "weeks_public": True}
     config = configured(tmp_path, facts).config
-    assert config.problem.shop.labels.values == ((2, 3, 4), (1, 5, 6, 9), ("nein", "ja"))
-    np.testing.assert_array_equal(config.problem.shop.scale_profile[0, 0, 0], [[1.0] * 2, [2.0] * 2])
+    assert config.problem.posed.labels.values == ((2, 3, 4), (1, 5, 6, 9), ("nein", "ja"))
+    np.testing.assert_array_equal(config.problem.posed.scale_profile[0, 0, 0], [[1.0] * 2, [2.0] * 2])
     assert config.columns().labels == {name: f"label_{name}" for name in ("shop", "size", "promotion")}
     query = config.query() or ""
     assert all(f'"{column}"' in query for column in ("shop", "size", "Aktion"))

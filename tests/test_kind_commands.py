@@ -135,7 +135,7 @@ def test_flags_in_other_words_and_what_is_missing(tmp_path: Path) -> None:
     file = load_config(path)
     with open_log(file) as log:
         # Lots 1, 2 and 6 can be used: one bid is seen, and sides of both bids.
-        assert int(log.outcome_leaves(file.config.problem.shop, bins=4).sum()) == 2 * 3
+        assert int(log.outcome_leaves(file.config.problem.posed, bins=4).sum()) == 2 * 3
     said = run_poolrl("check", cwd=tmp_path, exits=1)
     assert "neither yes nor no" in said
     assert "have a value that was not declared" in said
@@ -160,7 +160,7 @@ def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     path.write_text(text.replace("# scale = ...", 'scale = ["est"]'))
     file = load_config(path)
     with open_log(file) as log:
-        leaves = log.outcome_leaves(file.config.problem.shop, bins=64)
+        leaves = log.outcome_leaves(file.config.problem.posed, bins=64)
     assert int(leaves.sum()) == 2 * 2
     assert leaves[0, 1, 63 - int(np.sqrt(12.25 / 50) * 64)] == 1
 

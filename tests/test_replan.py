@@ -178,7 +178,7 @@ def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> No
     answer = json.loads(run(*asked))
     assert 2 + answer["order"]["bread"] + 2 * (1 + answer["order"]["milk"]) <= 14.0 + 1e-6
     assert "bread" in run(*asked[:-1])
-    model = PrivateModel.of(Policy.load(released / "release" / POLICY)).under(load_config(config).config.problem.shop)
+    model = PrivateModel.of(Policy.load(released / "release" / POLICY)).under(load_config(config).config.problem.posed)
     again = plan_capacity(
         model, Operations(), volumes=[1.0, 2.0], capacity=14.0, rng=np.random.default_rng(0)
     ).order_up_to(0, [2.0, 1.0])

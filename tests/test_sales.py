@@ -170,7 +170,7 @@ def test_the_example_is_counted_as_it_was_simulated(tmp_path: Path) -> None:
     file, export = configured(tmp_path, facts), simulated_export(3)
     with open_log(file) as log:
         assert log.units == 2000
-        counts = count_outcomes(log, file.config.problem.shop, level_sizes=every_level(2))
+        counts = count_outcomes(log, file.config.problem.posed, level_sizes=every_level(2))
     observed = counts.levels[0].sum(axis=-1)  # (promotion, day, product, seen or cut off)
     rows = export.to_pandas()
     days = (np.asarray(export["date"]).astype("datetime64[D]").astype(int) + 3) % 7  # 1970 began on a Thursday

@@ -97,9 +97,9 @@ def test_one_week_never_moves_more_than_is_paid_for(
         lines = [line for i, pair in enumerate(chains) for line in lines_of(pair[side], f"{i}-", str(i))]
         with opened(tmp_path, facts, lines, "chain") as (log, config):
             assert (log.scale_memory, log.ids_public) == (memory, ids_stay)
-            counted.append(count_outcomes(log, config.problem.shop, level_sizes=SIZES).levels)
+            counted.append(count_outcomes(log, config.problem.posed, level_sizes=SIZES).levels)
             paid_for = outcome_trees(
-                config.problem.shop, level_sizes=SIZES, per_unit=config.moved, complete=False
+                config.problem.posed, level_sizes=SIZES, per_unit=config.moved, complete=False
             ).sensitivity_squared
     changes = np.zeros(pairs)
     for before, after in zip(*counted, strict=True):
@@ -139,7 +139,7 @@ def moved_by_one_week(folder: Path) -> tuple[int, int]:
     for chain in (BEFORE, AFTER):
         recorders.append(Recorder())
         with opened(folder, facts_of(1, scale="same weekday, last 2 weeks"), lines_of(chain)) as (log, config):
-            problem = config.problem.shop
+            problem = config.problem.posed
             released = release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=recorders[-1])
     (mechanism,) = released.guarantee.mechanisms
     return sum(squared_change(*recorders)), int(mechanism.sensitivity_squared)

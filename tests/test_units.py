@@ -30,7 +30,7 @@ def moved_by_another_unit(folder: Path, facts: Facts, query: str | None) -> tupl
     table = table.append_column("shop", shop)
     facts["privacy"] |= {"unit": "shop", "max_per_unit": 2}
     facts["log"]["query"] = query
-    problem = load_config(_written(folder, facts)).config.problem.shop
+    problem = load_config(_written(folder, facts)).config.problem.posed
 
     def counts(rows: pa.Table) -> Any:
         pq.write_table(rows.take(rng.permutation(len(rows))), folder / "log.parquet")

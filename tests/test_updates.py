@@ -388,7 +388,7 @@ def test_periods_of_an_export_are_its_parts(tmp_path: Path) -> None:
             facts["period"] = {"column": "monday", "first": first, "before": before}
         file = configured(tmp_path, facts)
         with open_log(file) as log:
-            return log.units, log.outcome_leaves(file.config.problem.shop, bins=8)
+            return log.units, log.outcome_leaves(file.config.problem.posed, bins=8)
 
     units, leaves = counted()
     parts = [counted("2025-01-06", "2025-01-27"), counted("2025-01-27", "2025-03-03")]

@@ -34,7 +34,7 @@ class Seen:
 def seen(folder: Path, facts: Facts, **log: Any) -> Seen:
     """Open the log that the facts describe, with changes to their section `log`."""
     file = load_config(write_config(folder, facts | {"log": facts["log"] | log}))
-    problem = file.config.problem.shop
+    problem = file.config.problem.posed
     with open_log(file) as table:
         table.check(problem)
         leaves = count_outcomes(table, problem, level_sizes=every_level(32)).levels[-1]

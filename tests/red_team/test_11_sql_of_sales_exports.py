@@ -64,7 +64,7 @@ def moved(folder: Path, source: str, *logs: dict[str, Any], macro: str = "", wee
         recorders.append(Recorder())
         with open_log(file) as opened:
             released = release_outcomes(
-                opened, file.config.problem.shop, level_sizes=(8,), rho=Fraction(1), noise=recorders[-1]
+                opened, file.config.problem.posed, level_sizes=(8,), rho=Fraction(1), noise=recorders[-1]
             )
         paid = int(released.guarantee.mechanisms[0].sensitivity_squared)
     return sum(squared_change(*recorders)), paid

@@ -55,5 +55,5 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
 
 
 def _follow(file: ConfigFile) -> str:
-    words = file.config.problem.shop.words
+    words = file.config.problem.posed.words
     return f"its {words.past} follow {'demand' if words == Inventory.words else 'what was expected'}"

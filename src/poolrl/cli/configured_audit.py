@@ -34,12 +34,12 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> Configured:
     trajectories = MOST_ROWS // config.problem.horizon
     kind = KindCase if isinstance(config.problem, KindFacts) else Configured
     return kind(
-        config.problem.shop,
+        config.problem.posed,
         per_unit=None if config.privacy.unit is None else config.privacy.per_unit,
         scaled=bool(config.columns().scale),
         scale_memory=config.scale_memory,
         labels_public=config.privacy.labels_public,
-        left_over=left_over_share(config.problem.shop, moved=config.moved, rho=budget),
+        left_over=left_over_share(config.problem.posed, moved=config.moved, rho=budget),
         together=together_share(config, budget),
         dependence=dependence_share(config, budget),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),

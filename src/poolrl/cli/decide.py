@@ -115,7 +115,7 @@ def decide(
             raise ValueError(f"{policy} is a plan, whose orders are what the shop can place: ask it with --step")
         _ask_plan(PlanDesk.open(policy), step, stock, labels, coming or [], as_json=json)
         return
-    own = None if config is None else own_problem(load_config(config).config.problem.shop)
+    own = None if config is None else own_problem(load_config(config).config.problem.posed)
     if (other := KindDesk.open(policy, own)) is not None:
         if sizes is not None or coming or whole:
             raise ValueError("--packs, --coming and --whole are for orders of shops")

@@ -42,7 +42,7 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
         if config.sales is not None:
             findings += fields_of_rows(file, config.sales)
         with open_log(file, explained=True) as log:
-            log.check(config.problem.shop)
+            log.check(config.problem.posed)
             if config.sales is not None:
                 weeks = weeks_of_shops(file, log)
                 return [*findings, *weeks, empty_shelves(config, log), *_order_habits(file, log)]
@@ -79,7 +79,7 @@ def _budget(file: ConfigFile) -> LogFinding:
 def _next_month(file: ConfigFile) -> Iterator[LogFinding]:
     """A release without a period cannot be continued, which is too late to know after it."""
     if file.config.declared_period() is None:
-        later = f"later {file.config.problem.shop.words.trajectory}s"
+        later = f"later {file.config.problem.posed.words.trajectory}s"
         says = f"no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add {later} to it"
         yield LogFinding("next month", "note", says)
 
@@ -134,7 +134,7 @@ def _rows(file: ConfigFile, log: Table) -> list[LogFinding]:
 
 def _used(file: ConfigFile, log: Table) -> LogFinding:
     """How much of the log a fit would use."""
-    problem = file.config.problem.shop
+    problem = file.config.problem.posed
     used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.products
     stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
     what = "steps and products of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
@@ -143,7 +143,7 @@ def _used(file: ConfigFile, log: Table) -> LogFinding:
 
 def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], ir.BooleanValue]]:
     """Column, rule and the rows that break it: those by which a row is counted, said with the column's own bounds."""
-    problem, columns = file.config.problem.shop, log.columns
+    problem, columns = file.config.problem.posed, log.columns
     names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
     numbers = {part: [log.rows[name].cast("float64") for name in names[part]] for part in PARTS}
     known: dict[Any, Any] = {}
@@ -170,7 +170,7 @@ def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], i
 
 def _feedback_shares(file: ConfigFile, log: Table) -> dict[str, ir.Value]:
     """How often each shelf was empty, and how often an order lay beyond λ."""
-    problem, shares = file.config.problem.shop, {}
+    problem, shares = file.config.problem.posed, {}
     for i, (action, left) in enumerate(zip(log.columns.actions, log.columns.next_states, strict=True)):
         limit = float((problem.share[:, i] * problem.demand_max[i]).max()) * (1 + ROUNDING)
         shares[f"empty_{i}"] = (log.rows[left].cast("float64") <= float(ROUNDING * problem.demand_max[i])).mean()
@@ -180,7 +180,7 @@ def _feedback_shares(file: ConfigFile, log: Table) -> dict[str, ir.Value]:
 
 def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[LogFinding]:
     """How much of demand the log can show at all."""
-    problem, found = file.config.problem.shop, []
+    problem, found = file.config.problem.posed, []
     for i, product in enumerate(file.config.problem.products):
         parts = []
         if problem.censored:
@@ -194,7 +194,7 @@ def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[LogFinding]:
 
 def _order_habits(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """Whether orders follow demand, which the estimate assumes they do not."""
-    problem = file.config.problem.shop
+    problem = file.config.problem.posed
     # Backlogged demand is always seen, so nothing is assumed of orders.
     if problem.censored:
         found = orders_against_demand(log, problem, file)

@@ -117,7 +117,7 @@ def _reason_names(config: Config) -> list[str]:
 
 def _reasons_by_week(config: Config, log: Table) -> ir.Table:
     """One row of counts: weeks and cells (a day and product) in all, used, and lost for each reason."""
-    problem, names = config.problem.shop, _reason_names(config)
+    problem, names = config.problem.posed, _reason_names(config)
     cells = _judged_cells(config, log)
     cells = cells.mutate(place=cells.reason.isnull().ifelse(-1, cells.reason.find_in_set(names)))
     by_week = cells.group_by("week").aggregate(
@@ -140,7 +140,7 @@ def _reasons_by_week(config: Config, log: Table) -> ir.Table:
 
 def _judged_cells(config: Config, log: Table) -> ir.Table:
     """Rows of declared products, with the reason why they are unobserved."""
-    problem = config.problem.shop
+    problem = config.problem.posed
     limits = problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)
     declared = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": limits}
     products = ibis.memtable(pa.table({name: pa.array(values) for name, values in declared.items()}))
@@ -150,7 +150,7 @@ def _judged_cells(config: Config, log: Table) -> ir.Table:
 
 def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
     """Why a cell is unobserved, by the first rule that it breaks; NULL where it is used."""
-    problem, columns = config.problem.shop, config.columns()
+    problem, columns = config.problem.posed, config.columns()
     opening, level, left = (cells[name].cast("float64") for name in ("opening", "order_up_to", "left"))
     rules = [(cells.why.notnull(), cells.why)]
     for name, values in zip(problem.labels.names, problem.labels.values, strict=True):

@@ -76,7 +76,7 @@ class Config(ConfigSection):
         if isinstance(self.problem, KindFacts):
             return self
         self.operations.require_lengths(steps=self.problem.horizon, products=len(self.problem.products))
-        self.operations.of_steps(self.names().steps).of(self.problem.shop)  # and what no shop can do
+        self.operations.of_steps(self.names().steps).of(self.problem.posed)  # and what no shop can do
         return self
 
     def _refuse_shops_keys(self) -> None:
@@ -261,7 +261,7 @@ class Config(ConfigSection):
 
     def _published(self) -> Publication:
         """What the record says, in the words of the problem where nobody has chosen others."""
-        given, words = self.publication, self.problem.shop.words
+        given, words = self.publication, self.problem.posed.words
         if not isinstance(self.problem, KindFacts):
             return given
         usual = {"name": f"{words.decisions.capitalize()}", "intended_use": f"{words.decisions.capitalize()} to come."}
@@ -279,7 +279,7 @@ class Config(ConfigSection):
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
         public = AssumedPublic(
-            problem=self.problem.shop.facts(),
+            problem=self.problem.posed.facts(),
             products=self.problem.products,
             steps=self.names().steps,
             columns=[self.unit().trajectory, *self.columns().names()[1:]],

@@ -55,7 +55,7 @@ class KindFacts(ConfigSection):
         if not set(self.step_labels) <= set(self.labels):
             faults.append("step_labels must be among the labels")
         if not faults:
-            if not isinstance(self.shop, OutcomeProblem):
+            if not isinstance(self.posed, OutcomeProblem):
                 faults.append(f"kind {self.kind!r} declares no outcomes: the command line needs an OutcomeProblem")
             elif self.steps and len(self.steps) != self.horizon:
                 faults.append(f"steps must name each of the {self.horizon} steps, or be left out")
@@ -74,7 +74,7 @@ class KindFacts(ConfigSection):
         return dict(self.model_extra or {})
 
     @cached_property
-    def shop(self) -> Any:
+    def posed(self) -> Any:
         """The problem that the learner sees."""
         labels = {name: declared_values(given) for name, given in self.labels.items()}
         try:
@@ -100,12 +100,12 @@ class KindFacts(ConfigSection):
     @property
     def horizon(self) -> int:
         """H."""
-        return int(self.shop.horizon)
+        return int(self.posed.horizon)
 
     @property
     def products(self) -> list[str]:
         """A name for each coordinate of the state."""
-        named, width = self.words.states, self.shop.state_dim
+        named, width = self.words.states, self.posed.state_dim
         return list(named) if len(named) == width else [f"state {i}" for i in range(width)]
 
     def faults_of_log(self, log: LogTable) -> list[str]:
@@ -134,7 +134,7 @@ class KindFacts(ConfigSection):
         """What a table of this kind has: as the words say, or the parts of a row themselves."""
         if self.words.columns:
             return self.words.columns
-        states, problem = self.products, self.shop
+        states, problem = self.products, self.posed
         actions = (
             [self.words.decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
         )
@@ -143,7 +143,7 @@ class KindFacts(ConfigSection):
 
     def parts(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """The columns of `rows_query` that hold states, actions and next states."""
-        problem = self.shop
+        problem = self.posed
         sizes = problem.state_dim, problem.action_dim, len(problem.arrival_low)
         state, action, after = (
             tuple(name.format(i) for i in range(size))
@@ -180,7 +180,7 @@ class KindFacts(ConfigSection):
         return f"SELECT {', '.join([*map(quoted, dict.fromkeys(kept)), *step, *chosen])} FROM {rows}"
 
     def _expressions(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        words, problem = self.words, self.shop
+        words, problem = self.words, self.posed
         if words.columns:
             states, actions, after = words.rows
             return states, actions, (*after, *(words.shown[name] for name in problem.shows))
@@ -197,7 +197,7 @@ class KindFacts(ConfigSection):
         ]
 
     def _left_out(self, column: TableColumn, log: LogTable) -> bool:
-        return column.name not in log.columns and column.spared(self.shop)
+        return column.name not in log.columns and column.spared(self.posed)
 
 
 def quoted(name: str) -> str:

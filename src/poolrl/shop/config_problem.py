@@ -82,7 +82,7 @@ class ProblemFacts(ConfigSection):
                 faults.append(f"{name} must be one number, or {products}, one per product{lists}")
         if faults:
             raise ValueError("; ".join(faults))
-        _ = self.shop  # says what else is wrong with costs, bounds and labels
+        _ = self.posed  # says what else is wrong with costs, bounds and labels
         return self
 
     # A trajectory of a shop that lacks days is a fault of the table.
@@ -113,10 +113,10 @@ class ProblemFacts(ConfigSection):
     def unlabelled(self) -> LostSales | Backlog:
         """The same shop without labels."""
         facts = self.model_copy(update={"labels": {}, "step_labels": []})
-        return ProblemFacts.model_validate(facts.model_dump()).shop
+        return ProblemFacts.model_validate(facts.model_dump()).posed
 
     @cached_property
-    def shop(self) -> LostSales | Backlog:
+    def posed(self) -> LostSales | Backlog:
         """The problem that the learner sees."""
         facts: dict[str, Any] = {name: getattr(self, name) for name in AMOUNTS}
         if self.scale_profile:

@@ -81,7 +81,7 @@ def fit_release(
         _refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
-            own = own_problem(file.config.problem.shop)
+            own = own_problem(file.config.problem.posed)
             return Released.load(folder, earlier_fit=earlier_fit, problem=own)
         opened = require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
@@ -155,7 +155,7 @@ def _release(
     Until `ledger.read` nothing has left the log, and a failure gives the reservation back, unless a row may have
     caused it. From there on ρ is spent. What is written to the draft is committed before anybody gets to see it.
     """
-    config, problem = file.config, file.config.problem.shop
+    config, problem = file.config, file.config.problem.posed
     dependence, together = dependence_share(config), together_share(config)
     left_over = left_over_share(problem, moved=config.moved, rho=config.privacy.rho)
     # Trees can be added if they have the same bins.

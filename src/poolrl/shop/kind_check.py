@@ -36,7 +36,7 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
     facts = file.config.problem
     assert isinstance(facts, KindFacts)
-    problem = facts.shop
+    problem = facts.posed
     counted = dict(_faulty_rows(facts, log, file.config.log.scale))
     seen = answer(
         log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})
@@ -64,7 +64,7 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
 
 def _faulty_rows(facts: KindFacts, log: Table, scales: list[str]) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
     """What is looked at, what is wrong, and the rows in which it is."""
-    problem, columns, words = facts.shop, log.columns, facts.words
+    problem, columns, words = facts.posed, log.columns, facts.words
     after = [f"{name} after the {words.step}" for name in facts.products] + list(problem.shows)
     named = [column.name for column in facts.table_columns if column.reads == "flag"]
     flags = f", or {named[0]} is neither yes nor no ([log] yes and no say which words are)" if named else ""

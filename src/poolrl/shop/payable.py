@@ -42,7 +42,7 @@ def dependence_share(config: Config, rho: float | None = None) -> float:
 
     None for shops, where sums of what was left tell the same, and none where it would be too noisy to help.
     """
-    problem, budget = config.problem.shop, config.privacy.rho if rho is None else rho
+    problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
     if isinstance(problem, Inventory) or not sensitivity.shows_levels(problem):
         return 0.0
     _, share = zcdp.shares_of(budget, dependence=DEPENDENCE)
@@ -66,7 +66,7 @@ def together_share(config: Config, rho: float | None = None) -> float:
 
 def why_not_together(config: Config, rho: float | None = None) -> str | None:
     """Why a correlation of the products' demand would help no plan, in words; None if it may help."""
-    problem, budget = config.problem.shop, config.privacy.rho if rho is None else rho
+    problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
     error = expected_error(
         steps=problem.horizon,
         products=problem.products,
@@ -87,7 +87,7 @@ def require_payable(config: Config, share: float) -> None:
 
     `share` of ρ is spent on sums beside the trees.
     """
-    problem, moved = config.problem.shop, config.moved
+    problem, moved = config.problem.posed, config.moved
     rho = zcdp.finite_budget(rho=config.privacy.rho) * (1 - Fraction(str(share)))
     for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
         sizes = Outcomes(bins=bins).level_sizes(

@@ -166,7 +166,7 @@ def assumptions(config: Config) -> list[str]:
     if config.columns().scale:
         paid = f", and pays for {config.moved} trajectories at once" if config.privacy.unit is None else ""
         said.append(f"Amounts are multiples of the scale, which the simulation knows exactly{paid}.")
-    if cells := config.problem.shop.labels:
+    if cells := config.problem.posed.labels:
         said.append(
             f"Labels are not simulated: their {cells.count:,} combinations are planned as one. Where they differ, "
             "expect larger gaps."

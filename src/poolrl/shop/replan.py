@@ -44,7 +44,7 @@ class Replanned:
 
 def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanned:
     """Leave a new plan of a verified release in a new folder. Nothing is read but public files, and nothing is paid."""
-    model, problem, old = known_model(source, file, folder), file.config.problem.shop, source.policy
+    model, problem, old = known_model(source, file, folder), file.config.problem.posed, source.policy
     policy = model.plan(problem)
     kept, planned = cost_by_model(old, problem), cost_by_model(policy, problem)
     make_folder(source, file, folder, lambda draft: policy.save(draft / POLICY))

@@ -82,7 +82,7 @@ def replan_orders(
 
     `progress` hears how many of all parts are planned.
     """
-    config, problem = file.config, file.config.problem.shop
+    config, problem = file.config, file.config.problem.posed
     model = known_model(source, file, folder).under(problem)
     facts = config.operations
     if model.guarantee.scaled and facts.usual_scale is None:

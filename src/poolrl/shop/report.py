@@ -35,7 +35,7 @@ def verify_folder(
     """
     if config is None or not _speaks_of(certificate, config):
         return verify_release(policy, certificate, read_terms=terms_of, config=config, ledger=ledger, key=key)
-    own, named = load_config(config).config.problem.shop, {"ledger": ledger, "key": key}
+    own, named = load_config(config).config.problem.posed, {"ledger": ledger, "key": key}
     with code_beside(config):
         return verify_release(
             policy, certificate, read_terms=terms_of, config=config, problem=own_problem(own), **named
@@ -53,7 +53,7 @@ def _speaks_of(certificate: Path, config: Path) -> bool:
 def load_verified(folder: Path, config: Path | None = None) -> Released:
     """A release whose certificate holds. `config` names a problem of the user's own, where it is one."""
     release = Released.load(
-        folder, problem=None if config is None else own_problem(load_config(config).config.problem.shop)
+        folder, problem=None if config is None else own_problem(load_config(config).config.problem.posed)
     )
     broken = [check for check in verify_folder(folder / POLICY, folder / CERTIFICATE, config) if not check.good]
     if broken:
