@@ -21,8 +21,8 @@ from poolrl.checks import FloatArray
 from poolrl.learning.dependence import compare_levels, expected_error_of_effect
 from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
-from poolrl.shop.forecast import CANNOT_TELL
-from poolrl.shop.kind_forecast import forecast_kind
+from poolrl.shop.forecast import CANNOT_TELL, CostEstimate
+from poolrl.shop.kind_forecast import _judged, forecast_kind
 from poolrl.shop.kind_play import Played
 
 MANY, FEW = 8_000, 3_000
@@ -88,8 +88,12 @@ def test_without_the_table_a_page_says_what_it_rests_on() -> None:
         found = forecast_kind(fitted(problem, log, dependence=0.0))
         assert (found.verdict, says in found.because) == ("switch", True)
         if problem is AUCTION:
-            tested = forecast_kind(fitted(problem, log))
+            policy = fitted(problem, log)
+            tested = forecast_kind(policy)
             assert (tested.verdict, "only people knew" in tested.because) == ("switch", False)
+            # A table that is too noisy to tell is as good as none.
+            policy.report["dependence"]["error"] = 0.2
+            assert "only people knew" in _judged(CostEstimate(1.0, 0.5, 1.5), CostEstimate(2.0, 1.9, 2.1), policy)[1]
 
 
 @pytest.mark.parametrize("family", ["lognormal", "exponential", "uniform", "two peaks"])

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import (
+    Boundary,
+    FirstPriceBidding,
     Grid,
     LostSales,
     Policy,
@@ -131,6 +133,29 @@ def test_kinds_whose_rows_show_no_side_have_no_joint_table() -> None:
     assert "dynamic-pricing" not in WITH_LEVELS
     with pytest.raises(ValueError, match="DynamicPricing is none"):
         Pool(1.0, dependence=0.1).prepare(make("dynamic-pricing"))
+
+
+class TwoKnobs(FirstPriceBidding):
+    """A bid, and how much is advertised: of two actions none is the level."""
+
+    def __init__(self) -> None:
+        super().__init__(horizon=2, wins=2, worth=2.0, bid_max=4.0, feedback="won")
+        self.action_low, self.action_high = np.zeros(2), np.full(2, 4.0)
+        self.boundary = Boundary(np.ones((2, 3)))
+
+
+def test_an_action_of_two_numbers_is_no_level() -> None:
+    """A row would stand in two cells of the joint table, and move four times what is paid for."""
+    problem = TwoKnobs()
+    assert not shows_levels(problem)
+    with pytest.raises(ValueError, match="counts_down of TwoKnobs must go with one state and one action"):
+        check_problem(problem)
+    rows = Trajectories(
+        states=np.full((3, 2, 1), 2.0), actions=np.ones((3, 2, 2)), next_states=np.full((3, 2, 2), [2.0, 1.0])
+    )
+    # And if it came so far, rows are not counted.
+    with pytest.raises(ValueError, match="one value for each outcome"):
+        rows.joint_leaves(problem, bands=8)
 
 
 @pytest.mark.parametrize("name", KINDS)

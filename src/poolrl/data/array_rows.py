@@ -112,6 +112,9 @@ class ArrayRows:
             for step in range(problem.horizon):
                 cell, observed, usable = self._formula_cells(problem, formula, step, block, bins, relative)
                 if guarded:
+                    if cell.shape[-1] != coordinates:
+                        # A row would be counted more than once for a coordinate.
+                        raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
                     usable = usable & (cell >= 0) & (cell < size)
                 cell += offset
                 if self.cells is not None:

@@ -118,8 +118,8 @@ def _check_facts(problem: Problem) -> None:
         kind = type(problem)
         if (kind.arrival_low, kind.arrival_high) != (OutcomeProblem.arrival_low, OutcomeProblem.arrival_high):
             _break_rule(problem, "arrival_low and arrival_high", "be those of OutcomeProblem")
-        if problem.counts_down and wanted["state"] != 1:
-            _break_rule(problem, "counts_down", "go with one state")
+        if problem.counts_down and (wanted["state"], wanted["action"]) != (1, 1):
+            _break_rule(problem, "counts_down", "go with one state and one action")
         shares, shape = problem.bound_share, (*problem.labels.shape, problem.outcome_dim)
         if problem.counts_down and np.shape(shares) == shape and (shares != 1).any():
             _break_rule(problem, "bound_share", "be one where the state is a count")

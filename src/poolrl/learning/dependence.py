@@ -33,6 +33,9 @@ from poolrl.problems.words import Words
 LEAST_EFFECT, LEAST_Z = 0.05, 3.0
 # With more error than this, z would miss the weakest of the managers' logs.
 MOST_ERROR = 0.03
+# For reserves and bids of people who know their lots the effect was 0.3 to 0.5. With more error than this, z would miss
+# them.
+TELLING_ERROR = 0.12
 # Shares of bands of levels and of outcomes where the public bound is a few times what is usual.
 USUAL_BANDS = (0.0, 0.1, 0.3, 0.3, 0.2, 0.1, 0.0, 0.0)
 
@@ -72,7 +75,7 @@ class Dependence:
         if self.flagged:
             return f"{words.decisions} follow {words.outcome}: give a scale, or labels for what people know"
         follow = f"{words.decisions} follow {words.outcome}"
-        return f"it cannot be told whether {follow}" if self.error > MOST_ERROR else f"no sign that {follow}"
+        return f"it cannot be told whether {follow}" if self.error > TELLING_ERROR else f"no sign that {follow}"
 
     def to_dict(self, words: Words | None = None) -> dict[str, Any]:
         """The result for JSON."""

@@ -92,8 +92,10 @@ def shows_levels(problem: Problem) -> TypeGuard[OutcomeProblem]:
     """Whether actions are the levels at which outcomes are cut off, and some outcome is seen on one side of them."""
     if not isinstance(problem, OutcomeProblem) or not problem.censored:
         return False
-    one_sided = len(problem.current_status) < problem.outcome_dim
-    return isinstance(problem, SeparableProblem) or (problem.counts_down and one_sided)
+    if isinstance(problem, SeparableProblem):
+        return True
+    # One action is the level of all outcomes. With two of them a row would stand in two cells.
+    return problem.counts_down and problem.action_dim == 1 and len(problem.current_status) < problem.outcome_dim
 
 
 def joint_table(problem: Problem, *, bands: int = JOINT_BANDS, per_unit: int) -> TableLayout:

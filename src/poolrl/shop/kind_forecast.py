@@ -14,6 +14,7 @@ import numpy as np
 from rich.progress import Progress
 
 from poolrl.checks import FloatArray
+from poolrl.learning.dependence import TELLING_ERROR
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
@@ -128,7 +129,7 @@ def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[Swit
     between = f"between {gain.low:.3g} and {gain.high:.3g} for each {words.trajectory}"
     if gain.low > 0:
         found = f"These {words.decisions} earn more than today's: {share}, {between}."
-        if "dependence" not in policy.report:
+        if policy.report.get("dependence", {"error": 1.0})["error"] > TELLING_ERROR:
             found += f" That holds if past {words.decisions} did not follow what only people knew. "
             found += (
                 "Too little was released to tell; 'poolrl check' looks at it in the log."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
-from poolrl.learning.dependence import expected_error_of_effect
+from poolrl.learning.dependence import TELLING_ERROR, expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
@@ -20,8 +20,8 @@ LEFT_OVER = 0.1
 # The share that pays for the correlation of the products' demand, where it is asked for.
 TOGETHER = 0.1
 # The share that pays for a table of decisions and what they showed, so that the page can say whether decisions followed
-# what only people knew. An effect is about 0.4 where they did, so a larger error than this would not find it.
-DEPENDENCE, USEFUL_DEPENDENCE = 0.1, 0.12
+# what only people knew.
+DEPENDENCE = 0.1
 
 
 def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float:
@@ -53,7 +53,7 @@ def dependence_share(config: Config, rho: float | None = None) -> float:
         slots=config.plan.units * config.privacy.per_unit / problem.labels.count,
         variance=float(variance),
     )
-    return DEPENDENCE if error <= USEFUL_DEPENDENCE and variance <= TABLED[1] else 0.0
+    return DEPENDENCE if error <= TELLING_ERROR and variance <= TABLED[1] else 0.0
 
 
 def together_share(config: Config, rho: float | None = None) -> float:
