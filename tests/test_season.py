@@ -21,7 +21,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.season import (
     SAME_SIZE,
     SIZE_SPREADS,
-    STEP_SIZES,
+    LOG_SIZES,
     USUAL_SIZE_SPREAD,
     at_own_size,
     resized,
@@ -85,17 +85,17 @@ def test_sizes_of_rounds_are_found(status: bool, higher: bool) -> None:
 
 def test_the_spread_of_sizes_is_learned_from_all_rounds() -> None:
     """By hand: the posterior over (τ, sizes), summed over both for two steps."""
-    scores = -((STEP_SIZES - np.array([[0.2], [0.3]])) ** 2) / (2 * 0.1**2)
+    scores = -((LOG_SIZES - np.array([[0.2], [0.3]])) ** 2) / (2 * 0.1**2)
     total, found = 0.0, np.zeros(scores.shape)
     for spread in SIZE_SPREADS:
-        prior = stats.norm.pdf(STEP_SIZES, 0, spread) if spread > 0 else (STEP_SIZES == 0).astype(float)
+        prior = stats.norm.pdf(LOG_SIZES, 0, spread) if spread > 0 else (LOG_SIZES == 0).astype(float)
         prior /= prior.sum()
         joint = np.exp(scores[0])[:, None] * prior[:, None] * np.exp(scores[1]) * prior
         weight = math.exp(-spread / USUAL_SIZE_SPREAD)
         total += weight * joint.sum()
         found += weight * np.stack([joint.sum(axis=1), joint.sum(axis=0)])
     assert weights_of_sizes(scores) == pytest.approx(found / total, abs=1e-9)
-    assert weights_of_sizes(np.zeros((2, len(STEP_SIZES)))).argmax(axis=1).tolist() == [SAME_SIZE, SAME_SIZE]
+    assert weights_of_sizes(np.zeros((2, len(LOG_SIZES)))).argmax(axis=1).tolist() == [SAME_SIZE, SAME_SIZE]
 
 
 def test_rows_are_a_sample_of_what_rounds_share() -> None:

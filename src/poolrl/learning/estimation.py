@@ -20,7 +20,7 @@ from poolrl.learning.current_status import isotonic_laws
 from poolrl.learning.exploration import EXPLORED, EXPLORED_BY_CHOICE, continued
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, bin_middles, equal_bins, reaches
-from poolrl.learning.season import at_own_size
+from poolrl.learning.season import at_own_size, shared_part
 from poolrl.learning.totals import mean_left, observed_slots
 from poolrl.learning.trees import consistent_masses
 from poolrl.privacy.released import PrivateOutcomes
@@ -106,11 +106,23 @@ def _step_laws(
 ) -> tuple[FloatArray, FloatArray | None]:
     """Laws of outcomes and of values that were tried, (cells, F), around the laws of their season (cells, F)."""
     laws = _explained(cells, problem)
-    if season is not None and laws.cutoffs is not None:
-        higher = problem.boundary.side == "higher"
-        trees = cells.levels, cells.variance, cells.totals
-        laws = replace(laws, outcomes=at_own_size(season, laws.cutoffs, *trees, status=laws.status, higher=higher))
-    weights, tried = _by_kaplan_meier(cells, problem, settings, laws, around_season=season is not None)
+    weights, tried = _around(laws, cells, problem, settings)
+    if season is None or tried is None or laws.cutoffs is None:
+        return weights, tried
+    trees, higher = (cells.levels, cells.variance, cells.totals), problem.boundary.side == "higher"
+    sized = at_own_size(season, laws.cutoffs, *trees, status=laws.status, higher=higher)
+    groups = _same_season(cells.shape)
+    part = shared_part(sized, laws.outcomes, laws.cutoffs, *trees, status=laws.status, same_season=groups)[:, None]
+    shared, tried_too = _around(replace(laws, outcomes=sized), cells, problem, settings, around_season=True)
+    assert tried_too is not None
+    return part * shared + (1 - part) * weights, part * tried_too + (1 - part) * tried
+
+
+def _around(
+    laws: CellLaws, cells: Cells, problem: OutcomeProblem, settings: Outcomes, *, around_season: bool = False
+) -> tuple[FloatArray, FloatArray | None]:
+    """The trees around their shapes: Kaplan-Meier, or isotonic regression where only sides are seen."""
+    weights, tried = _by_kaplan_meier(cells, problem, settings, laws, around_season=around_season)
     if tried is not None and (sides := laws.status).any():
         assert laws.cutoffs is not None
         shapes = laws.outcomes[sides], laws.cutoffs[sides]
