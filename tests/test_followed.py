@@ -18,7 +18,7 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.checks import FloatArray
-from poolrl.learning.dependence import compare_levels, expected_error_of_effect
+from poolrl.learning.dependence import USUAL_BANDS, compare_levels, expected_error_of_effect
 from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
 from poolrl.shop.forecast import CANNOT_TELL, CostEstimate
@@ -83,7 +83,7 @@ def test_without_the_table_a_page_says_what_it_rests_on() -> None:
         (AUCTION, "'poolrl check' looks at it in the log"),
         (PRICE, "ask those who named the prices"),
     ):
-        values = problem.arranged(rng.lognormal(0.0, 0.35, (FEW, 2, problem.outcome_dim)).clip(0, 7.9))
+        values = problem.arranged(rng.lognormal(0.0, 0.35, (MANY, 2, problem.outcome_dim)).clip(0, 7.9))
         log = simulate_log(problem, values, rng=rng, behaviour=lambda h, x, r: r.uniform(0.3, 2.5, x.shape))
         found = forecast_kind(fitted(problem, log, dependence=0.0))
         assert (found.verdict, says in found.because) == ("switch", True)
@@ -94,6 +94,25 @@ def test_without_the_table_a_page_says_what_it_rests_on() -> None:
             # A table that is too noisy to tell is as good as none.
             policy.report["dependence"]["error"] = 0.2
             assert "only people knew" in _judged(CostEstimate(1.0, 0.5, 1.5), CostEstimate(2.0, 1.9, 2.1), policy)[1]
+
+
+def test_things_of_another_label_are_other_things() -> None:
+    """Dear classes sell as often as cheap ones, each at its own price; within a class prices matter."""
+    rng, classes = np.random.default_rng(0), np.array(["third", "second", "first"])
+    problem = DynamicPricing(horizon=2, stock=1, price_max=16.0, labels={"class": classes.tolist()})
+    label = rng.integers(0, 3, FEW)
+    worth = np.array([1.0, 2.5, 6.0])[label]
+    values = (worth[:, None, None] * rng.lognormal(0, 0.35, (FEW, 2, 1))).clip(0, 16)
+
+    def habit(step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return worth[:, None] * rng.uniform(0.75, 1.3, (FEW, 1))
+
+    log = simulate_log(problem, values, rng=rng, behaviour=habit, labels={"class": classes[label]})
+    played = Played(PrivateModel.of(fitted(problem, log, dependence=0.0)), rng)
+    assert not played.hardly_matters()
+    # The planted bug: classes are not told apart.
+    played.cells = np.zeros_like(played.cells)
+    assert played.hardly_matters()
 
 
 @pytest.mark.parametrize("family", ["lognormal", "exponential", "uniform", "two peaks"])
@@ -113,7 +132,7 @@ def test_prices_that_matter_are_not_suspected(family: str) -> None:
 def test_the_error_of_the_test_is_foreseen() -> None:
     """Against the spread of the effect over tables with noise, drawn from independent levels and outcomes."""
     rng, bands, tables, slots, variance = np.random.default_rng(0), 8, 3, 4_000, 40.0
-    law = np.array([0.0, 0.1, 0.3, 0.3, 0.2, 0.1, 0.0, 0.0])
+    law = np.array(USUAL_BANDS)
     effects = []
     for _ in range(60):
         counts = np.zeros((tables, bands, 2, bands), dtype=np.int64)

@@ -21,10 +21,11 @@ from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.season import (
     SAME_SIZE,
     SIZE_SPREADS,
-    LOG_SIZES,
+    SIZES_IN_LOGS,
     USUAL_SIZE_SPREAD,
     at_own_size,
     resized,
+    shared_part,
     weights_of_sizes,
 )
 from poolrl.learning.trees import SPREADS, borrowed_share
@@ -34,10 +35,10 @@ from poolrl.privacy.zcdp import budget
 ROUNDS = 6
 
 
-def lognormal(size: float, bins: int = 512, *, higher: bool = False) -> FloatArray:
+def lognormal(size: float, bins: int = 512, *, higher: bool = False, deviation: float = 0.4) -> FloatArray:
     """A lognormal law of median e^size / 5, in shares of the bound, as poolrl orders its bins."""
     with np.errstate(divide="ignore"):
-        below = stats.norm.cdf((np.log(bin_edges(bins)) - math.log(0.2) - size) / 0.4)
+        below = stats.norm.cdf((np.log(bin_edges(bins)) - math.log(0.2) - size) / deviation)
     below[-1] = 1.0
     law = np.diff(below)
     return law[::-1] if higher else law
@@ -85,17 +86,36 @@ def test_sizes_of_rounds_are_found(status: bool, higher: bool) -> None:
 
 def test_the_spread_of_sizes_is_learned_from_all_rounds() -> None:
     """By hand: the posterior over (τ, sizes), summed over both for two steps."""
-    scores = -((LOG_SIZES - np.array([[0.2], [0.3]])) ** 2) / (2 * 0.1**2)
+    scores = -((SIZES_IN_LOGS - np.array([[0.2], [0.3]])) ** 2) / (2 * 0.1**2)
     total, found = 0.0, np.zeros(scores.shape)
     for spread in SIZE_SPREADS:
-        prior = stats.norm.pdf(LOG_SIZES, 0, spread) if spread > 0 else (LOG_SIZES == 0).astype(float)
+        prior = stats.norm.pdf(SIZES_IN_LOGS, 0, spread) if spread > 0 else (SIZES_IN_LOGS == 0).astype(float)
         prior /= prior.sum()
         joint = np.exp(scores[0])[:, None] * prior[:, None] * np.exp(scores[1]) * prior
         weight = math.exp(-spread / USUAL_SIZE_SPREAD)
         total += weight * joint.sum()
         found += weight * np.stack([joint.sum(axis=1), joint.sum(axis=0)])
     assert weights_of_sizes(scores) == pytest.approx(found / total, abs=1e-9)
-    assert weights_of_sizes(np.zeros((2, len(LOG_SIZES)))).argmax(axis=1).tolist() == [SAME_SIZE, SAME_SIZE]
+    assert weights_of_sizes(np.zeros((2, len(SIZES_IN_LOGS)))).argmax(axis=1).tolist() == [SAME_SIZE, SAME_SIZE]
+
+
+def test_one_round_far_off_keeps_a_law() -> None:
+    scores = np.full((3_000, len(SIZES_IN_LOGS)), -1e4)
+    scores[1:, SAME_SIZE], scores[0, -1] = 0.0, 0.0
+    assert weights_of_sizes(scores).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
+    """Rounds alike: the season. Rounds whose season is twice as wide as each of them: laws of their own."""
+    sizes = [-0.5, -0.3, -0.1, 0.1, 0.3, 0.5]
+    said: dict[str, Any] = {"status": np.zeros(ROUNDS, dtype=bool), "same_season": np.zeros(ROUNDS, dtype=np.int64)}
+    for rounds, part in (([0.0] * ROUNDS, 1.0), (sizes, 0.0)):
+        own = np.stack([lognormal(size, deviation=0.2) for size in rounds])
+        season = np.tile(own.mean(axis=0), (ROUNDS, 1))
+        tried = np.tile(lognormal(0.2), (ROUNDS, 1))
+        shares = expected_shares(coarser(own, 16), coarser(tried, 16), said["status"])
+        found = shared_part(season, own, tried, [2_000.0 * shares], 25.0, np.full(ROUNDS, 2_000.0), **said)
+        assert found == pytest.approx(part, abs=0.01)
 
 
 def test_rows_are_a_sample_of_what_rounds_share() -> None:
@@ -116,7 +136,7 @@ def test_rows_are_a_sample_of_what_rounds_share() -> None:
 
 @pytest.mark.parametrize(("feedback", "part"), [("lost", 0.75), ("won", 0.75), ("never", 0.9)])
 def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearer to the truth where rounds are alike; where they differ, near it too."""
+    """Nearer to the truth where rounds are alike; where they differ, as near as each round by itself."""
     problem = FirstPriceBidding(horizon=ROUNDS, wins=3, worth=2.0, bid_max=4.0, feedback=feedback)
     places = np.linspace(0.3, 2.0, 18)
 
@@ -131,17 +151,17 @@ def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeyp
         below = [np.interp(places, found.points[0], np.cumsum(law)) for law in found.weights[:, 0]]
         return float(np.abs(np.array(below) - truth).mean())
 
-    alike, rising = np.ones(ROUNDS), np.linspace(0.7, 1.3, ROUNDS)
-    together = np.mean([off(alike, 300, seed) for seed in range(4)])
-    assert off(rising, 3_000, 1) < 0.03
+    worlds = (np.ones(ROUNDS), 300), (np.linspace(0.5, 1.5, ROUNDS), 1_000)
+    together, different = (np.mean([off(sizes, many, seed) for seed in range(4)]) for sizes, many in worlds)
     with monkeypatch.context() as without:
         # The planted bug: every round by itself.
         original = estimation._step_laws
         without.setattr(
             estimation, "_step_laws", lambda cells, one, settings, season: original(cells, one, settings, None)
         )
-        apart = np.mean([off(alike, 300, seed) for seed in range(4)])
+        apart, by_itself = (np.mean([off(sizes, many, seed) for seed in range(4)]) for sizes, many in worlds)
     assert together < part * apart
+    assert different < 1.1 * by_itself
 
 
 def test_a_season_adds_up_its_rounds() -> None:

@@ -211,7 +211,7 @@ class OnOutcomes:
             # Public, by declaration. A later plan for the population needs it.
             report["step_labels"] = list(released.step_labels)
         if released.dependence is not None:
-            tested = measure_dependence(released.dependence, self.problem.current_status)
+            tested = measure_dependence(released.dependence, self.problem)
             report["dependence"] = tested.to_dict(self.problem.words if self.problem.counts_down else None)
         if released.together is not None:
             report["together"] = measure_together(released.together, self.problem, outcomes).to_dict()

@@ -79,12 +79,12 @@ def explain(
 
     def weigh(*, of_cutoffs: bool) -> Posterior:
         found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
-        for one_sided in (False, True):
-            if not (mine := sides == one_sided).any():
+        for by_side in (False, True):
+            if not (mine := sides == by_side).any():
                 continue
             trees, slots, law = observed.of_cells(mine), (totals * (1 - idle))[mine], outcomes[mine]
             other = None if cutoffs is None else cutoffs[mine]
-            if one_sided:
+            if by_side:
                 said = {"law": law, "cutoffs": other, "feedback": current_status, "of_cutoffs": of_cutoffs}
                 found[mine] = log_likelihoods(trees, laws, totals=slots, **said)
             elif of_cutoffs and other is not None:

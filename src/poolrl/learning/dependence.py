@@ -17,7 +17,6 @@ a pair stand in different cells, whose noises are independent. So noise leaves e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -26,6 +25,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.released import PrivateDependence
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.words import Words
 
 # Flagged beyond both. In managers' logs without a scale the effect was 0.10 to 0.49. It was at most 0.02 in their logs
@@ -35,9 +35,9 @@ LEAST_EFFECT, LEAST_Z = 0.05, 3.0
 MOST_ERROR = 0.03
 # For reserves and bids of people who know their lots the effect was 0.3 to 0.5. With more error than this, z would miss
 # them.
-TELLING_ERROR = 0.12
+TELLING_ERROR = 0.1
 # Shares of bands of levels and of outcomes where the public bound is a few times what is usual.
-USUAL_BANDS = (0.0, 0.1, 0.3, 0.3, 0.2, 0.1, 0.0, 0.0)
+USUAL_BANDS = (0.0, 0.05, 0.25, 0.5, 0.2, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,27 @@ class Dependence:
         return asdict(self) | {"flagged": self.flagged, "advice": advice}
 
 
-def measure_dependence(released: PrivateDependence, sides_alone: Sequence[int] = ()) -> Dependence:
+def measure_dependence(released: PrivateDependence, problem: OutcomeProblem) -> Dependence:
     """Post-processing of the released table."""
-    return compare_levels(released.counts, released.variance, sides_alone)
+    return compare_levels(compared(released.counts, problem), released.variance)
+
+
+def compared(counts: IntArray, problem: OutcomeProblem) -> IntArray:
+    """The coordinates of a joint table (*labels, H, k, bands, 2, bands) that have something of their own to compare.
+
+    One decision cuts off all outcomes of a round, such as the two highest bids, and these rise and fall together. So
+    the first one counts that is seen on one side.
+    """
+    if not problem.counts_down:
+        return counts
+    first = min(set(range(problem.outcome_dim)) - set(problem.current_status))
+    return counts[..., first, :, :, :]
 
 
 def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> float:
     """The error of the effect that so noisy a table would have, from public quantities alone.
 
-    As if in each of `tables` (label cell, step and coordinate) levels and outcomes were spread over some bands.
+    As if in each of `tables` (label cells and steps), of so many `slots`, levels and outcomes were in a few bands.
     """
     law, bands = np.array(USUAL_BANDS), len(USUAL_BANDS)
     counts = np.zeros((bands, 2, bands))
@@ -106,10 +118,8 @@ def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> f
     return min(1.0, math.sqrt(tables * one) / (tables * pairs)) if pairs > 0 else 1.0
 
 
-def compare_levels(counts: IntArray, variance: float, sides_alone: Sequence[int] = ()) -> Dependence:
-    """The test on counts (..., k, bands, 2, bands) with noise of `variance`; zero for exact counts.
-
-    Coordinates of which only the side is known, `sides_alone`, have nothing to compare, and are left out.
+def compare_levels(counts: IntArray, variance: float) -> Dependence:
+    """The test on counts (..., bands, 2, bands) with noise of `variance`; zero for exact counts.
 
     Let P(c, c′) be the number of edges at which a row of cell c and one of c′ are a pair, and S(c, c′) the same with
     the sign of agreement, zero for equal levels. With counts x of a label cell, step and coordinate,
@@ -121,8 +131,7 @@ def compare_levels(counts: IntArray, variance: float, sides_alone: Sequence[int]
     counts are too large by σ² times squares of S, on average, which is taken off again.
     """
     bands = counts.shape[-1]
-    compared = np.delete(counts, list(sides_alone), axis=-4) if sides_alone else counts
-    cells = compared.reshape(-1, bands * 2 * bands).astype(np.float64)
+    cells = counts.reshape(-1, bands * 2 * bands).astype(np.float64)
     pairs_of, signs = _pairs_and_signs(bands)
     pull = cells @ signs
     difference = float((cells * pull).sum()) / 2

@@ -2,7 +2,7 @@
 
 Every step is post-processing of released numbers. Much noise leaves the shape, little noise the tree, and σ² = 0 plain
 Kaplan-Meier on the bins. As ρ → 0 the result becomes the public prior, which is uniform between the outcome's bounds.
-Rounds of a season are learned around the law of the whole season (`season`).
+Rounds of a season are learned around the law of the whole season (`season`), also without noise: rows are a sample.
 """
 
 from __future__ import annotations

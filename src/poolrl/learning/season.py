@@ -27,8 +27,8 @@ from poolrl.learning.likelihood import LEAST_LEAF_VARIANCE, MISFIT, Observed, ex
 from poolrl.learning.outcomes import share_up_to
 
 # Sizes m of a step that are looked at: from less than half to more than twice the season's.
-LOG_SIZES = 0.05 * np.arange(-16, 17)
-SAME_SIZE = len(LOG_SIZES) // 2
+SIZES_IN_LOGS = 0.05 * np.arange(-16, 17)
+SAME_SIZE = len(SIZES_IN_LOGS) // 2
 # How far the sizes of steps may differ, and how far they usually do, before any data.
 SIZE_SPREADS, USUAL_SIZE_SPREAD = np.array([0.0, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4]), 0.15
 # By so much, in nats, a law that was chosen for a step explains its trees better by luck: about a shape and a size.
@@ -54,16 +54,16 @@ def at_own_size(
     """
     resolved = min(levels[-1].shape[-1], SHAPE_BINS)
     trees = Observed.of(list(levels), variance, resolved), coarser(cutoffs, resolved), totals, status
-    scores = np.empty((len(totals), len(LOG_SIZES)))
+    scores = np.empty((len(totals), len(SIZES_IN_LOGS)))
     for start in range(0, len(totals), STEPS_AT_ONCE):
         some = slice(start, start + STEPS_AT_ONCE)
-        laws = np.stack([resized(season[some], size, resolved, higher=higher) for size in LOG_SIZES], axis=1)
+        laws = np.stack([resized(season[some], size, resolved, higher=higher) for size in SIZES_IN_LOGS], axis=1)
         scores[some] = _log_likelihoods_of(laws, *trees, some, usual=laws[:, SAME_SIZE])
     weights = weights_of_sizes(scores)
     return np.asarray(
         sum(
             weight[:, None] * resized(season, size, season.shape[-1], higher=higher)
-            for size, weight in zip(LOG_SIZES, weights.T, strict=True)
+            for size, weight in zip(SIZES_IN_LOGS, weights.T, strict=True)
             if weight.any()
         )
     )
@@ -82,7 +82,7 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
     """How likely each step has each size, (cells, S), by log-likelihoods of the same shape and a spread for all."""
     log_joint, posteriors = np.empty(len(SIZE_SPREADS)), []
     for i, spread in enumerate(SIZE_SPREADS):
-        prior = np.eye(len(LOG_SIZES))[SAME_SIZE] if spread == 0 else np.exp(-((LOG_SIZES / spread) ** 2) / 2)
+        prior = np.eye(len(SIZES_IN_LOGS))[SAME_SIZE] if spread == 0 else np.exp(-((SIZES_IN_LOGS / spread) ** 2) / 2)
         with np.errstate(divide="ignore"):
             joint = scores + np.log(prior / prior.sum())
         total = logsumexp(joint, axis=1, keepdims=True)

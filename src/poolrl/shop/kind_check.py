@@ -108,6 +108,9 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
         decision = decision / rows[log.columns.scale[0]].cast("float64")
     usable = finite(decision + state + after).fill_null(False) & (state >= 0.5)
     rows = rows.mutate(decision=decision, hit=(after < state - 0.5).cast("float64")).filter(usable)
+    if by := list(log.columns.labels.values()):
+        # Things of another label are other things: each decision beside those of its own label.
+        rows = rows.mutate(decision=rows.decision / rows.decision.mean().over(group_by=by).nullif(0.0))
     edges: dict[str, Any] = {f"q{q}": rows.decision.quantile(q / 30) for q in (3, 10, 20, 27)}
     (at,) = answer(rows.aggregate(**edges)).to_pylist()
     if any(value is None for value in at.values()):

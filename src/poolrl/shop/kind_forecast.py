@@ -125,7 +125,7 @@ def _logged_trajectories(model: PrivateModel) -> int:
 
 
 def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[SwitchVerdict, str]:
-    words, share = policy.problem.words, f"{gain.mean / abs(now.mean):+.0%}" if now.mean else "more"
+    words, share = policy.problem.words, f"{gain.mean / abs(now.mean):+.0%}" if now.mean else "from nothing"
     between = f"between {gain.low:.3g} and {gain.high:.3g} for each {words.trajectory}"
     if gain.low > 0:
         found = f"These {words.decisions} earn more than today's: {share}, {between}."

@@ -67,11 +67,19 @@ class Played:
         return float(self._tried()[1].mean())
 
     def hardly_matters(self) -> bool:
-        """Whether low and high decisions of the past lie far apart, and succeed about equally often, by the model."""
+        """Whether low and high decisions of the past lie far apart, and succeed about equally often, by the model.
+
+        Within label cells, because things of another label are other things.
+        """
         action, success = self._tried()
-        lowest, low, high, highest = np.quantile(action, [0.1, 1 / 3, 2 / 3, 0.9])
-        change = abs(success[action >= high].mean() - success[action <= low].mean())
-        return bool(highest > WIDE * max(lowest, 1e-12) and change < HARDLY_CHANGES)
+        wide, change, many = 0.0, 0.0, np.bincount(self.cells)
+        for cell in np.flatnonzero(many):
+            mine, hit = action[self.cells == cell], success[self.cells == cell]
+            lowest, low, high, highest = np.quantile(mine, [0.1, 1 / 3, 2 / 3, 0.9])
+            share = many[cell] / len(action)
+            wide += share * float(highest / max(lowest, 1e-12))
+            change += share * float(hit[mine >= high].mean() - hit[mine <= low].mean())
+        return wide > WIDE and abs(change) < HARDLY_CHANGES
 
     def _tried(self) -> tuple[FloatArray, BoolArray]:
         """Past decisions of the first round, and whether they succeed."""

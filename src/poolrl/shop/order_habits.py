@@ -17,7 +17,7 @@ from poolrl.data.log import Columns
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.geometry.resolution import JOINT_BANDS
-from poolrl.learning.dependence import Dependence, compare_levels
+from poolrl.learning.dependence import Dependence, compare_levels, compared
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.shop.config_file import ConfigFile
@@ -55,7 +55,7 @@ def orders_against_demand(log: Table, problem: Inventory, file: ConfigFile | Non
 
 def exact_dependence(log: Table, problem: OutcomeProblem) -> Dependence:
     """The statistic without noise. Not for release."""
-    return compare_levels(count_joint(log, problem, bands=JOINT_BANDS), 0.0, problem.current_status)
+    return compare_levels(compared(count_joint(log, problem, bands=JOINT_BANDS), problem), 0.0)
 
 
 def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
