@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ from poolrl.checks import FloatArray
 from poolrl.learning.dependence import USUAL_BANDS, compare_levels, expected_error_of_effect
 from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
+from poolrl.shop.config_file import load_config
 from poolrl.shop.forecast import CANNOT_TELL, CostEstimate
 from poolrl.shop.kind_forecast import _judged, forecast_kind
 from poolrl.shop.kind_play import Played
+from poolrl.shop.payable import dependence_share
+from tests.helpers.commands import run_poolrl
 
 MANY, FEW = 8_000, 3_000
 AUCTION = ReserveAuction(horizon=2, lots=1, bid_max=8.0)
@@ -145,3 +149,22 @@ def test_the_error_of_the_test_is_foreseen() -> None:
     foreseen = expected_error_of_effect(tables=tables, slots=slots, variance=variance)
     assert np.std(effects) == pytest.approx(foreseen, rel=0.25)
     assert expected_error_of_effect(tables=1, slots=0.0, variance=1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("facts", "units", "share"),
+    [
+        ("reserve-auction; bid_max=4", 10_000, 0.1),
+        ("reserve-auction; bid_max=4", 300, 0.0),
+        ("reserve-auction; bid_max=4; horizon=30; lots=1", 3_000, 0.0),  # most rounds come after the lot is gone
+        ("reserve-auction; bid_max=4; horizon=30; lots=20", 10_000, 0.1),
+        ("dynamic-pricing; price_max=4", 10_000, 0.0),
+    ],
+)
+def test_the_table_is_bought_where_public_facts_say_that_it_helps(
+    facts: str, units: int, share: float, tmp_path: Path
+) -> None:
+    kind, _, given = facts.partition("; ")
+    asked = ("--facts", given, "--source", "rounds.csv", "--units", str(units), "--data-set", "d", "--rho", "1")
+    run_poolrl("init", "--problem", kind, *asked, cwd=tmp_path)
+    assert dependence_share(load_config(tmp_path / "poolrl.toml").config) == share
