@@ -34,8 +34,6 @@ REHEARSED_FITS, MOST_REHEARSED = 12, 5_000
 UNREHEARSED = 0.02
 # So many standard errors apart, a model contradicts the counts that it was made from.
 CONTRADICTED = 2.5
-# A log in which fewer rounds succeed, or fail, leaves the others out, it seems.
-RARELY = 0.01
 # Where noise and sampling lose more of what data can earn, a policy is not worth its budget.
 MOST_LOST = 0.25
 
@@ -45,7 +43,7 @@ class KindForecast:
     """What one trajectory earns on average, today and with the policy, with 90% intervals; None if it is not known."""
 
     today: CostEstimate | None
-    policy: CostEstimate
+    policy: CostEstimate | None
     gain: CostEstimate | None
     lost: float  # the share of what could be earned that noise and sampling cost
     verdict: SwitchVerdict
@@ -62,6 +60,13 @@ def forecast_kind(policy: Policy, trees: FadedTrees | None = None, *, progress: 
     model, rng = PrivateModel.of(policy), np.random.default_rng(0)
     problem, words = model.problem, model.problem.words
     played = Played(model, rng)
+    counted = None if trees is None else counted_today(trees, model)
+    error = 0.0
+    if counted is not None and played.past is not None:
+        error = float(np.hypot(counted.noise, played.spread_today / np.sqrt(_logged_trajectories(model))))
+    known = None if counted is None else _between(counted.mean, WITHIN_90 * error)
+    if why := _followed(policy, played):
+        return KindForecast(known, None, None, 0.0, CANNOT_TELL, why, noise_dominated=False)
     predicted = played.earned(policy)
     today = played.earned_today()
     errors, truths = _rehearse(model, played, progress)
@@ -73,30 +78,25 @@ def forecast_kind(policy: Policy, trees: FadedTrees | None = None, *, progress: 
     if today is None:
         why = f"The released numbers do not tell past {words.past}, so nothing is compared with today."
         return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
-    if isinstance(problem, Rounds) and not RARELY < (often := played.successes()) < 1 - RARELY:
-        end = "succeeded" if often > 0.5 else "failed"
+    if isinstance(problem, Rounds) and not played.varied():
+        end = "succeeded" if played.successes() > 0.5 else "failed"
         why = f"By the released numbers nearly every {words.step} {end}. Are the others missing from the log?"
-        return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
-    if why := _followed(policy, played):
         return KindForecast(None, mine, None, lost, CANNOT_TELL, why, noisy)
     missed = errors[:, 0] - errors[:, 1]
     said, doubt = today - missed.mean(), missed.std(ddof=1)
-    counted = None if trees is None else counted_today(trees, model)
-    if counted is None:
+    if counted is None or known is None:
         now = _with_interval(said, doubt, today)
         gain = _with_interval(predicted - today - errors[:, 1].mean(), errors[:, 1].std(ddof=1), predicted)
         return KindForecast(now, mine, gain, lost, *_judged(gain, now, policy), noisy)
-    error = float(np.hypot(counted.noise, played.spread_today / np.sqrt(_logged_trajectories(model))))
-    now = CostEstimate(counted.mean, counted.mean - WITHIN_90 * error, counted.mean + WITHIN_90 * error)
     apart = abs(counted.mean - said)
     if apart > CONTRADICTED * float(np.hypot(error, doubt)) and apart > UNREHEARSED * abs(said):
         why = (
             f"Past {words.past} earned {counted.mean:.3g}, as the released counts say, but the model of "
             f"{words.outcome} says {said:.3g}. Who errs about today may err about another policy too."
         )
-        return KindForecast(now, mine, None, lost, CANNOT_TELL, why, noisy)
-    gain = _with_interval(mine.mean - now.mean, float(np.hypot(spread, error)), predicted)
-    return KindForecast(now, mine, gain, lost, *_judged(gain, now, policy), noisy)
+        return KindForecast(known, mine, None, lost, CANNOT_TELL, why, noisy)
+    gain = _with_interval(mine.mean - known.mean, float(np.hypot(spread, error)), predicted)
+    return KindForecast(known, mine, gain, lost, *_judged(gain, known, policy), noisy)
 
 
 def _followed(policy: Policy, played: Played) -> str:
@@ -112,7 +112,8 @@ def _followed(policy: Policy, played: Played) -> str:
             f"Past {words.decisions} follow what people expected: where the {words.decision} was high, {words.outcome} "
             f"were high as well. So nobody can say what other {words.decisions} would earn. {mend}"
         )
-    if isinstance(played.problem, Rounds) and 0 in played.problem.current_status and played.hardly_matters():
+    problem = played.problem
+    if isinstance(problem, Rounds) and 0 in problem.current_status and played.varied() and played.hardly_matters():
         return (
             f"Over a wide range of past {words.decisions} a {words.step} succeeded about equally often, as where they "
             f"follow what people expected. So nobody can say what other {words.decisions} would earn. {mend}"
@@ -143,7 +144,10 @@ def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[Swit
 
 
 def _with_interval(mean: float, spread: float, scale: float) -> CostEstimate:
-    half = WITHIN_90 * float(np.hypot(spread, UNREHEARSED * abs(scale)))
+    return _between(mean, WITHIN_90 * float(np.hypot(spread, UNREHEARSED * abs(scale))))
+
+
+def _between(mean: float, half: float) -> CostEstimate:
     return CostEstimate(float(mean), float(mean - half), float(mean + half))
 
 

@@ -63,7 +63,7 @@ def kind_page(release: Released, forecast: KindForecast) -> str:
 def _earned_rows(forecast: KindForecast) -> list[dict[str, Any]]:
     """Today and with the policy, on a common axis."""
     known = [each for each in (forecast.today, forecast.policy) if each is not None]
-    axis = (min(each.low for each in known), max(each.high for each in known))
+    axis = (min((each.low for each in known), default=0.0), max((each.high for each in known), default=1.0))
     rows = []
     for name, each in (("What you do today", forecast.today), ("With this policy", forecast.policy)):
         if each is None:

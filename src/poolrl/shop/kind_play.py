@@ -14,6 +14,8 @@ from poolrl.problems.rounds import Rounds
 
 # Paths on which policies are compared.
 PLAYED_PATHS = 4_000
+# A log in which fewer rounds succeed, or fail, leaves the others out, it seems.
+RARELY = 0.01
 # Decisions that differ by more than this factor should succeed unlike each other, by more than this share.
 WIDE, HARDLY_CHANGES = 1.5, 0.08
 
@@ -65,6 +67,10 @@ class Played:
     def successes(self) -> float:
         """How often past decisions succeed in the first round, by the model."""
         return float(self._tried()[1].mean())
+
+    def varied(self) -> bool:
+        """Whether past decisions are known, and some of them succeed and some do not, by the model."""
+        return self.past is not None and RARELY < self.successes() < 1 - RARELY
 
     def hardly_matters(self) -> bool:
         """Whether low and high decisions of the past lie far apart, and succeed about equally often, by the model.
