@@ -114,12 +114,14 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     laws = (outcomes.cutoffs[..., 0, :] * slots[..., None]).sum(axis=-2, keepdims=True)
     below = np.cumsum(laws, axis=-1) / laws.sum(axis=-1, keepdims=True)
     # A share of rows that noise alone could make was not tried. Rows of both kinds count, so noise counts twice.
+    # Caution is for the end at which rounds fail: a price that is too high sells nothing.
     noise = np.sqrt(2 * shape[-1] * outcomes.variance) / slots.sum(axis=-1, keepdims=True)
-    enough = np.clip(noise, EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
+    careful = np.clip(noise, EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
+    at_low, at_high = (EXPLORED_BY_CHOICE, careful) if _less_succeeds(problem) else (careful, EXPLORED_BY_CHOICE)
     points = outcomes.points[..., None, 0, :]
     step = points[..., 1] - points[..., 0]
-    least = (below < enough).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
-    most = (below < 1 - enough).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
+    least = (below < at_low).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
+    most = (below < 1 - at_high).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
     low, high = (np.take_along_axis(points, place, -1)[..., 0] for place in (least, most))  # (*labels, 1)
     if 0 in problem.current_status:
         limits[0], limits[1] = low - step / 2, high + step / 2
@@ -128,6 +130,13 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     else:
         limits[1] = high * CLIMB
     return limits
+
+
+def _less_succeeds(problem: OutcomeProblem) -> bool:
+    """Whether the count goes down if little is asked, as with prices, and not if much is, as with bids."""
+    middle = (problem.outcome_low + problem.outcome_high) / 2
+    after = problem.next_state(0, problem.state_high, problem.action_low, middle)
+    return bool(after[0] < problem.state_high[0] - 0.5)
 
 
 def law_at_shares(weights: FloatArray, points: FloatArray, many: int) -> FloatArray:
