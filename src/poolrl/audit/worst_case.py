@@ -66,8 +66,8 @@ class Configured:
     and `scale_memory` is m. `units` is how many units the simulated log has: bins follow from it. With the engine
     "table" the log is counted in DuckDB, as by `poolrl fit`; with "arrays" in memory. `left_over` is the share of ρ for
     sums of what was left, `together` that for sums of pairs, and `dependence` that for the joint table of levels and
-    outcomes, as in `Pool`. Edges of pairs are held fixed, where the two
-    logs move most: that noisy trees choose them is covered by composition.
+    outcomes, as in `Pool`. Edges of pairs are held fixed, where the two logs move most: that noisy trees choose them is
+    covered by composition.
 
         attack_case(Configured(problem, per_unit=3), rho=0.1)
     """

@@ -117,7 +117,7 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     # Caution is for the end at which rounds fail: a price that is too high sells nothing.
     noise = np.sqrt(2 * shape[-1] * outcomes.variance) / slots.sum(axis=-1, keepdims=True)
     careful = np.clip(noise, EXPLORED_BY_CHOICE, MOST_DOUBTED)[..., None]
-    at_low, at_high = (EXPLORED_BY_CHOICE, careful) if _less_succeeds(problem) else (careful, EXPLORED_BY_CHOICE)
+    at_low, at_high = (EXPLORED_BY_CHOICE, careful) if less_succeeds(problem) else (careful, EXPLORED_BY_CHOICE)
     points = outcomes.points[..., None, 0, :]
     step = points[..., 1] - points[..., 0]
     least = (below < at_low).sum(axis=-1, keepdims=True).clip(0, laws.shape[-1] - 1)
@@ -132,7 +132,7 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     return limits
 
 
-def _less_succeeds(problem: OutcomeProblem) -> bool:
+def less_succeeds(problem: OutcomeProblem) -> bool:
     """Whether the count goes down if little is asked, as with prices, and not if much is, as with bids."""
     middle = (problem.outcome_low + problem.outcome_high) / 2
     after = problem.next_state(0, problem.state_high, problem.action_low, middle)

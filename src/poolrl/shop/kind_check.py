@@ -12,6 +12,7 @@ from poolrl.data.expressions import finite
 from poolrl.data.row_rules import bounds
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
+from poolrl.learning.by_count import less_succeeds
 from poolrl.privacy.sensitivity import shows_levels
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.problems.rounds import Rounds
@@ -132,9 +133,7 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
         return
     low, high = by_third[0], by_third[2]
     # Does asking for more succeed less often, as with prices, or more often, as with bids?
-    middle, ends = problem.outcome_high[None] / 2, (problem.action_low[None], problem.action_high[None])
-    falls = bool(problem.succeeds(ends[0], middle).all()) and not bool(problem.succeeds(ends[1], middle).any())
-    rise = (high["share"] - low["share"]) * (1 if falls else -1)
+    rise = (high["share"] - low["share"]) * (1 if less_succeeds(problem) else -1)
     doubt = np.sqrt(sum(max(e["share"] * (1 - e["share"]), 0.01) / e["rows"] for e in (low, high)))
     shares = f"of the lowest third of {words.decisions} {low['share']:.0%} succeed, of the highest {high['share']:.0%}"
     follow = f"{shares}: {words.decisions} follow what was expected; measure amounts by a scale, or declare labels"

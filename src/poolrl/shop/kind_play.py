@@ -83,9 +83,9 @@ class Played:
             mine, hit = action[self.cells == cell], success[self.cells == cell]
             lowest, low, high, highest = np.quantile(mine, [0.1, 1 / 3, 2 / 3, 0.9])
             share = many[cell] / len(action)
-            wide += share * float(highest / max(lowest, 1e-12))
+            wide += share * float(highest > WIDE * max(lowest, 1e-12))
             change += share * float(hit[mine >= high].mean() - hit[mine <= low].mean())
-        return wide > WIDE and abs(change) < HARDLY_CHANGES
+        return wide > 0.5 and abs(change) < HARDLY_CHANGES
 
     def _tried(self) -> tuple[FloatArray, BoolArray]:
         """Past decisions of the first round, and whether they succeed."""
