@@ -26,12 +26,12 @@ from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.units import ProtectedUnit
 from poolrl.paper.results import Results
-from poolrl.shop import decide
-from poolrl.shop.config_file import parse_config
-from poolrl.shop.desk import Desk
-from poolrl.shop.kind_desk import KindDesk
-from poolrl.shop.report import verify_folder
-from poolrl.shop.toml import write_toml
+from poolrl.workflow import decide
+from poolrl.workflow.config_file import parse_config
+from poolrl.workflow.desk import Desk
+from poolrl.workflow.kind_desk import KindDesk
+from poolrl.workflow.report import verify_folder
+from poolrl.workflow.toml import write_toml
 
 Target = Callable[[Script, Path], Callable[[], object]]
 REFUSALS = (ValueError, RowError, NoRowsError, OverspendError)

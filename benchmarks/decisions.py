@@ -24,7 +24,7 @@ from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Policy, Pool, SeededNoise
 from poolrl.learning.rules import Levels
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.shop.decide import decide_csv
+from poolrl.workflow.decide import decide_csv
 
 STOCKS, SINGLE, REPEATS = 1_000_000, 20_000, 5
 CHAIN, ROWS, ROW_BY_ROW = 1_000, 1_000_000, 10_000

@@ -26,8 +26,8 @@ from benchmarks.predicted_worlds import Known, real_worlds, simulated_worlds
 from benchmarks.report import Report
 from poolrl import Pool, SeededNoise
 from poolrl.paper import rossmann
-from poolrl.shop.forecast import CostEstimate, make_forecast
-from poolrl.shop.payable import LEFT_OVER
+from poolrl.workflow.forecast import CostEstimate, make_forecast
+from poolrl.workflow.payable import LEFT_OVER
 
 # How to read the table on its page.
 READ = (

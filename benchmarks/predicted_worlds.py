@@ -15,9 +15,9 @@ from benchmarks.real_managers import WEEK_PROFILE, _as_rule
 from poolrl import LostSales, Policy, Trajectories, rollout_cost
 from poolrl.checks import BoolArray, FloatArray
 from poolrl.problems.inventory import Behaviour
-from poolrl.shop.example import draw_demand, simulated_log, simulated_shop
 from poolrl.simulation.evaluation import optimum
 from poolrl.simulation.worlds import worlds_of
+from poolrl.workflow.example import draw_demand, simulated_log, simulated_shop
 
 WEEKS = 2_000
 # Fresh demand on which policies are judged, and bins of its law.

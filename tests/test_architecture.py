@@ -32,8 +32,8 @@ ROOMS = {
     "simulation":   "problems geometry privacy learning",
     "audit":        "problems geometry data privacy learning pool",
     "paper":        "problems geometry data privacy learning pool simulation",
-    "shop":         "problems geometry data privacy learning plans pool simulation ledger certificate",
-    "cli":          "problems geometry data privacy learning plans pool simulation ledger certificate audit paper shop",
+    "workflow":     "problems geometry data privacy learning plans pool simulation ledger certificate",
+    "cli":          "problems geometry data privacy learning plans pool simulation ledger certificate workflow audit paper",  # noqa: E501
 }  # fmt: skip
 # Single files that every room may use; they import nothing of the house.
 TOOLS = ("checks", "npz", "interrupts", "colours")
@@ -124,7 +124,7 @@ def violations(source: Path) -> list[str]:
         # `importlib.metadata` reads versions, and imports nothing more.
         text = re.sub(r"^from importlib\.metadata import [\w, ]+$", "", path.read_text(), flags=re.MULTILINE)
         dynamic = ("importlib", "__import__", "sys.modules", "exec(", "eval(")
-        if room not in ("__init__", "cli", "shop") and any(word in text for word in dynamic):
+        if room not in ("__init__", "cli", "workflow") and any(word in text for word in dynamic):
             found.append(f"{path.name} imports dynamically")
         if room in ("learning", "geometry", "problems", "checks", "npz"):
             found += [f"{path.name} {what}" for node in nodes_of(path.read_text()) for what in _peeking(node)]
@@ -212,8 +212,8 @@ def test_the_barrier_holds() -> None:
         ("learning/kernel.py", "from sys import modules\nlogs = modules['poolrl.data.table']"),
         ("learning/kernel.py", "def peek(problem):\n    return type(problem.simulate_log([])).from_parquet('log')"),
         ("ledger/ledger.py", "from poolrl.data.fingerprints import sketch_of"),
-        ("certificate/verify.py", "from poolrl.shop.config_file import load_config"),
-        ("shop/fit.py", "from poolrl.paper.trials import run"),
+        ("certificate/verify.py", "from poolrl.workflow.config_file import load_config"),
+        ("workflow/fit.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.estimation import estimate_outcomes"),
         ("problems/problem.py", "def f():\n    __import__('poolrl.data.counts')"),
     ],
@@ -233,15 +233,9 @@ def test_every_room_has_its_row() -> None:
 
 
 def top_level_names(path: Path) -> set[str]:
-    """Classes, functions and constants that a module defines."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        parts = [part for target in targets for part in getattr(target, "elts", [target])]
-        found |= {part.id for part in parts if isinstance(part, ast.Name)}
-    return found
+    """Public classes and functions that a module defines."""
+    nodes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {node.name for node in nodes if not node.name.startswith("_")}
 
 
 def homonyms(source: Path) -> dict[str, list[str]]:
@@ -258,8 +252,8 @@ def test_one_name_is_one_thing(tmp_path: Path) -> None:
     assert homonyms(SOURCE) == {}
     copy = tmp_path / "poolrl"
     shutil.copytree(SOURCE, copy)
-    (copy / "shop" / "extra.py").write_text("class Table:\n    pass\n")
-    assert homonyms(copy) == {"Table": ["data/table.py", "shop/extra.py"]}
+    (copy / "workflow" / "extra.py").write_text("class Table:\n    pass\n")
+    assert homonyms(copy) == {"Table": ["data/table.py", "workflow/extra.py"]}
 
 
 def test_a_fit_loads_no_reproduction_and_no_audit() -> None:
@@ -268,7 +262,7 @@ def test_a_fit_loads_no_reproduction_and_no_audit() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[1] for name in ast.literal_eval(answer.stdout) if "." in name}
-    assert {"shop", "pool", "privacy"} <= loaded
+    assert {"workflow", "pool", "privacy"} <= loaded
     assert loaded.isdisjoint({"paper", "audit"})
 
 

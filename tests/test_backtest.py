@@ -13,8 +13,8 @@ import pytest
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
 from poolrl.learning.rules import Levels
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.shop.backtest import EYES_ONLY, Backtest, Replayed, replay_policy
-from poolrl.shop.replayed_weeks import LEFT_OUT, Weeks, read_weeks
+from poolrl.workflow.backtest import EYES_ONLY, Backtest, Replayed, replay_policy
+from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
 from tests.helpers.shops import Run
 from tests.helpers.tables import columns
 

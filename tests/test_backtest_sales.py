@@ -14,13 +14,13 @@ from poolrl import LostSales, Policy, Pool, SeededNoise, Table
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.rules import Levels
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.shop.backtest import RECORDED, REMADE, replay_policy
-from poolrl.shop.config_file import ConfigFile, load_config
-from poolrl.shop.example import FIRST_MONDAY, PRODUCTS, SHOP_COUNT, WEEK_COUNT, simulated_chain, write_example
-from poolrl.shop.open_log import open_log
-from poolrl.shop.replayed_orders import SameWeekday, costs_of, remade_scales, replayed_orders
-from poolrl.shop.replayed_weeks import LEFT_OUT, Weeks, read_weeks
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.backtest import RECORDED, REMADE, replay_policy
+from poolrl.workflow.config_file import ConfigFile, load_config
+from poolrl.workflow.example import FIRST_MONDAY, PRODUCTS, SHOP_COUNT, WEEK_COUNT, simulated_chain, write_example
+from poolrl.workflow.open_log import open_log
+from poolrl.workflow.replayed_orders import SameWeekday, costs_of, remade_scales, replayed_orders
+from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
+from poolrl.workflow.toml import write_toml
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.long_tables import long_columns, melted
 from tests.helpers.shops import Run

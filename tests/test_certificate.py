@@ -15,14 +15,10 @@ import pytest
 import yaml
 
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
-from poolrl.certificate.certificate import (
-    Certificate,
-    InAll,
-    arithmetic_faults,
-    certify,
-)
+from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless, percent, strength
+from poolrl.certificate.parts import InAll
 from poolrl.certificate.registry import registry_record
 from poolrl.privacy import zcdp
 from poolrl.privacy.zcdp import rounded_up

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from benchmarks.chain_workflow import measure, write_chain
 
-from poolrl.shop.check import look_at
-from poolrl.shop.config_file import load_config
+from poolrl.workflow.check import look_at
+from poolrl.workflow.config_file import load_config
 
 
 @pytest.mark.slow

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales
 from poolrl.learning.policy import Names
-from poolrl.shop.answers import asked_keys, flag_of
-from poolrl.shop.config import Config
-from poolrl.shop.config_file import load_config
-from poolrl.shop.config_keys import config_keys
-from poolrl.shop.config_log import WIDE_ONLY
-from poolrl.shop.config_problem import ProblemFacts
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.answers import asked_keys, flag_of
+from poolrl.workflow.config import Config
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config_keys import config_keys
+from poolrl.workflow.config_log import WIDE_ONLY
+from poolrl.workflow.config_problem import ProblemFacts
+from poolrl.workflow.toml import write_toml
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.shops import Run
 

@@ -15,9 +15,9 @@ import pytest
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.learning.population import population_policy
-from poolrl.shop import decide
-from poolrl.shop.desk import Desk
-from poolrl.shop.shelf import Questions, orders_in_packs
+from poolrl.workflow import decide
+from poolrl.workflow.desk import Desk
+from poolrl.workflow.shelf import Questions, orders_in_packs
 from tests.helpers.commands import CommandLine
 from tests.helpers.shops import Run
 

@@ -11,7 +11,7 @@ import pytest
 from poolrl import Policy
 from poolrl.certificate.files import sha256 as hash_of
 from poolrl.ledger.ledger import Ledger
-from poolrl.shop.release_folder import locked, settle
+from poolrl.workflow.release_folder import locked, settle
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import Run
 
@@ -139,7 +139,7 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
     if why == "another configuration":
         its_config = "another"
     if "another version" in why:
-        monkeypatch.setattr("poolrl.shop.release_folder.Certificate.read", lambda _: int("not our version"))
+        monkeypatch.setattr("poolrl.workflow.release_folder.Certificate.read", lambda _: int("not our version"))
     if why == "no ledger":
         books = tmp_path / "elsewhere.sqlite"
     if "ledger" in why and why != "no ledger":
@@ -245,7 +245,7 @@ def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
 def test_nothing_is_committed_when_a_file_is_gone(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poolrl.shop.fit.hashes_of", lambda draft: {"certificate.json": "its hash"})
+    monkeypatch.setattr("poolrl.workflow.fit.hashes_of", lambda draft: {"certificate.json": "its hash"})
     with pytest.raises(ValueError, match=r"was changed while it was written\. The release had begun, so its rho"):
         run("fit", "--new-account", "--config", config)
     assert stages(tmp_path)[-1] == "read"

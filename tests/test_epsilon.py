@@ -22,14 +22,14 @@ from poolrl.cli.audit import _audit_table
 from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
-from poolrl.shop.config_keys import config_keys
-from poolrl.shop.demo import DemoResult
-from poolrl.shop.fit import Released
-from poolrl.shop.forecast import BudgetCost, CostEstimate, Forecast
-from poolrl.shop.page import _grid, claim_rows
-from poolrl.shop.plan import BudgetPlan, PlanLine, PlanQuestion
-from poolrl.shop.privacy_curve import BudgetRuns, privacy_curve
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.config_keys import config_keys
+from poolrl.workflow.demo import DemoResult
+from poolrl.workflow.fit import Released
+from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
+from poolrl.workflow.page import _grid, claim_rows
+from poolrl.workflow.plan import BudgetPlan, PlanLine, PlanQuestion
+from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
+from poolrl.workflow.toml import write_toml
 from tests.helpers.certificates import release_facts
 
 ROOT = Path(__file__).parents[1]

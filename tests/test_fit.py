@@ -16,9 +16,9 @@ import pytest
 
 from poolrl import Policy
 from poolrl.pool import OnOutcomes
-from poolrl.shop.config_file import load_config
-from poolrl.shop.report import verify_folder
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.report import verify_folder
+from poolrl.workflow.toml import write_toml
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
@@ -143,7 +143,7 @@ def test_a_failure_after_the_log_was_read_is_paid_for(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("poolrl.shop.fit.registry_record", full_disk)
+    monkeypatch.setattr("poolrl.workflow.fit.registry_record", full_disk)
     with pytest.raises(ValueError, match=r"No space left on device. The release had begun, so its rho = 0.5 stays"):
         run("fit", "--new-account", "--config", config)
     assert spent(tmp_path) == Fraction(1, 2)

@@ -22,11 +22,11 @@ from poolrl.checks import FloatArray
 from poolrl.learning.dependence import USUAL_BANDS, compare_levels, expected_error_of_effect
 from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
-from poolrl.shop.config_file import load_config
-from poolrl.shop.forecast import CANNOT_TELL, CostEstimate
-from poolrl.shop.kind_forecast import _judged, forecast_kind
-from poolrl.shop.kind_play import Played
-from poolrl.shop.payable import dependence_share
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.forecast import CANNOT_TELL, CostEstimate
+from poolrl.workflow.kind_forecast import _judged, forecast_kind
+from poolrl.workflow.kind_play import Played
+from poolrl.workflow.payable import dependence_share
 from tests.helpers.commands import run_poolrl
 
 MANY, FEW = 8_000, 3_000

@@ -12,11 +12,11 @@ from rich.progress import Progress
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.learning.level_costs import left_and_missing
-from poolrl.shop import forecast as forecasts
-from poolrl.shop.estimated_costs import EstimatedCosts, foreseen_share, orders_follow_demand
-from poolrl.shop.forecast import Forecast, make_forecast, noise_warning
-from poolrl.shop.rehearsal import Rehearsal, Trial, relative_error
 from poolrl.simulation.families import FAMILIES
+from poolrl.workflow import forecast as forecasts
+from poolrl.workflow.estimated_costs import EstimatedCosts, foreseen_share, orders_follow_demand
+from poolrl.workflow.forecast import Forecast, make_forecast, noise_warning
+from poolrl.workflow.rehearsal import Rehearsal, Trial, relative_error
 from tests.helpers.managers import IN_MULTIPLES, SHOP, managers
 
 SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 0.2, "shortage": [0.5, 0.6]}

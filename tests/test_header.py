@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.shop.column_names import MEANINGS, meanings_of
-from poolrl.shop.header import propose_columns
+from poolrl.workflow.column_names import MEANINGS, meanings_of
+from poolrl.workflow.header import propose_columns
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from poolrl.learning import stored
 from poolrl.npz import DamagedError, read_arrays
-from poolrl.shop.config_file import parse_config
-from poolrl.shop.report import verify_folder
+from poolrl.workflow.config_file import parse_config
+from poolrl.workflow.report import verify_folder
 
 CORPUS = Path(__file__).parent / "corpus"
 # A fuzzer found them; each ended in a traceback, or in memory that a header had asked for.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import app
-from poolrl.shop.answers import asked_keys, flag_of, is_needless
-from poolrl.shop.config import Config
-from poolrl.shop.config_file import load_config
+from poolrl.workflow.answers import asked_keys, flag_of, is_needless
+from poolrl.workflow.config import Config
+from poolrl.workflow.config_file import load_config
 
 FLAGS = {
     "products": "bread, milk",

@@ -12,12 +12,12 @@ import pytest
 
 from poolrl.certificate.label import label
 from poolrl.problems.registry import KINDS
-from poolrl.shop.config_file import load_config, parse_config
-from poolrl.shop.config_problem import SHOPS
-from poolrl.shop.fit import Released
-from poolrl.shop.kind_init import write_kind_example
-from poolrl.shop.open_log import open_log
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.config_file import load_config, parse_config
+from poolrl.workflow.config_problem import SHOPS
+from poolrl.workflow.fit import Released
+from poolrl.workflow.kind_init import write_kind_example
+from poolrl.workflow.open_log import open_log
+from poolrl.workflow.toml import write_toml
 from tests.helpers.commands import run_poolrl
 
 OTHERS = [name for name in KINDS if name not in SHOPS]

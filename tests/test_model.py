@@ -21,7 +21,7 @@ from poolrl import (
     Visits,
     Zones,
 )
-from poolrl.shop.what_if import cost_by_model, what_ifs
+from poolrl.workflow.what_if import cost_by_model, what_ifs
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
 

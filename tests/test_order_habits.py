@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from benchmarks.chain import DAYS
 
 from poolrl import Trajectories
-from poolrl.shop.check import look_at
-from poolrl.shop.config_file import load_config
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.check import look_at
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.toml import write_toml
 from tests.helpers.managers import SHOP, STORES, WEEKS, managers
 from tests.helpers.shops import Facts, Run
 

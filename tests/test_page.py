@@ -19,9 +19,9 @@ import pytest
 from poolrl import Policy
 from poolrl.cli.main import app
 from poolrl.privacy.zcdp import epsilon
-from poolrl.shop.fit import Released
-from poolrl.shop.levels_csv import levels_csv
-from poolrl.shop.page import release_page
+from poolrl.workflow.fit import Released
+from poolrl.workflow.levels_csv import levels_csv
+from poolrl.workflow.page import release_page
 from tests.helpers.releases import made_up_forecast, made_up_release
 from tests.helpers.shops import Run, small_shop, write_config
 
@@ -57,7 +57,7 @@ def full_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     config = write_config(folder, small_shop(folder))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poolrl.shop.forecast.MOST_NOISE_ERROR", 0.5)
+        patch.setattr("poolrl.workflow.forecast.MOST_NOISE_ERROR", 0.5)
         app(["fit", "--new-account", "--config", str(config), "--json"], result_action="return_value")
     return folder / "release"
 

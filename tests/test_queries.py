@@ -16,9 +16,9 @@ import pytest
 
 from poolrl.data.sources.duckdb import connected
 from poolrl.data.sources.engine import interruptible
-from poolrl.shop.config_file import load_config
-from poolrl.shop.open_log import open_log
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.open_log import open_log
+from poolrl.workflow.toml import write_toml
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
@@ -93,8 +93,8 @@ def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run)
 @pytest.mark.parametrize(
     ("query", "where", "cost"),
     [
-        (None, "poolrl.shop.fit.sketch_of", 0),  # counting a table does not take longer for one row
-        ("SELECT * FROM log", "poolrl.shop.fit.sketch_of", 1),
+        (None, "poolrl.workflow.fit.sketch_of", 0),  # counting a table does not take longer for one row
+        ("SELECT * FROM log", "poolrl.workflow.fit.sketch_of", 1),
         ("SELECT * FROM log", "poolrl.data.sources.opening.run_query", 1),
         ("SELECT * FROM log", "poolrl.data.sources.opening.try_query", 0),  # which has seen no row
         ("SELECT * FROM log", "poolrl.data.sources.duckdb.duckdb.connect", 0),

@@ -41,8 +41,8 @@ def test_the_guides_examples(guide: str, examples: int) -> None:
 def test_the_guide_prints_the_recipe_and_the_attacks_as_they_are() -> None:
     """The query of docs/workflow.md is the one that [sales] stands for, and its table of attacks is computed."""
     from poolrl.privacy.zcdp import attack_power, gaussian_attack_power
-    from poolrl.shop.config_log import SALES_ROLES, SalesTable
-    from poolrl.shop.sales import sales_query
+    from poolrl.workflow.config_log import SALES_ROLES, SalesTable
+    from poolrl.workflow.sales import sales_query
 
     guide = (ROOT / "docs" / "workflow.md").read_text()
     plain = SalesTable(**{role: role for role in SALES_ROLES if role != "open"})
@@ -103,7 +103,7 @@ def test_the_readme_is_short() -> None:
 def test_the_demo_leaves_everything_it_says(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poolrl.shop.demo.FITS_PER_BUDGET", 2)
+    monkeypatch.setattr("poolrl.workflow.demo.FITS_PER_BUDGET", 2)
     answer = command_line("demo", tmp_path / "shop", "--trajectories", "150")
     assert answer.code == 0, answer.err
     written = {path.name for path in (tmp_path / "shop").iterdir()}

@@ -20,12 +20,12 @@ from poolrl.learning.policy import Names
 from poolrl.learning.rules import Levels
 from poolrl.learning.stored import write_learned
 from poolrl.plans.saved import load_plan, save_plan
-from poolrl.shop.config_file import load_config
-from poolrl.shop.fit import Released
-from poolrl.shop.orders_csv import orders_csv
-from poolrl.shop.plan_desk import is_plan
-from poolrl.shop.replan_orders import ReplannedOrders, replan_orders
-from poolrl.shop.report import verify_folder
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.fit import Released
+from poolrl.workflow.orders_csv import orders_csv
+from poolrl.workflow.plan_desk import is_plan
+from poolrl.workflow.replan_orders import ReplannedOrders, replan_orders
+from poolrl.workflow.report import verify_folder
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run
 

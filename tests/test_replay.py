@@ -20,7 +20,7 @@ from poolrl.audit.neighbours import revealed
 from poolrl.checks import IntArray
 from poolrl.pool import Prepared
 from poolrl.privacy.noise.secure import SecureNoise
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.toml import write_toml
 
 
 @dataclass

@@ -27,9 +27,9 @@ from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.shop.counted_today import counted_today
-from poolrl.shop.kind_forecast import forecast_kind
 from poolrl.simulation.evaluation import optimum
+from poolrl.workflow.counted_today import counted_today
+from poolrl.workflow.kind_forecast import forecast_kind
 
 
 def test_a_round_of_an_auction_by_hand() -> None:

@@ -21,7 +21,7 @@ from poolrl.certificate.paid_tables import release_layout
 from poolrl.certificate.registry import registry_record
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.shop.report import verify_folder
+from poolrl.workflow.report import verify_folder
 from tests.helpers.shops import Run
 
 

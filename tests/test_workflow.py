@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl.privacy.zcdp import epsilon
-from poolrl.shop.check import look_at
-from poolrl.shop.config_file import load_config
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.check import look_at
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.toml import write_toml
 from tests.helpers.commands import CommandLine
 from tests.helpers.processes import environment, program
 from tests.helpers.shops import Facts, Run, write_config

@@ -18,8 +18,8 @@ from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.rules import Levels
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.shop.fit import Released
-from poolrl.shop.forecast import BudgetCost, CostEstimate, Forecast, ProductCosts
+from poolrl.workflow.fit import Released
+from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast, ProductCosts
 from tests.helpers.certificates import release_facts
 
 WEEK = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]

@@ -12,8 +12,8 @@ import pytest
 
 from poolrl import LostSales
 from poolrl.ledger.ledger import Ledger
-from poolrl.shop.config_file import load_config
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
 PAPERS = {"certificate.json", "certificate.sig", "label.txt", "registry.yaml"}

@@ -13,7 +13,7 @@ SetAttribute = Callable[[object, str, object], object]
 def shorten_forecast(set_attribute: SetAttribute = setattr) -> None:
     """Let `poolrl fit` and `poolrl report` rehearse 4 fits instead of about 11."""
     # Late, because most tests do without the shop.
-    from poolrl.shop import forecast
+    from poolrl.workflow import forecast
 
     for name, value in SHORT_FORECAST.items():
         set_attribute(forecast, name, value)
@@ -21,7 +21,7 @@ def shorten_forecast(set_attribute: SetAttribute = setattr) -> None:
 
 def shorten_plan(set_attribute: SetAttribute = setattr) -> None:
     """Let `poolrl plan` simulate two budgets and two sizes."""
-    from poolrl.shop import plan
+    from poolrl.workflow import plan
 
     for name, value in SHORT_PLAN.items():
         set_attribute(plan, name, value)

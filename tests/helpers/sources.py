@@ -11,8 +11,8 @@ import numpy as np
 from poolrl.data.counts import count_outcomes
 from poolrl.data.fingerprints import sketch_of
 from poolrl.privacy.sensitivity import every_level
-from poolrl.shop.config_file import load_config
-from poolrl.shop.open_log import open_log
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.open_log import open_log
 from tests.helpers.shops import Facts, write_config
 
 SECRET = 31337.25  # stands in the log and must never stand in a message

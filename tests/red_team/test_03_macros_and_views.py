@@ -9,8 +9,8 @@ import pytest
 
 from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
-from poolrl.shop.config_file import load_config
-from poolrl.shop.open_log import open_log
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.open_log import open_log
 from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit, write_config

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl.data.sources.engine import answer
-from poolrl.shop.open_log import open_log
+from poolrl.workflow.open_log import open_log
 from tests.helpers.exports import configured, export_facts, write_export
 
 # Two shops, two weeks of two days, two products.

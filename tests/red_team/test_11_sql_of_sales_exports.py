@@ -16,8 +16,8 @@ import pytest
 from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
 from poolrl.privacy.release import release_outcomes
-from poolrl.shop import sales
-from poolrl.shop.open_log import open_log
+from poolrl.workflow import sales
+from poolrl.workflow.open_log import open_log
 from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.ledgers import spent

@@ -34,7 +34,7 @@ from poolrl.problems.inventory import Inventory
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
 )
-# A query may be a megabyte, as a configuration may (`shop/toml.py`), and stands in it once.
+# A query may be a megabyte, as a configuration may (`workflow/toml.py`), and stands in it once.
 LARGEST_CERTIFICATE = 2**22
 # A certificate speaks of these only where they differ from what most releases have.
 SILENT = (

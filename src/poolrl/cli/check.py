@@ -11,9 +11,9 @@ from rich.table import Table as RichTable
 
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.problems.inventory import Inventory
-from poolrl.shop.check import NOTICE, ORDER_HABITS, look_at
-from poolrl.shop.config_file import ConfigFile, load_config
-from poolrl.shop.kind_check import HABITS
+from poolrl.workflow.check import NOTICE, ORDER_HABITS, look_at
+from poolrl.workflow.config_file import ConfigFile, load_config
+from poolrl.workflow.kind_check import HABITS
 
 check_verb = verb(
     "check",

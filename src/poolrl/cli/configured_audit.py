@@ -17,11 +17,11 @@ from poolrl.audit.worst_case import Configured
 from poolrl.certificate.parts import PeriodFacts
 from poolrl.data.log import Log
 from poolrl.data.sources.opening import open_source
-from poolrl.shop.config import Config
-from poolrl.shop.config_file import ConfigFile
-from poolrl.shop.config_kind import KindFacts
-from poolrl.shop.open_log import as_table, open_log
-from poolrl.shop.payable import dependence_share, left_over_share, together_share
+from poolrl.workflow.config import Config
+from poolrl.workflow.config_file import ConfigFile
+from poolrl.workflow.config_kind import KindFacts
+from poolrl.workflow.open_log import as_table, open_log
+from poolrl.workflow.payable import dependence_share, left_over_share, together_share
 
 # Rows of the simulated log: an engine counts so many in a fraction of a second.
 MOST_ROWS = 100_000

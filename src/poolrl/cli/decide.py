@@ -10,15 +10,15 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, verb
-from poolrl.shop.config_file import load_config
-from poolrl.shop.decide import decide_csv, decide_lines
-from poolrl.shop.desk import BASIS, Desk
-from poolrl.shop.json_lines import answers_as_json, in_columns, question_of
-from poolrl.shop.kind_desk import KindDesk, decide_kind_csv, decide_kind_lines, decide_kind_once
-from poolrl.shop.named_kinds import own_problem
-from poolrl.shop.plan_desk import PlanDesk, is_plan
-from poolrl.shop.stock_table import CsvForm
-from poolrl.shop.words import amounts_from_text
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.decide import decide_csv, decide_lines
+from poolrl.workflow.desk import BASIS, Desk
+from poolrl.workflow.json_lines import answers_as_json, in_columns, question_of
+from poolrl.workflow.kind_desk import KindDesk, decide_kind_csv, decide_kind_lines, decide_kind_once
+from poolrl.workflow.named_kinds import own_problem
+from poolrl.workflow.plan_desk import PlanDesk, is_plan
+from poolrl.workflow.stock_table import CsvForm
+from poolrl.workflow.words import amounts_from_text
 
 decide_verb = verb(
     "decide",

@@ -15,7 +15,7 @@ from poolrl.checks import whole
 from poolrl.cli.verbs import verb
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import epsilon_shown
-from poolrl.shop.demo import (
+from poolrl.workflow.demo import (
     DEMO_BUDGETS,
     FITS_PER_BUDGET,
     SAA_WEEKS,
@@ -26,7 +26,7 @@ from poolrl.shop.demo import (
     write_demo,
     write_demo_log,
 )
-from poolrl.shop.example import DAYS, PRODUCTS
+from poolrl.workflow.example import DAYS, PRODUCTS
 
 demo_verb = verb(
     "demo",

@@ -15,12 +15,12 @@ from rich.markup import escape
 from poolrl.certificate.files import PAGE, POLICY
 from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.shop.config_file import load_config
-from poolrl.shop.fit import Released, fit_release, read_audit
-from poolrl.shop.forecast import Forecast
-from poolrl.shop.kind_forecast import KindForecast
-from poolrl.shop.payable import why_not_together
-from poolrl.shop.report import draw_page
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.fit import Released, fit_release, read_audit
+from poolrl.workflow.forecast import Forecast
+from poolrl.workflow.kind_forecast import KindForecast
+from poolrl.workflow.payable import why_not_together
+from poolrl.workflow.report import draw_page
 
 fit_verb = verb(
     "fit",

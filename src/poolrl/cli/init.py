@@ -14,7 +14,7 @@ from rich.prompt import Prompt
 
 from poolrl.cli.verbs import CONFIG_NAME, verb
 from poolrl.problems.registry import KINDS
-from poolrl.shop.answers import (
+from poolrl.workflow.answers import (
     Answers,
     all_flags,
     asked_keys,
@@ -25,13 +25,13 @@ from poolrl.shop.answers import (
     missing_keys,
     split_names,
 )
-from poolrl.shop.column_names import LABEL_MEANINGS
-from poolrl.shop.config_file import parse_config
-from poolrl.shop.config_log import SALES_ROLES
-from poolrl.shop.config_problem import SHOPS
-from poolrl.shop.example import write_example
-from poolrl.shop.header import Proposal, propose_columns
-from poolrl.shop.kind_init import (
+from poolrl.workflow.column_names import LABEL_MEANINGS
+from poolrl.workflow.config_file import parse_config
+from poolrl.workflow.config_log import SALES_ROLES
+from poolrl.workflow.config_problem import SHOPS
+from poolrl.workflow.example import write_example
+from poolrl.workflow.header import Proposal, propose_columns
+from poolrl.workflow.kind_init import (
     ASKED,
     kind_facts,
     kind_keys,
@@ -40,8 +40,8 @@ from poolrl.shop.kind_init import (
     pairs,
     write_kind_example,
 )
-from poolrl.shop.named_kinds import code_beside, problem_kind
-from poolrl.shop.toml import write_toml
+from poolrl.workflow.named_kinds import code_beside, problem_kind
+from poolrl.workflow.toml import write_toml
 
 init_verb = verb(
     "init",

@@ -21,7 +21,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.periods import Period
 from poolrl.ledger.units import UnitsError
 from poolrl.privacy import zcdp
-from poolrl.shop.config_file import ledger_named_in, load_config, user_ledger
+from poolrl.workflow.config_file import ledger_named_in, load_config, user_ledger
 
 ledger_verb = verb(
     "ledger",

@@ -13,11 +13,11 @@ from poolrl.certificate.files import PAGE, POLICY
 from poolrl.cli.fit import page_of
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.shop.config_file import load_config
-from poolrl.shop.orders_csv import ORDERS_FILE
-from poolrl.shop.replan import replan_release
-from poolrl.shop.replan_orders import PLAN_FILE, replan_orders
-from poolrl.shop.report import load_verified
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.orders_csv import ORDERS_FILE
+from poolrl.workflow.replan import replan_release
+from poolrl.workflow.replan_orders import PLAN_FILE, replan_orders
+from poolrl.workflow.report import load_verified
 
 replan_verb = verb(
     "replan",

@@ -13,11 +13,11 @@ from poolrl.certificate.files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
-from poolrl.shop.changes import advice, by_product, in_one_sentence, levels_that_moved
-from poolrl.shop.config_file import load_config
-from poolrl.shop.earlier import load_earlier
-from poolrl.shop.fit import read_audit
-from poolrl.shop.update import cost_in_words, noise_in_words, update_release
+from poolrl.workflow.changes import advice, by_product, in_one_sentence, levels_that_moved
+from poolrl.workflow.config_file import load_config
+from poolrl.workflow.earlier import load_earlier
+from poolrl.workflow.fit import read_audit
+from poolrl.workflow.update import cost_in_words, noise_in_words, update_release
 
 update_verb = verb(
     "update",

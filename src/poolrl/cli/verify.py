@@ -14,8 +14,8 @@ from rich.markup import escape
 from poolrl.certificate.files import PAGE
 from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
-from poolrl.shop.levels_csv import LEVELS_FILE
-from poolrl.shop.report import verify_folder
+from poolrl.workflow.levels_csv import LEVELS_FILE
+from poolrl.workflow.report import verify_folder
 
 verify_verb = verb(
     "verify",

@@ -1,6 +1,6 @@
 """A query on a log in DuckDB: one SELECT, first tried on empty tables, then run on the rows.
 
-A query that fails at rows may reveal one of them, so such a failure costs rho (`shop/fit.py`). A fault of the query
+A query that fails at rows may reveal one of them, so such a failure costs rho (`workflow/fit.py`). A fault of the query
 itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with no access to
 files. EXPLAIN would not do, because functions that read files would read them for it.
 

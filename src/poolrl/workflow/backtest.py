@@ -1,0 +1,183 @@
+"""The policy of a release, replayed on weeks of a log beside what the shops did. For the data holder's eyes.
+
+Where a shelf ran empty the log says "at least the sales". So costs are computed thrice: nothing more would have been
+sold, as much more as the policy's own estimate expects, and everything up to the declared bound. Both sides meet the
+same demand. On one day the difference between them falls or stays as that demand grows, so it lies between the ends.
+Over days that is no theorem, because what is left over and scales carry demand to later days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.policy import Policy
+from poolrl.learning.rules import Levels
+from poolrl.problems.inventory import Inventory
+from poolrl.workflow.replayed_orders import SameWeekday, costs_of, policy_orders, remade_scales, replayed_orders
+from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks
+
+EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
+RECORDED, REMADE = "the one that the log recorded", "made anew from the policy's own sales, as estimated"
+SCENARIOS = ("least", "estimated", "most")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Mean costs of a week of one product, in the three scenarios, and how many weeks were replayed."""
+
+    product: str
+    weeks: int
+    shops: list[float]
+    policy: list[float]
+
+    @property
+    def change(self) -> list[float]:
+        """Policy minus shops."""
+        return [ours - theirs for ours, theirs in zip(self.policy, self.shops, strict=True)]
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """What was replayed: how much of the log, how often shelves ran empty, and the costs."""
+
+    weeks: int  # those of which at least one product is replayed
+    complete: int  # those of which every product is
+    left_out: int  # the others that were asked for
+    reasons: dict[str, int]  # products of weeks that are not replayed
+    ran_empty: float  # share of days and products
+    scale: str  # which one the policy ordered by, in words
+    products: list[Replayed]
+    called: str = "trajectories"
+
+    @property
+    def in_all(self) -> Replayed:
+        """All products together: what a week with all of them costs in the mean."""
+        both = ([each.shops for each in self.products], [each.policy for each in self.products])
+        return Replayed("in all", self.weeks, *(np.sum(part, axis=0).tolist() for part in both))
+
+    @property
+    def in_words(self) -> str:
+        """Whether the policy would have been cheaper, for every demand that the log allows."""
+        changes, shops = self.in_all.change, self.in_all.shops
+        low, high = min(changes), max(changes)
+        if high < 0:
+            verdict = "cheaper, whatever was missed on empty shelves"
+        elif low > 0:
+            verdict = "dearer, whatever was missed on empty shelves"
+        elif changes[1] < 0:
+            verdict = "cheaper by the estimate, but that rests on what was missed on empty shelves"
+        else:
+            verdict = "not cheaper by the estimate"
+        share = f"{changes[1] / shops[1]:+.1%}" if shops[1] > 0 else "n/a"
+        return (
+            f"In these {self.weeks:,} {self.called} the policy would have been {verdict}: {changes[1]:+,.1f} a week "
+            f"({share}) by the estimate, between {low:+,.1f} and {high:+,.1f}."
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        rows = [asdict(each) | {"change": each.change} for each in (*self.products, self.in_all)]
+        counts = {name: getattr(self, name) for name in ("weeks", "complete", "left_out", "reasons", "ran_empty")}
+        more = {"scale": self.scale, "scenarios": list(SCENARIOS), "costs": rows, "in_words": self.in_words}
+        return {"notice": EYES_ONLY, **counts, **more}
+
+
+def replay_policy(
+    policy: Policy,
+    weeks: Weeks,
+    *,
+    remade: SameWeekday | None = None,
+    called: str = "trajectories",
+    progress: Callable[[float], object] = lambda share: None,
+) -> Backtest:
+    """Let the policy order from the opening stock of every week on, and compare."""
+    problem = policy.problem
+    assert isinstance(problem, Inventory)
+    if policy.guarantee.scaled != (weeks.scale is not None):
+        had = "with" if policy.guarantee.scaled else "without"
+        raise ValueError(f"the policy was learned {had} a scale, and the log is otherwise: use the file it came from")
+    used = (weeks.why == 0) & weeks.chosen[:, None]
+    if not isinstance(policy.rule, Levels):
+        # Such a rule may look at all products at once.
+        used &= used.all(axis=1, keepdims=True)
+    if not used.any():
+        raise ValueError(_nothing_left(weeks))
+    kept = np.flatnonzero(used.any(axis=1))
+    cells = np.where(used[kept, None], weeks.cells[kept], 0)
+    scale = None if weeks.scale is None else np.where(used[kept, None], weeks.scale[kept], 1.0)
+    amounts = (np.where(used[kept, None], part[kept], 0.0) for part in (weeks.opening, weeks.level, weeks.left))
+    opening, level, left = amounts
+    unit = np.ones_like(level) if scale is None else scale
+    empty = used[kept, None] & problem.observe(0, opening / unit, level / unit, left / unit)[1]
+    ordering, every = policy_orders(policy, cells), np.arange(len(kept))
+    demands = _demands(policy, level - left, empty, unit, cells)
+    if scale is not None and remade is not None:
+        # One scale for the three of them, of the likeliest sales: shelves that always sell all they could would make
+        # scales that no shop has ever seen.
+        unit = remade_scales(problem, weeks, used, demands[1], ordering, remade, progress)
+    costs: list[tuple[FloatArray, FloatArray]] = []
+    for demand in demands:
+        orders = replayed_orders(problem, opening[:, 0], demand, unit, ordering, every)
+        shops, ours = (costs_of(problem, each, demand, cells, used[kept]) for each in (level, orders))
+        costs.append((shops, ours))
+    number = used.sum(axis=0)
+    products = [
+        Replayed(name, int(number[i]), [float(shops[i]) for shops, _ in costs], [float(ours[i]) for _, ours in costs])
+        for i, name in enumerate(policy.names.products)
+    ]
+    said = "none" if scale is None else RECORDED if remade is None else REMADE
+    why = weeks.why[weeks.chosen]
+    reasons = {reason: int((why == place).sum()) for place, reason in enumerate(LEFT_OUT, 1)}
+    return Backtest(
+        len(kept),
+        int(used.all(axis=1).sum()),
+        int(weeks.chosen.sum()) - len(kept),
+        {reason: count for reason, count in reasons.items() if count},
+        float(empty.sum() / (used.sum() * problem.horizon)),
+        said,
+        products,
+        called,
+    )
+
+
+def _nothing_left(weeks: Weeks) -> str:
+    if not weeks.chosen.any():
+        return "no trajectory was chosen: --from or [period] leaves none of the log"
+    counts = np.bincount(weeks.why[weeks.chosen].ravel(), minlength=len(LEFT_OUT) + 1)[1:]
+    why = f": most often, {LEFT_OUT[int(counts.argmax())]}" if counts.any() else ""
+    return f"no complete trajectory is left to replay the policy on{why}; run poolrl check"
+
+
+def _demands(
+    policy: Policy, sold: FloatArray, empty: BoolArray, scale: FloatArray, cells: IntArray
+) -> list[FloatArray]:
+    """Demand (n, H, k) in the three scenarios."""
+    problem, outcomes = policy.problem, policy.outcomes
+    assert isinstance(problem, Inventory)
+    products = np.arange(problem.products)
+    top = np.maximum(problem.label_bounds.reshape(-1, problem.products)[cells, products] * scale, sold)
+    middle = sold if outcomes is None else _drawn_beyond(outcomes, sold / scale, cells) * scale
+    expected = np.where(empty, np.clip(middle, sold, top), sold)
+    return [sold, expected, np.where(empty, top, sold)]
+
+
+def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArray) -> FloatArray:
+    """Demand (n, H, k) drawn from the estimated laws beyond what was sold. A mean would hide how demand varies."""
+    *_, horizon, products, bins = outcomes.weights.shape
+    below = np.cumsum(outcomes.weights.reshape(-1, bins), axis=-1)
+    below /= below[:, -1:]
+    width = 2 * outcomes.points.reshape(-1, products, bins)[..., 0][cells, np.arange(products)]  # (n, H, k)
+    law = (cells * horizon + np.arange(horizon)[:, None]) * products + np.arange(products)
+    place = np.clip((sold / width).astype(np.int64), 0, bins - 1)
+    reached = np.where(place > 0, below[law, np.maximum(place - 1, 0)], 0.0)
+    chance = reached + (1 - reached) * np.random.default_rng(0).random(sold.shape)
+    # Laws one after another make one rising list, so one search serves all rows.
+    rising = (below + np.arange(len(below))[:, None]).ravel()
+    found = np.searchsorted(rising, law + chance) - law * bins
+    return np.asarray((np.clip(found, place, bins - 1) + 0.5) * width)

@@ -1,0 +1,215 @@
+"""[problem] of `poolrl.toml` for every kind but shops: the arguments of the problem's constructor, and its names."""
+
+from __future__ import annotations
+
+import inspect
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from poolrl.problems.problem import OutcomeProblem, Problem
+from poolrl.problems.words import TableColumn, Words
+from poolrl.workflow.config_log import SERVER, LogTable
+from poolrl.workflow.config_problem import DeclaredValues, declared_values
+from poolrl.workflow.findings import many
+from poolrl.workflow.named_kinds import arguments_of, problem_kind
+from poolrl.workflow.section import ConfigSection, is_name, key
+
+# More steps than any log has: a file must not ask for more memory than there is.
+MOST_STEPS_OF_FILE = 10_000
+# Columns of the rows that `rows_query` gives.
+STATE, ACTION, NEXT_STATE, STEP = "poolrl_state_{}", "poolrl_action_{}", "poolrl_next_{}", "poolrl_step"
+SCALE = "poolrl_scale"
+
+
+class KindFacts(ConfigSection):
+    """What is decided: the kind, its own facts, and names for steps. Other keys are the constructor's arguments."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False, strict=True)
+
+    kind: str = key(why="which problem: one of the registry, or module:Class of your own")
+    steps: list[str] = key([], why="names for the steps, for reports", answer="")
+    labels: dict[str, DeclaredValues] = key(
+        {}, why='public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }'
+    )
+    step_labels: list[str] = key([], why="those labels that may change from one step to the next")
+    scale_profile: list[float] = Field(default=[], max_length=0)
+
+    # Rounds end when nothing is left, and tables often end there too.
+    short_is: ClassVar[Literal["note"]] = "note"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        kind, given = self.problem_class, self.arguments
+        known = arguments_of(kind)
+        faults = [f"{name} is not known; known are {', '.join(known)}" for name in given if name not in known]
+        needed = [name for name, default in known.items() if default is inspect.Parameter.empty]
+        faults += [f"{name} is missing" for name in needed if name not in given]
+        horizon = given.get("horizon", 1)
+        if not isinstance(horizon, int) or not 1 <= horizon <= MOST_STEPS_OF_FILE:
+            faults.append(f"horizon must be a whole number from 1 to {MOST_STEPS_OF_FILE:,}")
+        for names in (self.steps, list(self.labels)):
+            if len({each.lower() for each in names}) < len(names) or not all(map(is_name, names)):
+                faults.append("steps and labels must be printable names that differ, ignoring case")
+        if not set(self.step_labels) <= set(self.labels):
+            faults.append("step_labels must be among the labels")
+        if not faults:
+            if not isinstance(self.posed, OutcomeProblem):
+                faults.append(f"kind {self.kind!r} declares no outcomes: the command line needs an OutcomeProblem")
+            elif self.steps and len(self.steps) != self.horizon:
+                faults.append(f"steps must name each of the {self.horizon} steps, or be left out")
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    @cached_property
+    def problem_class(self) -> type[Problem]:
+        """The class that `kind` names: found when the file is read, which may trust it."""
+        return problem_kind(self.kind)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor is given, but for labels."""
+        return dict(self.model_extra or {})
+
+    @cached_property
+    def posed(self) -> Any:
+        """The problem that the learner sees."""
+        labels = {name: declared_values(given) for name, given in self.labels.items()}
+        try:
+            return self.problem_class(**self.arguments, **({"labels": labels} if labels else {}))
+        except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+            raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
+
+    def unlabelled(self) -> Any:
+        """The same problem without labels."""
+        return self.problem_class(**self.arguments)
+
+    @property
+    def words(self) -> Words:
+        """What people of this world say."""
+        return self.problem_class.words
+
+    @property
+    def in_words(self) -> str:
+        """What it is about, for `poolrl check`."""
+        words = self.words
+        return f"{self.kind}: {words.decisions} by {' and '.join(self.products)}, {many(self.horizon, words.step)}"
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return int(self.posed.horizon)
+
+    @property
+    def products(self) -> list[str]:
+        """A name for each coordinate of the state."""
+        named, width = self.words.states, self.posed.state_dim
+        return list(named) if len(named) == width else [f"state {i}" for i in range(width)]
+
+    def faults_of_log(self, log: LogTable) -> list[str]:
+        """What is wrong with the columns that [log] names."""
+        known = [column.name for column in self.table_columns]
+        faults = [
+            f"[log] columns names {name!r}, which this kind does not read; it reads {', '.join(known)}"
+            for name in log.columns
+            if name not in known
+        ]
+        faults += [
+            f"[log] {name} is for shops; name columns in [log] columns"
+            for name in ("opening", "order_up_to", "left")
+            if getattr(log, name)
+        ]
+        if log.scale and len(log.scale) != 1:
+            faults.append("[log] scale must name one column: all amounts of a row have the same unit")
+        if log.decimal == log.delimiter:
+            faults.append("[log] delimiter and decimal must differ")
+        if not log.step and self.horizon > 1:
+            faults.append(f"[log] step is needed: each trajectory has {self.horizon} steps")
+        return faults
+
+    @property
+    def table_columns(self) -> tuple[TableColumn, ...]:
+        """What a table of this kind has: as the words say, or the parts of a row themselves."""
+        if self.words.columns:
+            return self.words.columns
+        states, problem = self.products, self.posed
+        actions = (
+            [self.words.decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
+        )
+        after = [f"next {name}" for name in states] + list(problem.shows)
+        return tuple(TableColumn(name, "a part of the row") for name in (*states, *actions, *after))
+
+    def parts(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """The columns of `rows_query` that hold states, actions and next states."""
+        problem = self.posed
+        sizes = problem.state_dim, problem.action_dim, len(problem.arrival_low)
+        state, action, after = (
+            tuple(name.format(i) for i in range(size))
+            for name, size in zip((STATE, ACTION, NEXT_STATE), sizes, strict=True)
+        )
+        return state, action, after
+
+    def rows_query(self, log: LogTable, kept: list[str]) -> str:
+        """SQL that gives states, actions and next states of every row, each from its own fields; `kept` stay."""
+        # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
+        cast = "{}" if log.source.startswith(SERVER) else "TRY_CAST({} AS DOUBLE)"
+        if log.decimal == ",":
+            # A point beside a decimal comma may separate thousands: it is no number.
+            text = "CAST({0} AS VARCHAR)"
+            cast = f"CASE WHEN {text} NOT LIKE '%.%' THEN TRY_CAST(replace({text}, ',', '.') AS DOUBLE) END"
+        read: dict[str, str] = {}
+        for column in self.table_columns:
+            name = log.columns.get(column.name, column.name)
+            if self._left_out(column, log):
+                read[column.name] = column.otherwise.format(**read)
+            elif column.reads == "flag":
+                read[column.name] = _flag(quoted(name), log.yes, log.no)
+            else:
+                read[column.name] = cast.format(quoted(name))
+        states, actions, after = self._expressions()
+        chosen = [
+            f"{text.format(**read)} AS {quoted(name)}"
+            for names, texts in zip(self.parts(), (states, actions, after), strict=True)
+            for name, text in zip(names, texts, strict=True)
+        ]
+        chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
+        step = [] if log.step else [f"{log.first_step} AS {STEP}"]
+        rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
+        return f"SELECT {', '.join([*map(quoted, dict.fromkeys(kept)), *step, *chosen])} FROM {rows}"
+
+    def _expressions(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        words, problem = self.words, self.posed
+        if words.columns:
+            states, actions, after = words.rows
+            return states, actions, (*after, *(words.shown[name] for name in problem.shows))
+        names = [f"{{{column.name}}}" for column in self.table_columns]
+        width, choices = problem.state_dim, problem.action_dim
+        return tuple(names[:width]), tuple(names[width : width + choices]), tuple(names[width + choices :])
+
+    def columns_read(self, log: LogTable) -> list[str]:
+        """The columns of the table that `rows_query` reads."""
+        return [
+            log.columns.get(column.name, column.name)
+            for column in self.table_columns
+            if not self._left_out(column, log)
+        ]
+
+    def _left_out(self, column: TableColumn, log: LogTable) -> bool:
+        return column.name not in log.columns and column.spared(self.posed)
+
+
+def quoted(name: str) -> str:
+    """A name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _flag(column: str, yes: list[str], no: list[str]) -> str:
+    """1, 0, or nothing where a field is neither of the words."""
+    said = f"lower(trim(CAST({column} AS VARCHAR)))"
+
+    def among(words: list[str]) -> str:
+        return ", ".join("'" + word.strip().lower().replace("'", "''") + "'" for word in words)
+
+    return f"(CASE WHEN {said} IN ({among(yes)}) THEN 1.0 WHEN {said} IN ({among(no)}) THEN 0.0 END)"

@@ -1,0 +1,70 @@
+"""From a configuration to the log it speaks of, which stays where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+from poolrl.data.periods import rows_of_period
+from poolrl.data.sources.files import CsvFormat
+from poolrl.data.sources.opening import Source, open_source
+from poolrl.data.table import Table
+from poolrl.workflow.config import Config
+from poolrl.workflow.config_file import ConfigFile
+from poolrl.workflow.sales import columns_read
+
+# What an explained log has besides. No label of a user has such a name.
+EXPLAINED = {f"explained {name}": name for name in ("why", "shop", "monday")}
+
+
+@contextmanager
+def open_log(
+    file: ConfigFile,
+    before_rows: Callable[[], object] = lambda: None,
+    *,
+    explained: bool = False,
+    every_period: bool = False,
+    also: Sequence[str] = (),
+) -> Iterator[Table]:
+    """The log as the learner gets it. `before_rows` is called if a query is about to see rows before it is there.
+
+    For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, `also` adds
+    columns of the table by name, and `every_period` keeps rows outside [period].
+    """
+    config, columns = file.config, file.config.columns()
+    sales, more = config.sales, {f"also {name}": name for name in also if name not in columns.names()}
+    options: dict[str, Any] = {"query": config.query(explained=explained), "reads": config.columns_read()}
+    if config.log.delimiter != ",":
+        options["csv"] = CsvFormat(config.log.delimiter, "utf-8")
+    if sales is not None:
+        options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": config.export()}
+        options["reads"] = columns_read(sales, config.columns_of_labels())
+        more |= EXPLAINED if explained else {}
+    named = replace(columns, labels={**columns.labels, **more})
+    with open_source(config.log.source, named, folder=file.folder, before_rows=before_rows, **options) as opened:
+        yield as_table(config, opened, every_period=every_period)
+
+
+def as_table(config: Config, opened: Source, *, every_period: bool = False) -> Table:
+    """Rows that have the columns of a configuration, with all that it declares of them."""
+    columns, period = config.columns(), config.declared_period()
+    coordinates = {} if columns.coordinate is None else {"coordinates": config.problem.products}
+    rows = opened.rows
+    if period is not None and not every_period:
+        # Scales are in the rows already, and may come from the weeks before the period.
+        rows = rows_of_period(rows, columns, first=period.first, before=period.before)
+    return Table(
+        rows,
+        definitions=opened.definitions,
+        **asdict(columns),
+        **coordinates,
+        max_per_unit=config.privacy.per_unit,
+        first_step=config.first_step,
+        clip=config.log.clip,
+        scale_memory=config.scale_memory,
+        labels_public=config.privacy.labels_public,
+        ids_public=config.privacy.weeks_public,
+        step_labels=config.problem.step_labels,
+    )
