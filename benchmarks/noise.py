@@ -16,10 +16,10 @@ from benchmarks.report import Report, run
 from poolrl import SeededNoise
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.inversion import inversion
+from poolrl.privacy.noise.randomness import SECURE_BLOCK
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SEEDED_BLOCK
 from poolrl.privacy.noise.source import NoiseSource
-from poolrl.privacy.noise.tabled import SECURE_BLOCK
 
 SAMPLERS: dict[str, tuple[NoiseSource, int]] = {
     "exact and unseeded: tables and AES (`SecureNoise`)": (SecureNoise(), 20_000_000),

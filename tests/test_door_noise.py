@@ -15,13 +15,12 @@ import pytest
 
 from poolrl import SeededNoise
 from poolrl.privacy.noise import inversion as tables
-from poolrl.privacy.noise import randomness, secure, tabled
-from poolrl.privacy.noise.inversion import LAST, MOST_GUIDE_BITS, inversion
+from poolrl.privacy.noise import randomness, secure
+from poolrl.privacy.noise.inversion import LAST, MOST_GUIDE_BITS, Interval, inversion
 from poolrl.privacy.noise.randomness import Stream, key_stream
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, require_sampler
 from poolrl.privacy.noise.seeded import discrete_gaussian
 from poolrl.privacy.noise.source import in_cell_blocks, scale_above
-from poolrl.privacy.noise.thresholds import Interval
 
 Plant = pytest.MonkeyPatch
 LEAST, MOST = secure.TABLED
@@ -76,7 +75,7 @@ def test_who_draws_which_variance(monkeypatch: Plant) -> None:
     asked: list[tuple[str, Fraction]] = []
     require_sampler(MOST + TINY)  # OpenDP tests itself once in a process: before its draws are replaced
     monkeypatch.setattr(secure, "_add_by_opendp", lambda counts, v: asked.append(("opendp", v)) or counts)
-    monkeypatch.setattr(tabled.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
+    monkeypatch.setattr(randomness.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
     secure_sampler, by_opendp = secure._SecureSampler(), OpenDPNoise().begin()
     counts = np.arange(3)
     for variance in (LEAST, MOST, LEAST - TINY, MOST + TINY):

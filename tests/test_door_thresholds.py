@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from mpmath import mp
 
-from poolrl.privacy.noise.thresholds import ERROR_BITS, Interval, distribution, exponential, upper_tails
+from poolrl.privacy.noise.inversion import ERROR_BITS, Interval, distribution, exponential, upper_tails
 
 
 @pytest.mark.parametrize("bits", range(1, 13))

@@ -131,7 +131,7 @@ def test_one_trajectory_moves_the_joint_table_no_more_than_is_paid_for(
 def test_kinds_whose_rows_show_no_side_have_no_joint_table() -> None:
     assert {"lost sales", "reserve-auction", "first-price-bidding"} <= set(WITH_LEVELS)
     assert "dynamic-pricing" not in WITH_LEVELS
-    with pytest.raises(ValueError, match="DynamicPricing is none"):
+    with pytest.raises(ValueError, match="got DynamicPricing"):
         Pool(1.0, dependence=0.1).prepare(make("dynamic-pricing"))
 
 

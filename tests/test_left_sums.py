@@ -216,5 +216,5 @@ def test_sums_are_told_by_name_and_with_their_exact_variance() -> None:
 
 
 def test_only_stock_can_be_left() -> None:
-    with pytest.raises(ValueError, match="left_over needs a problem of inventory; Wear is none"):
+    with pytest.raises(ValueError, match="left_over needs a problem of inventory, got Wear"):
         sensitivity.left_sums(Wear(2), per_unit=1)

@@ -15,7 +15,7 @@ from poolrl.audit.audit import attack_case
 from poolrl.audit.construction import in_child, thresholds
 from poolrl.audit.neighbours import CASES
 from poolrl.privacy.noise import inversion as tables
-from poolrl.privacy.noise import randomness, self_test, tabled
+from poolrl.privacy.noise import randomness, self_test
 from poolrl.privacy.noise.inversion import Inversion, inversion
 from poolrl.privacy.noise.randomness import Stream, key_stream
 from poolrl.privacy.noise.secure import SecureNoise
@@ -81,7 +81,7 @@ def forever(value: Any) -> Callable[..., Any]:
 
 
 def draws_of(variance: Fraction) -> Callable[..., Any]:
-    honest = tabled.TabledSampler.add
+    honest = randomness.TabledSampler.add
     return lambda self, counts, _: honest(self, counts, variance)
 
 
@@ -102,8 +102,13 @@ def little_endian_counter(key: bytes, block: int, count: int) -> Any:
             lambda self, first, count: key_stream(self._key, first, count),
             "words are not the blocks of AES, or come twice",
         ),
-        (tabled.TabledSampler, "add", draws_of(Fraction(41, 3) * Fraction(93, 100)), "draws do not have the stated"),
-        (tabled.TabledSampler, "add", lambda self, counts, _: counts, "draws do not have the stated distribution"),
+        (
+            randomness.TabledSampler,
+            "add",
+            draws_of(Fraction(41, 3) * Fraction(93, 100)),
+            "draws do not have the stated",
+        ),
+        (randomness.TabledSampler, "add", lambda self, counts, _: counts, "draws do not have the stated distribution"),
     ],
 )
 @pytest.mark.usefixtures("untested")

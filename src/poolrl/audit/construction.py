@@ -19,9 +19,10 @@ import numpy as np
 from poolrl.checks import IntArray
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise.inversion import inversion
-from poolrl.privacy.noise.randomness import RandomWords, Stream
+from poolrl.privacy.noise.randomness import Stream
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.self_test import sampler_faults
+from poolrl.privacy.noise.source import RandomWords
 
 # No two bytes are equal, so none can be left out or come twice unseen.
 KNOWN_KEY = bytes(range(101, 133))

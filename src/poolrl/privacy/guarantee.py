@@ -63,7 +63,7 @@ class Guarantee:
     unit: str = "trajectory"
     adjacency: str = REPLACE_ANY
     scaled: bool = False  # amounts were divided by a scale
-    scale_memory: int = 0  # m: so many other trajectories' scales may change with one trajectory
+    scale_memory: int = 0  # m: the scales of m other trajectories may change with one trajectory
     labels: LabelMode = "none"
     periods: str = ""  # which period was read, and what earlier ones cost, in words; "" if everything was read
 
@@ -187,12 +187,9 @@ class Declared(Protocol):
 def neighbours_in_words(of: Declared) -> str:
     """Which logs the promise compares: what neighbours do."""
     if of.adjacency == KEEP_IDS:
-        return f"{of.adjacency} {of.unit}; which {_several(of.unit)} there are, by their ids, is public and stays"
+        several = "trajectories" if of.unit == "trajectory" else f"{of.unit}s"
+        return f"{of.adjacency} {of.unit}; which {several} there are, by their ids, is public and stays"
     return f"{of.adjacency} {of.unit} by any other"
-
-
-def _several(unit: str) -> str:
-    return "trajectories" if unit == "trajectory" else f"{unit}s"
 
 
 def declared_in_words(of: Declared) -> list[str]:

@@ -89,49 +89,41 @@ def release_outcomes(
     admit(log)
     # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
     complete = sees_everything(problem) and log.is_full
-    layout = sensitivity.outcome_trees(
-        problem, level_sizes=level_sizes, per_unit=_moved(log), complete=complete, labels_public=log.labels_public
+    moved = sensitivity.moved_trajectories(
+        per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
     )
-    joint = sensitivity.joint_table(problem, per_unit=_moved(log)) if dependence else None
-    sums = sensitivity.left_sums(problem, per_unit=_moved(log)) if left_over else None
-    pairs = sensitivity.pair_sums(problem, per_unit=_moved(log)) if together and edges is not None else None
+    trees = sensitivity.outcome_trees(
+        problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.labels_public
+    ).mechanism(rho)
+    joint = sensitivity.joint_table(problem, per_unit=moved).mechanism(dependence) if dependence else None
+    sums = sensitivity.left_sums(problem, per_unit=moved).mechanism(left_over) if left_over else None
+    pairs = sensitivity.pair_sums(problem, per_unit=moved).mechanism(together) if together and edges else None
     log.check(problem)
-    mechanism, counts = layout.mechanism(rho), count_outcomes(log, problem, level_sizes=level_sizes)
+    counts = count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
 
     sampler = noise.begin()
-    noisy = [sampler.add(level, mechanism.variance) for level in counts.levels[int(public_root) :]]
-    unobserved = None if complete else sampler.add(counts.unobserved, mechanism.variance)
+    noisy = [sampler.add(level, trees.variance) for level in counts.levels[int(public_root) :]]
+    unobserved = None if complete else sampler.add(counts.unobserved, trees.variance)
     root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
     # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
     totals = counts.totals if log.labels_public else None
-    mechanisms, tested = [mechanism], None
+    # All tables come from one sampler: a seed that began anew would give two tables the same noise.
+    tested = left = None
     if joint is not None:
-        testing = joint.mechanism(dependence)
-        # From the same sampler: a seed that began anew would give both tables the same noise.
-        noisy_joint = sampler.add(count_joint(log, problem, bands=JOINT_BANDS), testing.variance)
-        mechanisms, tested = [mechanism, testing], PrivateDependence(noisy_joint, float(testing.variance))
-    left = None
+        levels_and_outcomes = count_joint(log, problem, bands=JOINT_BANDS)
+        tested = PrivateDependence(sampler.add(levels_and_outcomes, joint.variance), float(joint.variance))
     if sums is not None:
-        summing = sums.mechanism(left_over)
-        left = PrivateLeft(sampler.add(sum_left(log, problem), summing.variance), float(summing.variance))
-        mechanisms = [*mechanisms, summing]
-    pairing = None if pairs is None else pairs.mechanism(together)
-    guarantee = _guarantee(log, problem, noise, *mechanisms, *([] if pairing is None else [pairing]))
-    tables = tuple(root + noisy), unobserved, log.slots, float(mechanism.variance)
+        left = PrivateLeft(sampler.add(sum_left(log, problem), sums.variance), float(sums.variance))
+    paid = [mechanism for mechanism in (trees, joint, sums, pairs) if mechanism is not None]
+    guarantee = _guarantee(log, problem, noise, *paid)
+    tables = tuple(root + noisy), unobserved, log.slots, float(trees.variance)
     released = PrivateOutcomes(*tables, guarantee, totals, log.step_labels, tested, left)
-    if pairing is None or edges is None:
+    if pairs is None or edges is None:
         return released
     chosen = edges(released)
-    counted = sum_together(log, problem, edges=chosen)
-    moving = PrivateTogether(sampler.add(counted, pairing.variance), float(pairing.variance), chosen)
-    return replace(released, together=moving)
-
-
-def _moved(log: Log) -> int:
-    return sensitivity.moved_trajectories(
-        per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
-    )
+    noisy_pairs = sampler.add(sum_together(log, problem, edges=chosen), pairs.variance)
+    return replace(released, together=PrivateTogether(noisy_pairs, float(pairs.variance), chosen))
 
 
 def release_visits(

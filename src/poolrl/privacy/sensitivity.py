@@ -14,7 +14,6 @@ from typing import TypeGuard
 from poolrl.geometry.resolution import JOINT_BANDS, LEFT_PARTS, TOGETHER_PARTS
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Noise is exact on integers: a number is rounded to this many steps of its public range.
@@ -51,7 +50,7 @@ def moved_trajectories(*, per_unit: int, scale_memory: int, has_units: bool) -> 
 
 
 def every_level(bins: int) -> tuple[int, ...]:
-    """The sizes of all levels of a dyadic tree with so many leaves."""
+    """The sizes of all levels of a dyadic tree with this many leaves."""
     if bins < 2 or bins & (bins - 1):
         raise ValueError(f"bins must be a power of two, got {bins}")
     return tuple(2**level for level in range(bins.bit_length()))
@@ -107,7 +106,7 @@ def joint_table(problem: Problem, *, bands: int = JOINT_BANDS, per_unit: int) ->
     if not shows_levels(problem):
         raise ValueError(
             "dependence needs a problem whose outcomes are cut off at the action, and seen on one side of it (such as "
-            f"LostSales or ReserveAuction); {type(problem).__name__} is none"
+            f"LostSales or ReserveAuction), got {type(problem).__name__}"
         )
     tables = problem.horizon * problem.outcome_dim
     cells = tables * problem.labels.count * bands * 2 * bands
@@ -121,9 +120,9 @@ def left_sums(problem: Problem, *, per_unit: int) -> TableLayout:
     trajectories changes one sum by at most c P, or two of them by at most c P each where its labels change too. So
     Δ₂² = H k c² P², and twice that with labels.
     """
-    if not isinstance(problem, Inventory):
-        raise ValueError(f"left_over needs a problem of inventory; {type(problem).__name__} is none")
-    sums, sides = problem.horizon * problem.products, 2 if problem.labels else 1
+    if not isinstance(problem, SeparableProblem) or not problem.action_sets_state:
+        raise ValueError(f"left_over needs a problem of inventory, got {type(problem).__name__}")
+    sums, sides = problem.horizon * problem.outcome_dim, 2 if problem.labels else 1
     changed = Fraction(sides * sums * per_unit**2 * LEFT_PARTS**2)
     return TableLayout("stock left over", sums * problem.labels.count, changed)
 
@@ -137,7 +136,7 @@ def pair_sums(problem: Problem, *, per_unit: int) -> TableLayout:
     if not isinstance(problem, SeparableProblem) or problem.outcome_dim < 2:
         raise ValueError(
             "together needs a problem with two coordinates or more, each with an outcome of its own (such as "
-            f"LostSales with two products); {type(problem).__name__} is none"
+            f"LostSales with two products), got {type(problem).__name__}"
         )
     moved = 2 * problem.horizon * (per_unit * TOGETHER_PARTS) ** 2
     return TableLayout("products that sell together", problem.horizon * 3, Fraction(moved))

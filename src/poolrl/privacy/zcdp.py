@@ -177,7 +177,7 @@ def noise_bound(*, variance: float, cells: int, failure: float) -> float:
 
 
 def ceiling(value: float, decimals: int) -> float:
-    """Rounded up to so many decimals, so that a claim is never too small."""
+    """Rounded up to `decimals`, so that a claim is never too small."""
     return math.ceil(value * 10**decimals - 1e-9) / 10**decimals
 
 

@@ -1,21 +1,26 @@
 """Randomness: AES-256 in counter mode. The operating system draws a key for one release, and it is not kept.
 
-Anyone who can distinguish its words from uniform ones has broken AES. A stream belongs to the process that began it: a
-forked child would draw the same words again, and two tables with the same noise reveal their difference.
+An attacker who can distinguish its words from uniform ones has broken AES. A stream belongs to the process that began
+it: a forked child would draw the same words again, and two tables with the same noise reveal their difference. The
+sampler of a private release turns words into discrete Gaussian numbers by an exact table.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from fractions import Fraction
 from os import urandom
 
 import numpy as np
-from numpy.typing import NDArray
 
-RandomWords = NDArray[np.uint64]
+from poolrl.checks import IntArray
+from poolrl.privacy.noise.source import RandomWords, in_cell_blocks
+
 # 256 bits, all of them from the operating system.
 KEY_BYTES = 32
+# Cells drawn by one thread at a time: enough that the start of a thread does not matter.
+SECURE_BLOCK = 2**16
 
 _forks = 0
 
@@ -76,7 +81,7 @@ class Stream:
 
 
 def key_stream(key: bytes, block: int, count: int) -> RandomWords:
-    """So many words of AES-256 in counter mode, from the block with this number on."""
+    """`count` words of AES-256 in counter mode, from the block with this number on."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     cipher = Cipher(algorithms.AES256(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
@@ -85,3 +90,24 @@ def key_stream(key: bytes, block: int, count: int) -> RandomWords:
     room = np.empty(drawn.nbytes + 15, dtype=np.uint8)
     written = cipher.update_into(drawn.view(np.uint8).data, room.data)
     return room[:written].view(np.uint64)
+
+
+class TabledSampler:
+    """One release: a stream with a key of its own, which every table of the release continues."""
+
+    def __init__(self) -> None:
+        self._stream = Stream()
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """Counts plus independent numbers of exactly this variance's distribution."""
+        # Here, because Numba takes half a second to import.
+        from poolrl.privacy.noise.inversion import inversion
+
+        first = self._stream.take(counts.size)
+        table, noisy = inversion(variance), counts.astype(np.int64).ravel()
+
+        def some(part: slice) -> None:
+            table.add(self._stream.words(first + part.start, part.stop - part.start), noisy[part])
+
+        in_cell_blocks(some, noisy.size, SECURE_BLOCK)
+        return noisy.reshape(counts.shape)

@@ -10,12 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from poolrl.checks import IntArray
-from poolrl.privacy.noise.randomness import OneProcess
+from poolrl.privacy.noise.randomness import OneProcess, TabledSampler
 from poolrl.privacy.noise.self_test import BAD_LUCK, DRAWN_VARIANCE, fits_law, require_sound_sampler
 from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
-from poolrl.privacy.noise.tabled import TabledSampler
 
-# Cells drawn by one thread at a time: so many that the start of a thread does not matter.
+# Cells drawn by one thread at a time: enough that the start of a thread does not matter.
 OPENDP_BLOCK = 2**12
 # Draws by which OpenDP is tested: a third of a second.
 OPENDP_DRAWS = 2**15

@@ -10,7 +10,7 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
 
-# Cells drawn by one thread at a time: so many that the start of a thread does not matter.
+# Cells drawn by one thread at a time: enough that the start of a thread does not matter.
 SEEDED_BLOCK = 2**17
 
 

@@ -15,9 +15,9 @@ from hashlib import sha256
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.privacy.noise.randomness import KEY_BYTES, Stream, key_stream
-from poolrl.privacy.noise.tabled import TabledSampler
+from poolrl.checks import IntArray
+from poolrl.privacy.noise.randomness import KEY_BYTES, Stream, TabledSampler, key_stream
+from poolrl.privacy.noise.seeded import discrete_gaussian
 
 # NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
 NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
@@ -30,7 +30,7 @@ KNOWN_TABLES = {
     Fraction(41, 3): "244209de0276d02eb8ee3ed2804e1aae4f671d4ce06a8e8aa00ddabe06bb6fda",
     Fraction(1001, 2): "f2ae78a1eb8258b6c981b5d71efc250789bcb28cab1b4f67e8a0b267f51f67a1",
 }
-# Of so many keys every bit is 0 in some and 1 in others, but for a chance of 256 · 2 / 2⁶⁴.
+# Of this many keys every bit is 0 in some and 1 in others, but for a chance of 256 · 2 / 2⁶⁴.
 KEYS = 64
 # Draws of the last test, their variance, and how often a sound sampler may fail it.
 DRAWS, DRAWN_VARIANCE, BAD_LUCK = 2**17, Fraction(41, 3), 1e-9
@@ -112,12 +112,9 @@ def fits_law(drawn: IntArray, variance: Fraction, luck: float) -> bool:
     P(n KL(p̂ ‖ p) ≥ x) ≤ e^(−x) (ex/(m−1))^(m−1) for m values and x ≥ m − 1 (Agrawal 2020), for every n.
     """
     reach = math.ceil(3 * math.sqrt(variance))
-    weights: FloatArray = np.exp(-(np.arange(-10 * reach, 10 * reach + 1) ** 2) / (2 * float(variance)))
-    weights /= weights.sum()
+    support, weights = discrete_gaussian(math.sqrt(variance))
     # What lies further out counts as the last value.
-    middle = len(weights) // 2
-    law = weights[middle - reach : middle + reach + 1].copy()
-    law[0], law[-1] = weights[: middle - reach + 1].sum(), weights[middle + reach :].sum()
+    law = np.bincount(np.clip(support, -reach, reach) + reach, weights=weights)
     seen = np.bincount(np.clip(drawn.ravel(), -reach, reach) + reach, minlength=len(law))
     some = seen > 0
     surprise = float((seen[some] * np.log(seen[some] / (drawn.size * law[some]))).sum())

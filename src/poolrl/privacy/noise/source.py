@@ -13,7 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from poolrl.checks import IntArray
+
+RandomWords = NDArray[np.uint64]
 
 
 class NoiseSource(Protocol):
