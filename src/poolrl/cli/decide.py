@@ -15,9 +15,9 @@ from poolrl.workflow.decide import decide_csv, decide_lines
 from poolrl.workflow.desk import BASIS, Desk
 from poolrl.workflow.json_lines import answers_as_json, in_columns, question_of
 from poolrl.workflow.kind_desk import KindDesk, decide_kind_csv, decide_kind_lines, decide_kind_once
-from poolrl.workflow.named_kinds import own_problem
 from poolrl.workflow.plan_desk import PlanDesk, is_plan
 from poolrl.workflow.stock_table import CsvForm
+from poolrl.workflow.trades.trade import own_problem
 from poolrl.workflow.words import amounts_from_text
 
 decide_verb = verb(

@@ -40,8 +40,8 @@ from poolrl.workflow.kind_init import (
     pairs,
     write_kind_example,
 )
-from poolrl.workflow.named_kinds import code_beside, problem_kind
 from poolrl.workflow.toml import write_toml
+from poolrl.workflow.trades.trade import code_beside, trade_named
 
 init_verb = verb(
     "init",
@@ -160,7 +160,7 @@ def _write_kind(
 
 
 def _asked_kind(console: Console, name: str, given: Answers, facts: str) -> tuple[Answers, str]:
-    kind = problem_kind(name)
+    kind = trade_named(name).problem
     console.print("Everything asked for here is public. [bold]Answer from what you know, not from the log.[/]")
     known, answers = pairs(facts, "facts"), dict(given)
     reasons = {key.flag: key.why for key in kind_keys()}

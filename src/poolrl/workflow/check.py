@@ -19,11 +19,10 @@ from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.check_fields import fields_of_rows
 from poolrl.workflow.check_weeks import empty_shelves, weeks_of_shops
 from poolrl.workflow.config_file import ConfigFile
-from poolrl.workflow.config_kind import KindFacts
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
-from poolrl.workflow.kind_check import kind_rows
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.order_habits import orders_against_demand
+from poolrl.workflow.trades.trade import trade_of
 
 # What is looked at when orders are compared with demand.
 ORDER_HABITS = "orders and demand"
@@ -43,14 +42,20 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
             findings += fields_of_rows(file, config.sales)
         with open_log(file, explained=True) as log:
             log.check(config.problem.posed)
-            if config.sales is not None:
-                weeks = weeks_of_shops(file, log)
-                return [*findings, *weeks, empty_shelves(config, log), *_order_habits(file, log)]
-            if isinstance(config.problem, KindFacts):
-                return [*findings, *_trajectories(file, log), *kind_rows(file, log)]
-            return [*findings, *_trajectories(file, log), *_rows(file, log), *_order_habits(file, log)]
+            return [*findings, *trade_of(config.problem.posed).findings(file, log)]
     except (ValueError, OSError) as error:
         return [*findings, LogFinding("table", "bad", str(error))]
+
+
+def shop_rows(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
+    """Of shops: a sales export, or a wide table."""
+    if file.config.sales is not None:
+        yield from weeks_of_shops(file, log)
+        yield empty_shelves(file.config, log)
+    else:
+        yield from trajectories_of(file, log)
+        yield from _rows(file, log)
+    yield from _order_habits(file, log)
 
 
 def _budget(file: ConfigFile) -> LogFinding:
@@ -84,7 +89,7 @@ def _next_month(file: ConfigFile) -> Iterator[LogFinding]:
         yield LogFinding("next month", "note", says)
 
 
-def _trajectories(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
+def trajectories_of(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """Ids and steps: who is in the table, and with how many rows."""
     config, horizon, rows = file.config, file.config.problem.horizon, log.rows
     lives = log.lives(horizon)

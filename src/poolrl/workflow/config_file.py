@@ -15,8 +15,8 @@ from poolrl.certificate.verify import Terms
 from poolrl.workflow.config import Config
 from poolrl.workflow.config_keys import section_models
 from poolrl.workflow.config_problem import AMOUNTS
-from poolrl.workflow.named_kinds import code_beside
 from poolrl.workflow.toml import read_toml
+from poolrl.workflow.trades.trade import code_beside
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from poolrl.problems.words import TableColumn, Words
 from poolrl.workflow.config_log import SERVER, LogTable
 from poolrl.workflow.config_problem import DeclaredValues, declared_values
 from poolrl.workflow.findings import many
-from poolrl.workflow.named_kinds import arguments_of, problem_kind
 from poolrl.workflow.section import ConfigSection, is_name, key
+from poolrl.workflow.trades.trade import trade_named
 
 # More steps than any log has: a file must not ask for more memory than there is.
 MOST_STEPS_OF_FILE = 10_000
@@ -66,7 +66,7 @@ class KindFacts(ConfigSection):
     @cached_property
     def problem_class(self) -> type[Problem]:
         """The class that `kind` names: found when the file is read, which may trust it."""
-        return problem_kind(self.kind)
+        return trade_named(self.kind).problem
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -198,6 +198,12 @@ class KindFacts(ConfigSection):
 
     def _left_out(self, column: TableColumn, log: LogTable) -> bool:
         return column.name not in log.columns and column.spared(self.posed)
+
+
+def arguments_of(kind: type[Problem]) -> dict[str, Any]:
+    """The constructor's keywords but labels, with their defaults; `inspect.Parameter.empty` where one is needed."""
+    found = inspect.signature(kind).parameters
+    return {name: each.default for name, each in found.items() if name not in ("self", "labels")}
 
 
 def quoted(name: str) -> str:

@@ -35,10 +35,10 @@ from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.problems.problem import Problem
 from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.earlier import NOTHING_SPENT, Earlier, refuse_read_periods, said_of_periods, units_in, with_earlier
-from poolrl.workflow.named_kinds import own_problem
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.payable import dependence_share, left_over_share, require_payable, together_share
 from poolrl.workflow.release_folder import DRAFT_MODE, Settled, hashes_of, locked, publish, settle
+from poolrl.workflow.trades.trade import own_problem
 
 
 @dataclass(frozen=True)

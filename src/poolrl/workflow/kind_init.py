@@ -15,7 +15,8 @@ from poolrl.problems.rounds import Rounds
 from poolrl.simulation.logs import simulate_log
 from poolrl.workflow.answers import SIGNS, Answers, value_of
 from poolrl.workflow.config_keys import Key, config_keys
-from poolrl.workflow.named_kinds import arguments_of, problem_kind
+from poolrl.workflow.config_kind import arguments_of
+from poolrl.workflow.trades.trade import trade_named
 
 # Sections and keys that only shops have.
 OF_SHOPS = ("sales", "operations")
@@ -37,7 +38,7 @@ def needed_keys(kind: type[Problem]) -> list[str]:
 
 def kind_facts(name: str, answers: Answers, facts: str, columns: str) -> dict[str, dict[str, Any]]:
     """The facts of a configuration; says all that is missing at once."""
-    kind, answers = problem_kind(name), dict(answers)
+    kind, answers = trade_named(name).problem, dict(answers)
     given = {key: _value(text) for key, text in pairs(facts, "facts").items()}
     if unknown := [key for key in given if key not in arguments_of(kind)]:
         raise ValueError(f"{name} has no key {unknown[0]!r}: its keys are {', '.join(arguments_of(kind))}")
@@ -109,7 +110,7 @@ def write_kind_example(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     Things of very different size: their scale is what an expert thought before. People decide by that, and a little by
     chance. Outcomes are about as large as the scale, more or less.
     """
-    kind = problem_kind(name)
+    kind = trade_named(name).problem
     problem = kind(**kind.words.example)
     if not isinstance(problem, Rounds):
         raise ValueError(f"there is no example of {name}: write --facts, and --columns for your table")

@@ -18,17 +18,16 @@ from poolrl.problems.words import Words
 from poolrl.simulation.families import FAMILIES
 from poolrl.simulation.worlds import World, worlds_of
 from poolrl.workflow.config import Config
-from poolrl.workflow.kind_plan import KindSimulator
 from poolrl.workflow.prediction import (
     SIZES,
     AssumedLog,
     Prediction,
-    Simulator,
     most_units,
     noise_share_of_gain,
     runs_for,
     units_needed,
 )
+from poolrl.workflow.trades.trade import trade_of
 
 COMPARED_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 DEMANDS = ("any", "prior", *FAMILIES)
@@ -155,9 +154,9 @@ def assumed_problem(config: Config) -> OutcomeProblem:
     return problem
 
 
-def simulator_of(problem: OutcomeProblem) -> Simulator | KindSimulator:
+def simulator_of(problem: OutcomeProblem) -> Any:
     """Shops know their costs exactly; other problems are judged on simulated paths."""
-    return Simulator(problem) if isinstance(problem, Inventory) else KindSimulator(problem)
+    return trade_of(problem).simulator(problem)
 
 
 def assumptions(config: Config) -> list[str]:
@@ -177,7 +176,7 @@ def assumptions(config: Config) -> list[str]:
 class _WithMemory:
     """Simulated fits that pay for c trajectories at once: noise of variance c² / ρ is that of the budget ρ / c²."""
 
-    def __init__(self, simulator: Simulator | KindSimulator, moved: int) -> None:
+    def __init__(self, simulator: Any, moved: int) -> None:
         self.problem: OutcomeProblem = simulator.problem
         self._simulator, self._moved = simulator, moved
 

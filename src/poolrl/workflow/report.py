@@ -18,8 +18,8 @@ from poolrl.workflow.forecast import Forecast, make_forecast
 from poolrl.workflow.kind_forecast import KindForecast, forecast_kind
 from poolrl.workflow.kind_page import kind_page
 from poolrl.workflow.levels_csv import LEVELS_FILE, levels_csv
-from poolrl.workflow.named_kinds import code_beside, own_problem
 from poolrl.workflow.page import can_be_drawn, release_page
+from poolrl.workflow.trades.trade import code_beside, own_problem
 
 
 def verify_folder(

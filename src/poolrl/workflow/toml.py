@@ -12,7 +12,7 @@ from poolrl.problems.registry import KINDS
 from poolrl.workflow.config_keys import config_keys
 from poolrl.workflow.config_log import WIDE_ONLY
 from poolrl.workflow.config_problem import SHOPS
-from poolrl.workflow.named_kinds import problem_kind
+from poolrl.workflow.trades.trade import trade_named
 
 HEADER = """\
 # What is public about this log. Everything here is declared by a person who knows the shop; nothing may be read off the
@@ -73,7 +73,7 @@ def _kind_toml(facts: dict[str, dict[str, Any]]) -> str:
     problem = facts["problem"]
     parts = [HEADER.replace("knows the shop", "knows the trade"), "\n[problem]"]
     parts += _key_lines("kind", "which problem: one of the registry, or module:Class of your own", problem["kind"])
-    for name, why in own_keys(problem_kind(problem["kind"])).items():
+    for name, why in own_keys(trade_named(problem["kind"]).problem).items():
         parts += _key_lines(name, why, problem.get(name))
     for section, keys in groupby(kind_keys(), key=lambda key: key.section):
         parts += [] if section == "problem" else [f"\n[{section}]"]

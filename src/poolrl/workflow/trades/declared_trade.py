@@ -1,0 +1,54 @@
+"""A trade that is made from the declarations of a problem: it serves a user's own, and is where others begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poolrl.problems.problem import Problem
+from poolrl.problems.words import Words
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from poolrl.data.table import Table
+    from poolrl.learning.faded_trees import FadedTrees
+    from poolrl.learning.policy import Policy
+    from poolrl.workflow.config_file import ConfigFile
+    from poolrl.workflow.findings import LogFinding
+
+
+class DeclaredTrade:
+    """Everything follows from the problem's class and its words."""
+
+    def __init__(self, kind: str, problem: type[Problem]) -> None:
+        self.kind, self.problem = kind, problem
+
+    @property
+    def words(self) -> Words:
+        """What people of this world say."""
+        return self.problem.words
+
+    def example(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Nobody knows what a log of a user's own problem looks like."""
+        raise ValueError(f"there is no example of {self.kind}: write --facts, and --columns for your table")
+
+    def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
+        """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
+        from poolrl.workflow.check import trajectories_of
+        from poolrl.workflow.kind_check import kind_rows
+
+        return [*trajectories_of(file, log), *kind_rows(file, log)]
+
+    def simulator(self, problem: Any) -> Any:
+        """Policies are judged on simulated paths."""
+        from poolrl.workflow.kind_plan import KindSimulator
+
+        return KindSimulator(problem)
+
+    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Any:
+        """What is earned, by the model."""
+        from poolrl.workflow.kind_forecast import forecast_kind
+
+        return forecast_kind(policy, trees, progress=progress)

@@ -1,0 +1,134 @@
+"""Trade: a world as the application shows it. The application asks a trade, and never which one it is.
+
+A trade is found by the name that a configuration gives it. Every name stands for an import path, so that only what is
+named is imported, and a user's own problem is found in the same way:
+
+[problem]
+kind = "reserve-auction"          # one of TRADES
+kind = "hospital:Beds"            # class Beds of the module hospital, beside the configuration or installed
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from poolrl.problems.problem import Problem
+from poolrl.problems.registry import KINDS
+from poolrl.problems.words import Words
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from poolrl.data.table import Table
+    from poolrl.learning.faded_trees import FadedTrees
+    from poolrl.learning.policy import Policy
+    from poolrl.workflow.config_file import ConfigFile
+    from poolrl.workflow.findings import LogFinding
+
+# Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
+TRADES = {
+    "lost sales": "poolrl.workflow.trades.shop_trade:LOST_SALES",
+    "backlog": "poolrl.workflow.trades.shop_trade:BACKLOG",
+    "reserve-auction": "poolrl.workflow.trades.round_trade:RESERVES",
+    "dynamic-pricing": "poolrl.workflow.trades.round_trade:PRICES",
+    "first-price-bidding": "poolrl.workflow.trades.round_trade:BIDS",
+}
+# What makes a trade of the declarations of a problem.
+DECLARED = "poolrl.workflow.trades.declared_trade:DeclaredTrade"
+# The folder whose modules a configuration may name; None where it is not trusted to name code at all.
+_TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
+
+
+class Trade(Protocol):
+    """A problem's class, its name in a configuration, its words, and what the application does for it.
+
+    Methods import what they need when they are called: `poolrl decide` looks up one number, and does not wait for
+    what draws pages.
+    """
+
+    kind: str
+    problem: type[Problem]
+
+    @property
+    def words(self) -> Words:
+        """What people of this world say."""
+
+    def example(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Write a simulated table, and return the facts of its configuration."""
+
+    def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
+        """What `poolrl check` says of the rows."""
+
+    def simulator(self, problem: Any) -> Any:
+        """What simulates fits of a problem, for a budget study."""
+
+    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Any:
+        """What today's decisions and the policy earn or cost, and whether to switch."""
+
+
+@contextmanager
+def code_beside(configuration: Path) -> Iterator[None]:
+    """Let a configuration name a problem of one's own. Never for one that a stranger sent: a name is code that runs."""
+    before = _TRUSTED.set(configuration.resolve().parent)
+    try:
+        yield
+    finally:
+        _TRUSTED.reset(before)
+
+
+def trade_named(name: str) -> Trade:
+    """The trade that a configuration names."""
+    if name in TRADES:
+        trade: Trade = _imported(TRADES[name])
+        return trade
+    if not all(name.partition(":")):
+        near = get_close_matches(name, TRADES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(TRADES)}"
+        raise ValueError(f"kind {name!r} is not known; {hint} Your own problem is named module:Class")
+    folder = _TRUSTED.get()
+    if folder is None:
+        raise ValueError(
+            f"kind {name!r} is code of somebody's own, which runs when it is named: give the configuration yourself, "
+            "with --config, if you trust it"
+        )
+    sys.path.insert(0, str(folder))
+    try:
+        problem = _imported(name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"kind {name!r} cannot be imported: {error}") from None
+    finally:
+        sys.path.remove(str(folder))
+    if not (isinstance(problem, type) and issubclass(problem, Problem)) or inspect.isabstract(problem):
+        raise ValueError(f"kind {name!r} must be a complete subclass of poolrl.Problem")
+    return _declared(name, problem)
+
+
+def trade_of(problem: Problem) -> Trade:
+    """The trade of a problem; of a user's own one that is made from its declarations."""
+    kind = next((name for name, known in KINDS.items() if known is type(problem)), None)
+    if kind is not None:
+        return trade_named(kind)
+    return _declared(f"{type(problem).__module__}:{type(problem).__name__}", type(problem))
+
+
+def own_problem(problem: Problem) -> Problem | None:
+    """A problem of the user's own, without which a file of it cannot be read."""
+    return None if type(problem) in KINDS.values() else problem
+
+
+def _declared(kind: str, problem: type[Problem]) -> Trade:
+    trade: Trade = _imported(DECLARED)(kind, problem)
+    return trade
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
