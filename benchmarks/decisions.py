@@ -22,7 +22,9 @@ import numpy as np
 
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Policy, Pool, SeededNoise
+from poolrl.learning import stored
 from poolrl.learning.rules import Levels
+from poolrl.learning.stored import Names
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.decide import decide_csv
 
@@ -68,9 +70,9 @@ def chain_policy(products: int) -> Policy:
         labels={k: [*v] for k, v in labels.items()},
     )
     levels = np.random.default_rng(1).uniform(0.5, 2.0, (CHAIN, 2, 7, products))
-    names = {"products": [f"product {i}" for i in range(products)], "steps": STEPS, "first_step": 1}
+    names = Names([f"product {i}" for i in range(products)], STEPS, 1)
     guarantee = replace(Guarantee.of_nothing(7), scaled=True)
-    return Policy(problem, Levels(levels), guarantee, {"labels": names})
+    return Policy(problem, Levels(levels), guarantee, stored.Report(names=names))
 
 
 def write_stocks(path: Path, policy: Policy, rows: int, *, is_long: bool) -> None:

@@ -92,7 +92,7 @@ def _pool(pool: Pool) -> Learner:
 
 
 def _middle(problem: LostSales, log: Trajectories, seed: int) -> Policy:
-    return Policy(problem, Levels(np.full((HORIZON, problem.products), 50.0)), NOBODY, {})
+    return Policy(problem, Levels(np.full((HORIZON, problem.products), 50.0)), NOBODY)
 
 
 def _exact(problem: LostSales, log: Trajectories, seed: int) -> Policy:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize
@@ -25,6 +26,7 @@ from benchmarks.report import Report, run
 from poolrl import Depot, Fitted, Grid, LostSales, Policy, Pool, PrivateModel, SeededNoise, Zones, rollout_cost
 from poolrl.checks import FloatArray
 from poolrl.learning.planning import ValueSettings
+from poolrl.learning.stored import Together
 from poolrl.learning.together import USEFUL_ERROR, expected_error
 from poolrl.plans.capacity import expected_levels, plan_capacity
 from poolrl.plans.orders import plan_orders
@@ -41,7 +43,7 @@ def a_world(products: int, correlation: float, seed: int) -> tuple[Depot, Privat
     shop = LostSales(horizon=HORIZON, products=products, holding=0.3, shortage=3.0, demand_max=TOP)
     depot = Depot(shop=shop, express=0.6, reserve_holding=0.2, reserve_max=TOP * products / 2)
     model = true_model(shop, rng.uniform(8, 20, (HORIZON, products)), float(rng.uniform(2.5, 5.0)))
-    model.report["together"] = {"correlation": correlation}
+    model.report = replace(model.report, together=Together(correlation, correlation, 0.0))
     return depot, model
 
 
@@ -107,13 +109,14 @@ def weather(report: Report, seed: int) -> None:
             return rollout_cost(depot, policy, judged)
 
         best = cost(truth)
-        unaware = PrivateModel(truth.problem, truth.outcomes, truth.guarantee, {})
+        unaware = PrivateModel(truth.problem, truth.outcomes, truth.guarantee)
         cells = [f"{products}", f"{correlation:g}", f"{cost(unaware) / best - 1:+.1%}"]
         for rho in (1.0, 0.1):
             bought, whole = (Pool(rho, together=share) for share in (SHARE, 0.0))
             with_it = bought.model(depot.shop, log, noise=SeededNoise(seed))
-            said = with_it.report["together"]
-            found = f"{said['measured']:.2f} ± {said['error']:.2f}"
+            said = with_it.report.together
+            assert said is not None
+            found = f"{said.measured:.2f} ± {said.error:.2f}"
             without = cost(whole.model(depot.shop, log, noise=SeededNoise(seed)))
             cells.append(f"{cost(with_it) / best - 1:+.1%} ({found}) / {without / best - 1:+.1%}")
         rows.append(cells)
@@ -129,7 +132,7 @@ def weather_and_room(report: Report, seed: int) -> None:
         room = 0.7 * float(expected_levels(plan_orders(truth, Operations())).sum(axis=0).max())
         cells = [f"{products}"]
         for correlation in (0.0, 0.4, 0.8):
-            truth.report["together"] = {"correlation": correlation}
+            truth.report = replace(truth.report, together=Together(correlation, correlation, 0.0))
             plan = plan_capacity(
                 truth, Operations(), volumes=1.0, capacity=room, rng=np.random.default_rng(seed), paths=40_000
             )

@@ -187,7 +187,7 @@ def true_model(problem: LostSales, means: FloatArray, shape: float) -> PrivateMo
     below = special.gammainc(shape, shape * edges / means[..., None])
     weights = np.diff(below / below[..., -1:], axis=-1)
     points = np.tile((edges[:-1] + edges[1:]) / 2, (problem.products, 1))
-    return PrivateModel(problem, OutcomeDistribution(points, weights), Guarantee.of_nothing(HORIZON), {})
+    return PrivateModel(problem, OutcomeDistribution(points, weights), Guarantee.of_nothing(HORIZON))
 
 
 def judged_orders(plan: OrderPlan, demand: FloatArray, terms_of: OrderPlan) -> float:

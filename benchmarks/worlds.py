@@ -102,7 +102,7 @@ def myopic(world: OneSided, draws: FloatArray) -> Policy:
     best = saa(problem, draws)
     assert isinstance(best.rule, CountTable)
     last = np.broadcast_to(best.rule.actions[-1:], best.rule.actions.shape).copy()
-    return Policy(problem, CountTable(last, best.rule.values), best.guarantee, {})
+    return Policy(problem, CountTable(last, best.rule.values), best.guarantee)
 
 
 def gaps(job: tuple[int, str, int]) -> list[float]:

@@ -20,7 +20,7 @@ TABLE = np.arange(1.0, 17.0).reshape(2, 2, 2, 2) / 8
 
 @pytest.fixture
 def policy() -> Policy:
-    return Policy(PROBLEM, Levels(TABLE.copy()), data_free(PROBLEM).guarantee, {})
+    return Policy(PROBLEM, Levels(TABLE.copy()), data_free(PROBLEM).guarantee)
 
 
 def test_a_row_gets_the_level_of_its_labels_in_its_units(policy: Policy) -> None:
@@ -32,7 +32,7 @@ def test_a_row_gets_the_level_of_its_labels_in_its_units(policy: Policy) -> None
     )
     # Stock is never sent back, and orders stay within λ: 0.75 of 4 times the scale.
     assert policy.act(0, [7, 0], scale=10, labels={"shop": "north", "promo": 0}) == pytest.approx([7, 2.5])
-    high = Policy(PROBLEM, Levels(np.full((2, 2, 2, 2), 3.9)), policy.guarantee, {})
+    high = Policy(PROBLEM, Levels(np.full((2, 2, 2, 2), 3.9)), policy.guarantee)
     assert high.act(0, [0, 31], scale=10, labels={"shop": "north", "promo": 0}) == pytest.approx([30, 31])
 
 
@@ -137,7 +137,7 @@ def test_costs_with_labels_and_a_scale_by_hand() -> None:
         labels={"shop": [0, 1]},
     )
     levels = np.array([[1.0, 2.0], [2.0, 4.0]])[..., None]
-    policy = Policy(problem, Levels(levels), data_free(problem).guarantee, {})
+    policy = Policy(problem, Levels(levels), data_free(problem).guarantee)
     paths = np.array([[[7.0], [14.0]], [[7.0], [14.0]]])
     scale = np.array([10.0, 5.0])[None, :, None]
     assert rollout_costs(problem, policy, paths, scale=scale, labels={"shop": [0, 1]}) == pytest.approx([11, 190])
@@ -146,7 +146,7 @@ def test_costs_with_labels_and_a_scale_by_hand() -> None:
     changing = rollout_costs(problem, policy, paths[:1], scale=scale, labels={"shop": [[0, 1]]})
     assert changing == pytest.approx([63])
     assert rollout_costs(problem, policy, paths, scale=scale, labels={"shop": 1}) == pytest.approx([190, 190])
-    idle = Policy(problem, Levels(0 * levels), policy.guarantee, {})
+    idle = Policy(problem, Levels(0 * levels), policy.guarantee)
     known = {"scale": scale, "labels": {"shop": 0}}
     assert rollout_cost(problem, idle, paths, **known) == pytest.approx(42)
     assert relative_gap(problem, idle, paths, benchmark=policy, **known) == pytest.approx(31 / 11)

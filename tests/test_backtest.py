@@ -23,7 +23,7 @@ PROBLEM = LostSales(horizon=2, holding=1.0, shortage=3.0, demand_max=20.0)
 
 def policy_of(levels: Any, problem: LostSales = PROBLEM, *, scaled: bool = False) -> Policy:
     guarantee = Guarantee((), secure=False, steps=problem.horizon, scaled=scaled)
-    return Policy(problem, Levels(np.array(levels, dtype=float)), guarantee, {})
+    return Policy(problem, Levels(np.array(levels, dtype=float)), guarantee)
 
 
 def week(states: Any, actions: Any, left: Any, **known: Any) -> Trajectories:

@@ -13,6 +13,7 @@ import pytest
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.rules import Levels
+from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.backtest import RECORDED, REMADE, replay_policy
 from poolrl.workflow.config_file import ConfigFile, load_config
@@ -53,7 +54,9 @@ def some_policy(problem: LostSales, multiple: float) -> Policy:
     levels = np.full((2, problem.horizon, problem.products), multiple)
     levels[1] *= 1.5
     guarantee = Guarantee((), secure=False, steps=problem.horizon, scaled=True)
-    return Policy(problem, Levels(levels), guarantee, {"labels": {"products": list(PRODUCTS)}})
+    return Policy(
+        problem, Levels(levels), guarantee, Report(names=Names(list(PRODUCTS), [*map(str, range(problem.horizon))]))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +188,7 @@ def test_products_are_lost_one_by_one_and_counted(tmp_path: Path) -> None:
     ]
     problem = LostSales(horizon=2, products=2, holding=1.0, shortage=2.0, demand_max=20.0)
     guarantee = Guarantee((), secure=False, steps=2)
-    result = replay_policy(Policy(problem, Levels(np.full((2, 2), 5.0)), guarantee, {}), found)
+    result = replay_policy(Policy(problem, Levels(np.full((2, 2), 5.0)), guarantee), found)
     assert (result.weeks, result.complete, result.left_out) == (5, 1, 0)
     assert [each.weeks for each in result.products] == [4, 2]
     # Seven are left each day. The policy fills up to five, and all is sold.

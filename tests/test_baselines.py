@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
 from poolrl.learning.rules import Levels, PartitionQ
+from poolrl.learning.stored import Report
 from poolrl.paper import baselines
 from poolrl.paper.q_learning import _QLearning, fql, hql, replay_log
 from poolrl.privacy.release import release_levels, release_rows
@@ -83,7 +84,7 @@ def test_perturbations_carry_their_guarantee(method) -> None:
     assert not dry.guarantee.private
     assert (dry.levels == method(problem, log, 0.1, noise=SeededNoise(3)).levels).all()
     if method is baselines.output_perturbation:
-        assert private.report == {}  # the learner behind it paid for nothing
+        assert private.report == Report()  # the learner behind it paid for nothing
 
 
 def test_noise_in_the_right_place_is_what_makes_the_difference() -> None:
@@ -105,9 +106,9 @@ def test_compositions() -> None:
     grid = baselines.dp_apvi(1.0, 10, scale=1e-4).fit(problem, log, noise=SeededNoise(0))
     assert isinstance(grid.rule, PartitionQ)
     assert grid.guarantee.rho == 1
-    assert grid.report["nodes"] == 100
+    assert grid.report.planned.nodes == 100
     qin = baselines.partial_discretisation(30).fit(problem, log)
-    assert qin.report["nodes"] == 60
+    assert qin.report.planned.nodes == 60
     assert not qin.guarantee.private
     rng = np.random.default_rng(9)
     paths = rng.gamma(4, 5, (2000, 3, 1)).clip(0, 50)

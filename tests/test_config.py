@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales
-from poolrl.learning.policy import Names
+from poolrl.learning.stored import Names
 from poolrl.workflow.answers import asked_keys, flag_of
 from poolrl.workflow.config import Config
 from poolrl.workflow.config_file import load_config

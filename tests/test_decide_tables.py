@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.learning.population import population_policy
+from poolrl.learning.stored import Names
 from poolrl.workflow import decide
 from poolrl.workflow.desk import Desk
 from poolrl.workflow.shelf import Questions, orders_in_packs
@@ -37,7 +39,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     demand = scale * np.minimum(rng.gamma(6.0, 0.1, (600, 2, 2)) * size, 4.0)
     log = problem.simulate_log(demand, rng=rng, scale=scale, labels={"shop": shop, "promo": promo})
     policy = Pool(1.0).fit(problem, log, noise=SeededNoise(0))
-    policy.report["labels"] = {"products": PRODUCTS, "steps": STEPS, "first_step": 1}
+    policy.report = replace(policy.report, names=Names(PRODUCTS, STEPS, 1))
     path = tmp_path_factory.mktemp("chain") / "policy.npz"
     policy.save(path)
     return path

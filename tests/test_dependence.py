@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,18 @@ from poolrl.checks import IntArray
 from poolrl.data.counts import count_joint
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.resolution import JOINT_BANDS
-from poolrl.learning.dependence import LEAST_EFFECT, LEAST_Z, Dependence, compare_levels
+from poolrl.learning.dependence import compare_levels
+from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.privacy import zcdp
+from poolrl.workflow.order_habits import advice_about_orders
 from tests.helpers.managers import COSTS, IN_MULTIPLES, SHOP, WEEKS, exactly, managers
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 
 
-def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0) -> dict[str, Any]:
+def reported(log: Trajectories, problem: LostSales, *, rho: float, seed: int = 0) -> Dependence:
     policy = Pool(rho, dependence=0.05).fit(problem, log, noise=SeededNoise(seed))
-    return dict(policy.report["dependence"])
+    assert policy.report.dependence is not None
+    return policy.report.dependence
 
 
 @pytest.mark.parametrize("rho", [np.inf, 10.0, 1.0])
@@ -36,13 +38,13 @@ def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> Non
     scaled = managers().log(WEEKS, scale=managers().scales(WEEKS), scale_memory=4)
     for seed in range(3):
         found = reported(raw, SHOP, rho=rho, seed=seed)
-        assert found["flagged"]
-        assert found["effect"] > 0.3
-        assert found["z"] > 4
-        assert "give a scale" in found["advice"]
+        assert found.flagged
+        assert found.effect > 0.3
+        assert found.z > 4
+        assert "give a scale" in advice_about_orders(found)
         mended = reported(scaled, IN_MULTIPLES, rho=rho, seed=seed)
-        assert not mended["flagged"]
-        assert mended["z"] < LEAST_Z
+        assert not mended.flagged
+        assert mended.z < LEAST_Z
 
 
 def test_a_bound_that_is_far_too_large_hides_nothing() -> None:
@@ -69,10 +71,10 @@ def test_shops_that_differ_need_a_label() -> None:
     for seed in range(5):
         rows, shop = own_sizes(seed)
         assert exactly(Trajectories(**rows), plain).flagged
-        assert reported(Trajectories(**rows), plain, rho=10.0, seed=seed)["flagged"]
+        assert reported(Trajectories(**rows), plain, rho=10.0, seed=seed).flagged
         mended = Trajectories(**rows, labels={"shop": shop})
         assert not exactly(mended, labelled).flagged
-        assert not reported(mended, labelled, rho=10.0, seed=seed)["flagged"]
+        assert not reported(mended, labelled, rho=10.0, seed=seed).flagged
 
 
 @pytest.mark.parametrize("variance", [0, 2, 60], ids=["exact", "some noise", "much noise"])
@@ -117,9 +119,9 @@ def test_what_a_trifle_is() -> None:
     assert Dependence(effect=2 * LEAST_EFFECT, error=0.01, z=10.0).flagged
     assert not Dependence(effect=LEAST_EFFECT / 2, error=0.001, z=25.0).flagged
     assert not Dependence(effect=0.5, error=0.25, z=2.0).flagged
-    assert "cannot be told" in Dependence(effect=0.5, error=0.25, z=2.0).advice
-    assert "lower demand" in Dependence(effect=-0.2, error=0.02, z=-10.0).advice
-    assert Dependence(effect=0.0, error=0.01, z=0.0).advice == "no sign that orders follow demand"
+    assert "cannot be told" in advice_about_orders(Dependence(effect=0.5, error=0.25, z=2.0))
+    assert "lower demand" in advice_about_orders(Dependence(effect=-0.2, error=0.02, z=-10.0))
+    assert advice_about_orders(Dependence(effect=0.0, error=0.01, z=0.0)) == "no sign that orders follow demand"
 
 
 def test_four_rows_by_hand() -> None:
@@ -203,7 +205,7 @@ def test_the_guarantee_carries_both_mechanisms(tmp_path: Path) -> None:
     assert "levels and outcomes: 896 counts" in str(policy.guarantee)
     policy.save(tmp_path / "policy.npz")
     again = Policy.load(tmp_path / "policy.npz")
-    assert again.report["dependence"] == json.loads(json.dumps(policy.report["dependence"]))
+    assert again.report.dependence == policy.report.dependence
     assert again.guarantee == policy.guarantee
 
 
@@ -212,7 +214,7 @@ def test_a_dry_run_says_so() -> None:
     policies = [Pool(1.0, dependence=0.05).fit(SHOP, log, noise=SeededNoise(7)) for _ in range(2)]
     assert not policies[0].guarantee.private
     assert "NOT PRIVATE" in str(policies[0].guarantee)
-    assert policies[0].report["dependence"] == policies[1].report["dependence"]
+    assert policies[0].report.dependence == policies[1].report.dependence
     assert not Pool(np.inf, dependence=0.05).fit(SHOP, log).guarantee.private
 
 
@@ -220,7 +222,7 @@ def test_by_default_nothing_is_released() -> None:
     log = managers().log(slice(0, 5))
     policy = Pool(1.0).fit(SHOP, log, noise=SeededNoise(7))
     assert len(policy.guarantee.mechanisms) == 1
-    assert "dependence" not in policy.report
+    assert policy.report.dependence is None
     asked = Pool(1.0, dependence=0).fit(SHOP, log, noise=SeededNoise(7))
     np.testing.assert_array_equal(policy.levels, asked.levels)
 
@@ -249,4 +251,6 @@ def test_a_problem_of_your_own_is_tested_by_its_action() -> None:
     for ordered, flagged in ((order, True), (rng.permutation(order), False)):
         left = np.maximum(ordered - demand, 0)
         log = Trajectories(states=np.zeros_like(left), actions=ordered, next_states=left)
-        assert Pool(10.0, dependence=0.1).fit(problem, log).report["dependence"]["flagged"] is flagged
+        tested = Pool(10.0, dependence=0.1).fit(problem, log).report.dependence
+        assert tested is not None
+        assert tested.flagged is flagged

@@ -82,6 +82,6 @@ def test_the_policy_of_a_large_chain_can_be_read(tmp_path: Path) -> None:
         small, small.simulate_log(rng.gamma(4.0, 0.25, (20, 7, 40)).clip(0, 4), rng=rng), noise=SeededNoise(1)
     )
     levels = np.broadcast_to(fitted.levels, (400, 2, 7, 40)).copy()
-    policy = Policy(problem, type(fitted.rule)(levels), fitted.guarantee, {})
+    policy = Policy(problem, type(fitted.rule)(levels), fitted.guarantee)
     policy.save(tmp_path / "policy.npz")
     np.testing.assert_array_equal(Policy.load(tmp_path / "policy.npz").levels, levels)

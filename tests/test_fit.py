@@ -32,7 +32,7 @@ def test_fit_leaves_a_complete_release(one_release: Path) -> None:
     policy = Policy.load(release / "policy.npz")
     assert policy.guarantee.private
     assert policy.guarantee.rho == 0.5
-    assert policy.report["labels"]["products"] == ["bread", "milk"]
+    assert policy.names.products == ["bread", "milk"]
     assert stages(one_release) == ["open", "reserve", "read", "commit"]
     assert spent(one_release) == Fraction(1, 2)
 
@@ -64,7 +64,7 @@ def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, fac
     policy = Policy.load(release / "policy.npz")
     assert [each.name for each in policy.guarantee.mechanisms][-1] == "products that sell together"
     assert policy.guarantee.rho == 0.5
-    assert "error" in policy.report["together"]
+    assert policy.report.together is not None
     assert all(
         check.good for check in verify_folder(release / "policy.npz", release / "certificate.json", config=config)
     )
@@ -72,7 +72,7 @@ def test_a_correlation_is_bought_where_it_helps_and_verified(tmp_path: Path, fac
     write_config(tmp_path, facts)
     said = " ".join(run("fit", "--config", config, "--out", tmp_path / "few").split())
     assert said.startswith("[privacy] together buys nothing: with 10 units")
-    assert "together" not in Policy.load(tmp_path / "few" / "policy.npz").report
+    assert Policy.load(tmp_path / "few" / "policy.npz").report.together is None
     answer = json.loads(run("fit", "--config", config, "--out", tmp_path / "few2", "--json"))
     assert answer["together"] is None
 

@@ -30,7 +30,9 @@ from poolrl import (
 )
 from poolrl.checks import FloatArray
 from poolrl.learning.fitted import FittedU, fit_values
+from poolrl.learning.model import MODEL_FORMAT
 from poolrl.learning.planning import default_values
+from poolrl.learning.stored import Names, read_learned, write_learned
 from poolrl.plans.problem_environment import ProblemEnv, ProblemVectorEnv
 from tests.helpers.own_problems import Wear
 
@@ -109,7 +111,7 @@ def test_a_reserve_costs_what_is_said_by_hand() -> None:
 def test_a_reserve_that_knows_of_the_weather_is_another_one(model: PrivateModel) -> None:
     """Products that run short on the same days leave less to share, so each keeps more for itself."""
     assert model.together > 0.5
-    alone = PrivateModel(model.problem, model.outcomes, model.guarantee, {})
+    alone = PrivateModel(model.problem, model.outcomes, model.guarantee)
     depot = a_depot()
     knows, does_not = (each.plan(depot, values=SMALL).act(0, np.zeros(3)) for each in (model, alone))
     assert knows[:2].sum() > does_not[:2].sum()
@@ -163,17 +165,24 @@ def test_fitted_values_of_a_plain_shop_cost_what_its_own_plan_does(model: Privat
 
 
 def test_the_reserve_has_a_name_and_needs_units(model: PrivateModel) -> None:
-    named = replace(model, report=model.report | {"labels": {"products": ["tea", "ice"], "steps": ["a", "b", "c"]}})
+    named = replace(model, report=replace(model.report, names=Names(["tea", "ice"], ["a", "b", "c"])))
     assert named.plan(a_depot(), values=SMALL).names.products == ["tea", "ice", "reserve"]
     scaled = replace(model, guarantee=replace(model.guarantee, scaled=True))
     with pytest.raises(ValueError, match="share nothing in multiples of their own scales"):
         scaled.plan(a_depot(), values=SMALL)
 
 
-@pytest.mark.parametrize("said", [{"correlation": 2.0}, {"correlation": float("nan")}, {}, 3])
-def test_a_correlation_that_cannot_be_is_refused(model: PrivateModel, said: Any) -> None:
-    with pytest.raises(ValueError, match="correlation must lie in"):
-        replace(model, report={"together": said}).sample(3, rng=np.random.default_rng(0))
+OTHER = {"measured": 0.5, "error": 0.1}
+
+
+@pytest.mark.parametrize("said", [OTHER | {"correlation": 2.0}, OTHER | {"correlation": float("nan")}, OTHER, {}, 3])
+def test_a_correlation_that_cannot_be_is_refused(model: PrivateModel, said: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "model.npz")
+    facts, arrays = read_learned(tmp_path / "model.npz", MODEL_FORMAT, "model")
+    facts["report"]["together"] = said
+    write_learned(tmp_path / "model.npz", facts, arrays)
+    with pytest.raises(ValueError, match=r"correlation must lie in|Together"):
+        PrivateModel.load(tmp_path / "model.npz")
 
 
 def test_it_is_the_usual_choice_beyond_three_dimensions() -> None:

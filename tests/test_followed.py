@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_decisions_that_follow_what_people_know_are_found(problem: Rounds) -> No
     """Clearly where people know more, and never where they do not, or where what they know is the scale."""
     who = {"knows": a_season(problem, knows=True), "blind": a_season(problem, knows=False)}
     who["scaled"] = a_season(problem, knows=True, scaled=True)
-    found = {name: fitted(problem, log).report["dependence"]["flagged"] for name, log in who.items()}
+    found = {name: fitted(problem, log).report.dependence.flagged for name, log in who.items()}
     assert found == {"knows": True, "blind": False, "scaled": False}
 
 
@@ -96,7 +97,7 @@ def test_without_the_table_a_page_says_what_it_rests_on() -> None:
             tested = forecast_kind(policy)
             assert (tested.verdict, "only people knew" in tested.because) == ("switch", False)
             # A table that is too noisy to tell is as good as none.
-            policy.report["dependence"]["error"] = 0.2
+            policy.report = replace(policy.report, dependence=replace(policy.report.dependence, error=0.2))
             assert "only people knew" in _judged(CostEstimate(1.0, 0.5, 1.5), CostEstimate(2.0, 1.9, 2.1), policy)[1]
 
 

@@ -140,7 +140,7 @@ def test_a_warning_of_noise_needs_no_forecast() -> None:
     noisy, clear = fitted(past_orders(60, 0.6, 2.4)[0], 0.01), fitted(past_orders(2_000, 0.6, 2.4)[0])
     assert noise_warning(noisy) == predicted(noisy).warning != ""
     assert noise_warning(clear) == ""
-    noisy.report.pop("trees")
+    noisy.report = replace(noisy.report, trees=None)
     assert noise_warning(noisy) == ""
 
 
@@ -246,7 +246,7 @@ def test_without_noise_there_is_no_slider() -> None:
 
 def test_a_policy_of_an_earlier_version_has_no_forecast() -> None:
     policy = fitted(past_orders(500, 0.6, 2.4)[0])
-    del policy.report["trees"]
+    policy.report = replace(policy.report, trees=None)
     found = predicted(policy)
     assert found.policy is None
     assert "earlier version" in found.unknown

@@ -175,7 +175,7 @@ def test_policies_beyond_all_bounds_do_not_verify(entry: str, value: object, tmp
     facts = json.loads(arrays.pop("facts").tobytes())
     del facts["sha256"]
     if entry == "labels":
-        facts["report"]["labels"] = value
+        facts["report"]["names"] = value
     elif entry == "trajectories_per_unit":
         facts["guarantee"][entry] = value
     else:

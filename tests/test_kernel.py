@@ -77,7 +77,7 @@ def test_blocks_change_memory_and_nothing_else(pessimism: Bernstein | None, monk
     in_blocks = learner.fit(problem, log, noise=SeededNoise(1))
     assert whole_steps.rule.q == pytest.approx(in_blocks.rule.q, abs=1e-12)
     assert whole_steps.report == in_blocks.report
-    assert 0 < whole_steps.report["fell_back_to_uniform"] < 1
+    assert 0 < whole_steps.report.planned.fell_back_to_uniform < 1
 
 
 def test_rows_that_are_never_drawn_would_have_fallen_back() -> None:
@@ -148,10 +148,10 @@ def test_the_printed_constants_are_vacuous_and_the_report_says_so() -> None:
     rng = np.random.default_rng(2)
     log = problem.simulate_log(rng.uniform(0, 10, (2000, 3, 1)), rng=rng)
     report = Pool.published(1.0, zones=10).fit(problem, log, noise=SeededNoise(0)).report
-    assert report["clipped_to_zero"] == 1.0
+    assert report.planned.clipped_to_zero == 1.0
     softer = Pool.published(1.0, zones=10, scale=1e-4).fit(problem, log, noise=SeededNoise(0)).report
-    assert softer["clipped_to_zero"] < 0.7
-    assert 0 < softer["fell_back_to_uniform"] < 1
+    assert softer.planned.clipped_to_zero < 0.7
+    assert 0 < softer.planned.fell_back_to_uniform < 1
 
 
 @pytest.mark.parametrize("scale", [-1.0, math.nan, math.inf])

@@ -308,7 +308,7 @@ def test_a_few_bytes_cannot_ask_for_gigabytes(name: str, tmp_path: Any) -> None:
     policy = Pool(1.0).fit(problem, a_log(problem, 50, np.random.default_rng(1)), noise=SeededNoise(1))
     empty = CountTable(np.zeros((10**9, 0, 1)), np.zeros((10**9, 0, 1)))
     problem.horizon = 10**9
-    Policy(problem, empty, policy.guarantee, {}).save(tmp_path / "policy.npz")
+    Policy(problem, empty, policy.guarantee).save(tmp_path / "policy.npz")
     with pytest.raises(ValueError, match="lacks an array"):
         Policy.load(tmp_path / "policy.npz")
 

@@ -66,11 +66,11 @@ def log(problem: LostSales) -> Trajectories:
 # What is planted, and what it must be found as.
 PLANTS: dict[str, tuple[Callable[[Policy, Trajectories], None], str | None]] = {
     "nothing": (lambda policy, log: None, None),
-    "the log": (lambda policy, log: policy.report.update(log=log), "an object of poolrl.data.trajectories"),
-    "a view": (lambda policy, log: policy.report.update(rows=log.actions[3:4]), "an array of the log"),
-    "a number": (lambda policy, log: policy.report.update(rows=float(log.next_states[3, 0, 0])), "a number of the log"),
-    "a copy": (lambda policy, log: policy.report.update(rows=log.next_states.copy()), "a number of the log"),
-    "a coarse copy": (lambda policy, log: policy.report.update(x=log.states.astype("f4")), "a number of the log"),
+    "the log": (lambda policy, log: setattr(policy, "log", log), "an object of poolrl.data.trajectories"),
+    "a view": (lambda policy, log: setattr(policy, "rows", log.actions[3:4]), "an array of the log"),
+    "a number": (lambda policy, log: setattr(policy, "rows", float(log.next_states[3, 0, 0])), "a number of the log"),
+    "a copy": (lambda policy, log: setattr(policy, "rows", log.next_states.copy()), "a number of the log"),
+    "a coarse copy": (lambda policy, log: setattr(policy, "x", log.states.astype("f4")), "a number of the log"),
     "a function": (lambda policy, log: setattr(policy, "act", lambda *_: log), "something that cannot be pickled"),
 }
 
@@ -92,5 +92,5 @@ def test_exact_counts_behind_a_function_are_found_too(problem: LostSales, log: T
     released = prepared.release(log, SecureNoise())
     policy = prepared.learn(released)
     assert leaks(policy, log) == set()
-    policy.report["rows"] = released.transitions
+    policy.rows = released.transitions
     assert leaks(policy, log) >= {f"an object of {VisitCounts.__module__}", "something that cannot be pickled"}

@@ -45,7 +45,7 @@ def test_with_labels_and_a_profile_they_are_those_of_simulated_paths() -> None:
     weights = laws(rng, 2, 3, 1)
     levels = rng.uniform(0.5, 2.0, (2, 3, 1))
     found = costs_of_levels(problem, OutcomeDistribution(bin_middles(problem, BINS), weights), levels)
-    policy = Policy(problem, Levels(levels), Guarantee.of_nothing(3), {})
+    policy = Policy(problem, Levels(levels), Guarantee.of_nothing(3))
     for cell, word in enumerate(("no", "yes")):
         drawn = np.stack([rng.choice(BINS, 60_000, p=weights[cell, h, 0]) for h in range(3)], axis=1)
         scale = np.broadcast_to(profile, (60_000, 3, 1))

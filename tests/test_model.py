@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from poolrl import (
     Visits,
     Zones,
 )
+from poolrl.learning.stored import Names
 from poolrl.workflow.what_if import cost_by_model, what_ifs
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
@@ -116,7 +118,7 @@ def test_a_plan_orders_no_further_than_feedback_reached() -> None:
 
 def test_names_of_steps_come_again_too(model: PrivateModel) -> None:
     policy = model.plan()
-    policy.report["labels"] = {"products": ["a", "b"], "steps": ["Fri", "Sat", "Sun"], "first_step": 0}
+    policy.report = replace(policy.report, names=Names(["a", "b"], ["Fri", "Sat", "Sun"]))
     assert PrivateModel.of(policy).plan(shop(horizon=5)).names.steps == ["Fri", "Sat", "Sun", "Fri", "Sat"]
 
 
@@ -177,7 +179,7 @@ def test_a_model_comes_back_from_a_file(model: PrivateModel, tmp_path: Path) -> 
 def test_a_model_says_what_it_rests_on(model: PrivateModel) -> None:
     """Noise is √v / n: by hand from the released trees."""
     assert model.outcomes.slots is not None
-    assert model.noise == pytest.approx(model.report["trees"]["variance"] ** 0.5 / model.outcomes.slots.mean())
+    assert model.noise == pytest.approx(model.report.trees.variance**0.5 / model.outcomes.slots.mean())
     assert "of demand lies in the range that past orders explored" in repr(model)
     assert "NOT PRIVATE" in repr(model)  # by its seeded noise
     assert model.explored.shape == (3, 2)

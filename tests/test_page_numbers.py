@@ -283,7 +283,7 @@ def test_a_fit_of_500_products_makes_a_light_page() -> None:
     log = problem.simulate_log(np.minimum(rng.gamma(4, 4, (20, 7, 500)), 60), rng=rng)
     made_up = made_up_release([f"Product {i}" for i in range(500)])
     fitted = Pool(0.5).fit(problem, log)
-    fitted.report["labels"] = made_up.policy.report["labels"]
+    fitted.report = replace(fitted.report, names=made_up.policy.report.names)
     page = release_page(replace(made_up, policy=fitted), made_up_forecast(made_up))
     assert len(page.encode()) < LARGEST_PAGE
     assert np.abs(decoded(Texts(page).json("levels-data"), "levels") - fitted.levels).max() <= 0.0501

@@ -158,7 +158,7 @@ def test_a_boundary_that_changes_between_steps_against_brute_force(share: list, 
     paths = np.array(list(itertools.product(*steps.T)))[:, :, None]
     tried = [Levels(np.array([[a], [b]])) for a in np.linspace(0, 10, 81) for b in np.linspace(0, 10, 21)]
     guarantee = saa(problem, paths).guarantee
-    best = min(rollout_cost(problem, Policy(problem, levels, guarantee, {}), paths) for levels in tried)
+    best = min(rollout_cost(problem, Policy(problem, levels, guarantee), paths) for levels in tried)
     assert rollout_cost(problem, saa(problem, paths), paths) <= best * 1.002
     assert (saa(problem, paths).levels <= np.array(share) * 10 + 1e-9).all()
 
@@ -213,7 +213,7 @@ def test_the_expected_cost_is_exact() -> None:
     problem = LostSales(horizon=4, products=2, holding=costs[0], shortage=costs[1], demand_max=[10.0, 30.0])
     probabilities = rng.dirichlet(np.ones(bins), size=shape)
     levels = rng.uniform(0, 1, shape) * problem.demand_max
-    policy = Policy(problem, Levels(levels), data_free(problem).guarantee, {})
+    policy = Policy(problem, Levels(levels), data_free(problem).guarantee)
     paths = np.empty((200_000, *shape))
     for step in range(4):
         for i in range(2):

@@ -14,6 +14,7 @@ from poolrl.geometry.axes import Separable
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.population import population_policy
+from poolrl.learning.stored import Report
 from poolrl.privacy.guarantee import Guarantee
 
 BINS = 512
@@ -31,7 +32,7 @@ def planned(problem: LostSales, outcomes: OutcomeDistribution, memory: int = 0, 
         outcomes, Separable().axes(problem), scale_follows_sales=memory > 0, step_labels=changing
     )
     guarantee = replace(Guarantee.of_nothing(problem.horizon), scaled=memory > 0, scale_memory=memory)
-    return Policy(problem, rule, guarantee, report | {"step_labels": list(changing)}, outcomes)
+    return Policy(problem, rule, guarantee, replace(report, step_labels=tuple(changing)), outcomes)
 
 
 @pytest.mark.parametrize(("shortage", "by_hand"), [(9.0, 24.0), (1.0, 0.5 / 0.08125)])
@@ -72,7 +73,7 @@ def test_where_shops_are_alike_a_new_one_is_like_them(memory: int) -> None:
     everybody = population_policy(policy, ["shop"])
     assert everybody.problem.labels.names == ("promo",)
     assert everybody.levels == pytest.approx(policy.levels[1], rel=1e-9)
-    forgotten = population_policy(replace(policy, report={}), ["shop"])
+    forgotten = population_policy(replace(policy, report=Report()), ["shop"])
     assert np.abs(forgotten.levels - policy.levels[1]).max() > 1e-3  # the test sees what comes and goes
 
 

@@ -16,9 +16,8 @@ import pytest
 
 from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, POLICY
-from poolrl.learning.policy import Names
 from poolrl.learning.rules import Levels
-from poolrl.learning.stored import write_learned
+from poolrl.learning.stored import Names, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config_file import load_config
 from poolrl.workflow.fit import Released
@@ -85,7 +84,7 @@ def test_lower_bounds_are_not_called_a_saving(released: Path, run: Run) -> None:
 FORGERIES: dict[str, Callable[[Policy], Policy]] = {
     "a level": lambda policy: replace(policy, rule=Levels(policy.levels * 1.01)),
     "the guarantee": lambda policy: replace(policy, guarantee=replace(policy.guarantee, trajectories_per_unit=2)),
-    "the report": lambda policy: replace(policy, report=policy.report | {"units": 10**6}),
+    "the report": lambda policy: replace(policy, report=replace(policy.report, units=10**6)),
     "the estimate": lambda policy: replace(
         policy, outcomes=replace(policy.outcomes, weights=policy.outcomes.weights[..., ::-1].copy())
     ),  # type: ignore[type-var]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -300,7 +301,7 @@ def test_the_page_says_do_not_switch_where_that_is_the_truth(reserve: float | No
     prepared = Pool(1.0).prepare(auction)
     released = prepared.release(simulate_log(auction, bids, rng=rng), SeededNoise(1))
     policy = prepared.learn(released)
-    policy.report["units"] = 1_500
+    policy.report = replace(policy.report, units=1_500)
     if reserve is not None:
         policy.rule = CountTable(np.full((1, 2, 1), reserve), np.zeros((1, 2, 1)))
     assert forecast_kind(policy, FadedTrees.of(released)).verdict == verdict

@@ -285,30 +285,30 @@ def learned(problem: LostSales, log: Trajectories, rho: float = 1.0, seed: int =
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])
 def test_the_correlation_is_found_under_censoring_and_noise(correlation: float) -> None:
     model = learned(*moving_together(correlation))
-    said = model.report["together"]
-    assert abs(said["measured"] - correlation) <= 4 * said["error"] + 0.01
-    assert model.together < said["measured"] or said["measured"] == 0  # drawn to zero by its error
-    assert said["error"] < 0.05
+    said = model.report.together
+    assert abs(said.measured - correlation) <= 4 * said.error + 0.01
+    assert model.together < said.measured or said.measured == 0  # drawn to zero by its error
+    assert said.error < 0.05
 
 
 def test_levels_that_rise_together_are_not_taken_for_demand_that_does() -> None:
-    said = learned(*moving_together(0.0, follow=0.6)).report["together"]
-    assert said["measured"] <= 3 * said["error"]
+    said = learned(*moving_together(0.0, follow=0.6)).report.together
+    assert said.measured <= 3 * said.error
 
 
 def test_under_much_noise_nothing_is_said_to_move_together() -> None:
     model = learned(*moving_together(0.5, weeks=12), rho=0.01)
-    assert (model.together, model.report["together"]["error"]) == (0.0, 1.0)
+    assert (model.together, model.report.together.error) == (0.0, 1.0)
 
 
 def test_the_error_is_what_seeds_show_and_what_public_facts_foretell() -> None:
     problem, log = moving_together(0.3, weeks=400)
-    found = [learned(problem, log, rho=0.3, seed=seed).report["together"] for seed in range(16)]
-    spread = float(np.std([each["measured"] for each in found]))
-    noise_alone = math.sqrt(found[0]["error"] ** 2 - learned(problem, log, math.inf).report["together"]["error"] ** 2)
+    found = [learned(problem, log, rho=0.3, seed=seed).report.together for seed in range(16)]
+    spread = float(np.std([each.measured for each in found]))
+    noise_alone = math.sqrt(found[0].error ** 2 - learned(problem, log, math.inf).report.together.error ** 2)
     assert 0.6 * noise_alone < spread < 1.5 * noise_alone
     foretold = expected_error(steps=4, products=4, slots=400, moved=1, rho=0.03)
-    assert 0.5 < found[0]["error"] / foretold < 2.0
+    assert 0.5 < found[0].error / foretold < 2.0
 
 
 def test_drawn_demand_moves_together_and_keeps_its_laws() -> None:

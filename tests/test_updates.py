@@ -226,7 +226,7 @@ def test_an_update_pays_for_its_own_weeks_alone(first_months: Path) -> None:
     assert "To all of them together it loses rho = 0.5 at most" in label
     assert "when one begins is not protected" in label
     policy = Policy.load(february / "policy.npz")
-    assert [each["first"] for each in policy.report["periods"]] == ["2025-01-06", "2025-02-03"]
+    assert [each.first for each in policy.report.periods] == ["2025-01-06", "2025-02-03"]
     assert "1 earlier period" in str(policy.guarantee)
 
 

@@ -19,6 +19,7 @@ from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
 from poolrl.certificate.label import label
 from poolrl.certificate.paid_tables import release_layout
 from poolrl.certificate.registry import registry_record
+from poolrl.learning.stored import Together
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.workflow.report import verify_folder
@@ -111,7 +112,7 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
     shutil.copy(release / CERTIFICATE, released)
     assert all(check.good for check in verify_folder(released / POLICY, released / CERTIFICATE))
     policy = Policy.load(release / POLICY)
-    policy.report["note"] = "another"
+    policy.report = replace(policy.report, scale_in_words="another")
     policy.save(release / POLICY)
     assert bad(released, ledger=released / "ledger.sqlite") == [
         "the policy file has the certified hash",
@@ -148,7 +149,7 @@ def forge(
     policy = Policy.load(release / POLICY)
     true = policy.guarantee
     policy.guarantee = Guarantee(mechanisms, secure=True, steps=true.steps, **declared or {})
-    policy.report |= {"note": "forged"} | {key: value for key, value in public.items() if key == "units"}
+    policy.report = replace(policy.report, scale_in_words="forged", units=public.get("units", policy.report.units))
     policy.save(release / POLICY)
     certificate = Certificate.read((release / CERTIFICATE).read_bytes())
     spent = sum((each.rho for each in mechanisms), Fraction(0))
@@ -180,7 +181,7 @@ def test_a_model_is_verified_like_its_policy(released: Path, tmp_path_factory: p
     weights = model.outcomes.weights[..., ::-1].copy()
     forgeries = [
         replace(model, outcomes=replace(model.outcomes, weights=weights)),
-        replace(model, report=model.report | {"units": 10**6}),
+        replace(model, report=replace(model.report, units=10**6)),
         replace(model, guarantee=replace(model.guarantee, trajectories_per_unit=2)),
     ]
     for forged in forgeries:
@@ -198,7 +199,7 @@ def test_a_correlation_that_was_not_paid_for_is_found(released: Path) -> None:
     path = released / "release" / POLICY
     policy = Policy.load(path)
     assert forge(released, policy.guarantee.mechanisms) == []
-    policy.report["together"] = {"correlation": 0.5, "measured": 0.5, "error": 0.02}
+    policy.report = replace(policy.report, together=Together(0.5, 0.5, 0.02))
     policy.save(path)
     found = forge(released, policy.guarantee.mechanisms)
     assert found == ["counts and sensitivity are those of this problem at this rho"]
@@ -251,7 +252,7 @@ def test_a_forged_memory_is_found(released: Path) -> None:
     text = " ".join(label(certificate).split())
     assert "replacing one trajectory changes the scales of at most 4 others; 5 trajectories are paid for" in text
     assert "of at most 4 others" in registry_record(certificate).deployment.privacy_loss.privacy_unit_details
-    layout = release_layout(policy.problem, slots=policy.report["units"], moved=5, rho=float(true.rho))
+    layout = release_layout(policy.problem, slots=policy.report.units, moved=5, rho=float(true.rho))
     honest, left = layout.mechanism(true.rho), replace(sums, sensitivity_squared=25 * sums.sensitivity_squared)
     left = replace(left, variance=25 * sums.variance)
     assert honest.sensitivity_squared > true.sensitivity_squared

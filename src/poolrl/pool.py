@@ -24,6 +24,7 @@ from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_visits
 from poolrl.learning.policy import Policy
+from poolrl.learning.stored import ReleasedTrees, Report
 from poolrl.learning.together import choose_edges, measure_together
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Guarantee
@@ -205,16 +206,15 @@ class OnOutcomes:
         """Distributions of outcomes."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
-        trees = {"sizes": [level.shape[-1] for level in released.levels], "variance": released.variance}
-        report: dict[str, Any] = {"observed": outcomes.observed, "trees": trees}
-        if released.step_labels:
-            # Public, by declaration. A later plan for the population needs it.
-            report["step_labels"] = list(released.step_labels)
+        report = Report(
+            observed=outcomes.observed,
+            trees=ReleasedTrees(tuple(level.shape[-1] for level in released.levels), released.variance),
+            step_labels=tuple(released.step_labels),  # public, by declaration; plans for the population need it
+        )
         if released.dependence is not None:
-            tested = measure_dependence(released.dependence, self.problem)
-            report["dependence"] = tested.to_dict(self.problem.words if self.problem.counts_down else None)
+            report = replace(report, dependence=measure_dependence(released.dependence, self.problem))
         if released.together is not None:
-            report["together"] = measure_together(released.together, self.problem, outcomes).to_dict()
+            report = replace(report, together=measure_together(released.together, self.problem, outcomes))
         return PrivateModel(self.problem.world, outcomes, released.guarantee, report)
 
     def rehearse(self) -> None:

@@ -11,7 +11,8 @@ from benchmarks.chain import DAYS, Weeks, made_up_chain, run_chain
 from poolrl import LostSales, Trajectories
 from poolrl.data.counts import count_joint
 from poolrl.geometry.resolution import JOINT_BANDS
-from poolrl.learning.dependence import Dependence, compare_levels
+from poolrl.learning.dependence import compare_levels
+from poolrl.learning.stored import Dependence
 
 STORES, WEEKS = 60, slice(0, 60)
 COSTS: dict[str, Any] = {"horizon": DAYS, "holding": 1.0, "shortage": 3.0}

@@ -16,6 +16,7 @@ from poolrl.certificate.certificate import certify
 from poolrl.certificate.parts import AssumedPublic
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.rules import Levels
+from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.workflow.fit import Released
@@ -59,9 +60,9 @@ def made_up_release(
     outcomes = OutcomeDistribution(points, weights, cutoffs)
     mode: Literal["none", "protected"] = "protected" if labels else "none"
     guarantee = replace(small_guarantee(), scaled=scaled, steps=len(steps), labels=mode)
-    report = {"labels": {"products": list(products), "steps": list(steps)}, "units": 20, "observed": 1.0}
-    words = {"scale_in_words": "the average of the last 4 same weekdays"} if scaled else {}
-    policy = Policy(problem, Levels(levels), guarantee, report | words, outcomes)
+    scale = "the average of the last 4 same weekdays" if scaled else None
+    report = Report(names=Names(list(products), list(steps)), units=20, observed=1.0, scale_in_words=scale)
+    policy = Policy(problem, Levels(levels), guarantee, report, outcomes)
     facts = release_facts(problem, spent=Fraction(1, 2), units=20)
     public: AssumedPublic = facts["public"]
     named = public.model_copy(update={"products": list(products), "steps": list(steps)})

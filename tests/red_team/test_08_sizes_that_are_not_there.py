@@ -111,7 +111,10 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     "bins": ("lattice", partial(store, pairs__bins=[1e8] * 3)),
     "a horizon that is no number": ("levels", partial(declare, horizon="9" * 1000)),
     "a text of 5 MB": ("levels", lambda facts, arrays: report(facts, arrays, {"x": " " * 5_000_000})),
-    "names of steps": ("levels", lambda facts, arrays: report(facts, arrays, {"labels": {"steps": [0] * 1_000_000}})),
+    "names of steps": (
+        "levels",
+        lambda facts, arrays: report(facts, arrays, {"names": {"products": ["a"], "steps": ["0"] * 1_000_000}}),
+    ),
     "mechanisms": ("levels", lambda facts, arrays: guarantee(facts, arrays, mechanisms=[{}] * 100_000)),
 }
 # What is as large as the file says may be read. It must not take more than that.

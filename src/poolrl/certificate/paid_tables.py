@@ -32,9 +32,9 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
     named = [each.name for each in guarantee.mechanisms]
     left = policy.outcomes is not None and policy.outcomes.left is not None
     on_top: tuple[tuple[bool, Callable[..., TableLayout]], ...] = (
-        ("dependence" in policy.report, sensitivity.joint_table),
+        (policy.report.dependence is not None, sensitivity.joint_table),
         (left, sensitivity.left_sums),
-        ("together" in policy.report, sensitivity.pair_sums),
+        (policy.report.together is not None, sensitivity.pair_sums),
     )
     for told, formula in on_top:
         try:

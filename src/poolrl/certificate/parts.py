@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from poolrl.learning.stored import PeriodRead
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.periods import Period, When
 from poolrl.ledger.units import ProtectedUnit
@@ -108,6 +109,10 @@ class CertifiedPeriod(Facts):
     def period(self) -> Period:
         """For the ledger's arithmetic."""
         return Period.from_note(self.model_dump())
+
+    def read(self) -> PeriodRead:
+        """For the report of a policy."""
+        return PeriodRead(self.column, self.first, self.before, tuple(self.scale))
 
 
 class EarlierRelease(Facts):

@@ -168,7 +168,7 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
     unit = (claim.unit, claim.trajectories_per_unit, claim.steps, claim.adjacency)
     carried = (guarantee.unit, guarantee.trajectories_per_unit, guarantee.steps, guarantee.adjacency)
     declared = (claim.scaled, claim.scale_memory, claim.labels)
-    same = public.problem == policy.problem.facts() and public.units == policy.report.get("units")
+    same = public.problem == policy.problem.facts() and public.units == policy.report.units
     same = same and (public.products, public.steps) == (names.products, names.steps)
     same = same and claim.said == CertifiedWords.of(policy.problem.words)
     mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
@@ -188,11 +188,11 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
 
 
 def _periods_of(policy: Policy, claim: Certificate) -> list[VerifyCheck]:
-    said = policy.report.get("periods", [])
     named = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
-    if not said and not named:
+    if not policy.report.periods and not named:
         return []
-    return [VerifyCheck("the policy names the same periods", said == [each.model_dump() for each in named])]
+    same = policy.report.periods == tuple(each.read() for each in named)
+    return [VerifyCheck("the policy names the same periods", same)]
 
 
 def _signature(claim: Certificate, content: bytes, path: Path, key: Path | None) -> list[VerifyCheck]:

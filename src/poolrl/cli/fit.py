@@ -70,7 +70,8 @@ def fit(
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
         opened = {} if release.new_account is None else {"new_account_in": str(release.new_account)}
         facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
-        said = {"together": release.policy.report.get("together")} if file.config.privacy.together else {}
+        together = release.policy.report.to_dict().get("together")
+        said = {"together": together} if file.config.privacy.together else {}
         print(dumps(facts | finished | opened | said, indent=2))
     else:
         print_release(console, release, forecast)
@@ -104,7 +105,7 @@ def page_of(release: Released, console: Console) -> Forecast | KindForecast:
 
 def print_release(console: Console, release: Released, forecast: Forecast | KindForecast) -> None:
     """The label, and warnings where there is something to warn of."""
-    folder, observed = release.folder, release.policy.report["observed"]
+    folder, observed = release.folder, release.policy.report.observed
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
     if release.new_account is not None:
         budget = float(Fraction(release.certificate.ledger.budget))
@@ -115,7 +116,7 @@ def print_release(console: Console, release: Released, forecast: Forecast | Kind
     warnings = []
     if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
         warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")
-    if observed < MOSTLY_OBSERVED:
+    if observed is not None and observed < MOSTLY_OBSERVED:
         noise = "Noise may have hidden the rest. " if forecast.noise_dominated else ""
         warnings.append(
             f"By the released counts only {observed:.0%} of the log was observed. {noise}Rows beyond lambda are "
@@ -125,9 +126,9 @@ def print_release(console: Console, release: Released, forecast: Forecast | Kind
         warnings.append(forecast.warning)
     for warning in warnings:
         console.print(f"[bold red]{warning}[/]\n", highlight=False)
-    if isinstance(said := release.policy.report.get("together"), dict):
-        found = f"Products sell together with a correlation of {said['measured']:.2f} ± {said['error']:.2f}"
-        console.print(f"{found}; plans use {said['correlation']:.2f}.\n", highlight=False)
+    if (together := release.policy.report.together) is not None:
+        measured = f"Products sell together with a correlation of {together.measured:.2f} ± {together.error:.2f}"
+        console.print(f"{measured}; plans use {together.correlation:.2f}.\n", highlight=False)
     console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
     if isinstance(forecast, Forecast):

@@ -17,70 +17,20 @@ a pair stand in different cells, whose noises are independent. So noise leaves e
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.stored import Dependence
 from poolrl.privacy.released import PrivateDependence
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.problems.words import Words
 
-# Flagged beyond both. In managers' logs without a scale the effect was 0.10 to 0.49. It was at most 0.02 in their logs
-# with a scale, and in logs of independent orders (docs/workflow.md, section 2).
-LEAST_EFFECT, LEAST_Z = 0.05, 3.0
-# With more error than this, z would miss the weakest of the managers' logs.
-MOST_ERROR = 0.03
 # For reserves and bids of people who know their lots the effect was 0.3 to 0.5. With more error than this, z would miss
 # them.
 TELLING_ERROR = 0.1
 # Shares of bands of levels and of outcomes where the public bound is a few times what is usual.
 USUAL_BANDS = (0.0, 0.05, 0.25, 0.5, 0.2, 0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Dependence:
-    """The test's result: the effect in [−1, 1], its standard error if there were none, and z = effect / error."""
-
-    effect: float
-    error: float
-    z: float
-
-    @property
-    def flagged(self) -> bool:
-        """Whether higher levels go with higher outcomes, clearly and by more than a trifle."""
-        return self.effect > LEAST_EFFECT and self.z > LEAST_Z
-
-    @property
-    def advice(self) -> str:
-        """What to do about it, in words."""
-        if self.flagged:
-            return (
-                "orders follow demand, so demand is overestimated; give a scale, for example the average of the last "
-                "sales of the same shop and step, or make a column that tells shops apart a label"
-            )
-        if self.error > MOST_ERROR:
-            return "it cannot be told whether orders follow demand: there are too few rows, or too much noise"
-        if self.effect < -LEAST_EFFECT and self.z < -LEAST_Z:
-            return (
-                "higher order-up-to levels go with lower demand, as where stock is left after slow days or in slow "
-                "shops; demand may be underestimated"
-            )
-        return "no sign that orders follow demand"
-
-    def advice_in(self, words: Words) -> str:
-        """The same for problems other than shops, in their words."""
-        if self.flagged:
-            return f"{words.decisions} follow {words.outcome}: give a scale, or labels for what people know"
-        follow = f"{words.decisions} follow {words.outcome}"
-        return f"it cannot be told whether {follow}" if self.error > TELLING_ERROR else f"no sign that {follow}"
-
-    def to_dict(self, words: Words | None = None) -> dict[str, Any]:
-        """The result for JSON."""
-        advice = self.advice if words is None else self.advice_in(words)
-        return asdict(self) | {"flagged": self.flagged, "advice": advice}
 
 
 def measure_dependence(released: PrivateDependence, problem: OutcomeProblem) -> Dependence:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,15 +22,13 @@ from poolrl.checks import FloatArray, whole
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
 from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy, problem_of
-from poolrl.learning.stored import read_learned, write_learned
-from poolrl.learning.together import MOST_TOGETHER, drawn_together
+from poolrl.learning.stored import NOTHING_SAID, Report, read_learned, write_learned
+from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 
 MODEL_FORMAT = "poolrl model 1"
-# What a report says of a plan, and not of the model.
-OF_PLANS = ("nodes", "fell_back_to_uniform", "clipped_to_zero")
 
 
 @dataclass(repr=False, eq=False)
@@ -43,14 +41,14 @@ class PrivateModel:
     problem: OutcomeProblem
     outcomes: OutcomeDistribution
     guarantee: Guarantee
-    report: dict[str, Any]
+    report: Report = NOTHING_SAID
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """The model that a policy was planned on."""
         if policy.outcomes is None or not isinstance(policy.problem, OutcomeProblem):
             raise ValueError("this policy was planned on visits of nodes, which are no model of outcomes")
-        report = {name: fact for name, fact in policy.report.items() if name not in OF_PLANS}
+        report = replace(policy.report, planned=None)
         return cls(policy.problem.world, policy.outcomes, policy.guarantee, report)
 
     def __repr__(self) -> str:
@@ -67,20 +65,15 @@ class PrivateModel:
     @property
     def noise(self) -> float:
         """The noise of a released count beside the slots of an average cell; NaN if a file does not say it."""
-        if self.outcomes.slots is None or "trees" not in self.report:
+        if self.outcomes.slots is None or self.report.trees is None:
             return math.nan
         slots = float(self.outcomes.slots.mean())
-        return math.sqrt(self.report["trees"]["variance"]) / slots if slots > 0 else math.inf
+        return math.sqrt(self.report.trees.variance) / slots if slots > 0 else math.inf
 
     @property
     def together(self) -> float:
         """The correlation of the products' demand at a step; zero if none was released (`Pool(together=...)`)."""
-        if (said := self.report.get("together")) is None:
-            return 0.0
-        found = said.get("correlation") if isinstance(said, dict) else None
-        if not isinstance(found, int | float) or not 0 <= found <= MOST_TOGETHER:
-            raise ValueError(f"the model's correlation must lie in 0 .. {MOST_TOGETHER:g}")
-        return float(found)
+        return 0.0 if self.report.together is None else float(self.report.together.correlation)
 
     @property
     def rests_on(self) -> str:
@@ -115,16 +108,15 @@ class PrivateModel:
             where,
             # A scale with memory was made from the log's own sales, and will be made from ours.
             scale_follows_sales=self.guarantee.scale_memory > 0,
-            step_labels=self.report.get("step_labels", ()),
+            step_labels=self.report.step_labels,
             together=self.together,
         )
-        told = report | self.report
-        if wanted.shared and isinstance(names := told.get("labels"), dict):
-            told["labels"] = names | {"products": [*names["products"], *wanted.shared]}
-        if wanted.horizon != self.problem.horizon and isinstance(names := told.get("labels"), dict):
-            steps = names.get("steps", [])
-            told["labels"] = names | {"steps": [steps[h % len(steps)] for h in range(wanted.horizon)] if steps else []}
-        return Policy(wanted, rule, self.guarantee, told, outcomes)
+        names = self.report.names
+        if names is not None:
+            steps = [names.steps[h % len(names.steps)] for h in range(wanted.horizon)]
+            names = replace(names, products=[*names.products, *wanted.shared], steps=steps)
+        report = replace(self.report, names=names, planned=report.planned)
+        return Policy(wanted, rule, self.guarantee, report, outcomes)
 
     def under(self, problem: OutcomeProblem) -> PrivateModel:
         """The same laws under the public facts of another problem."""
@@ -207,7 +199,7 @@ class PrivateModel:
             "format": MODEL_FORMAT,
             "problem": self.problem.facts(),
             "guarantee": self.guarantee.to_dict(),
-            "report": self.report,
+            "report": self.report.to_dict(),
         }
         write_learned(path, facts, dict(self.outcomes.arrays()))
 
@@ -222,7 +214,7 @@ class PrivateModel:
             if not isinstance(own, OutcomeProblem):
                 raise ValueError("the problem declares no outcomes")
             outcomes = outcomes_from_arrays(arrays, own)
-            return cls(own, outcomes, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]))
+            return cls(own, outcomes, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         except (LookupError, TypeError, AttributeError, OverflowError) as error:

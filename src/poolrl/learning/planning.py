@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.grid import Grid
@@ -19,6 +18,7 @@ from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
 from poolrl.learning.separable import order_up_to_levels, stages_from_marginals
 from poolrl.learning.shops import plan_shops, settled_levels
+from poolrl.learning.stored import Planned, Report
 from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
@@ -28,8 +28,6 @@ ValueSettings = Zones | Grid | Separable | Fitted | ByCount
 ValuePoints = Axes | Partition | FittedPoints | CountPoints
 # In more dimensions of states and actions nodes lie too far apart.
 MOST_ON_NODES = 3
-# A plan on outcomes trusts all its nodes, and cuts none.
-NOTHING_UNTRUSTED = {"fell_back_to_uniform": 0.0, "clipped_to_zero": 0.0}
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
@@ -85,15 +83,15 @@ def plan_on_outcomes(
     scale_follows_sales: bool = False,
     step_labels: Sequence[str] = (),
     together: float = 0.0,
-) -> tuple[Rule, dict[str, Any]]:
+) -> tuple[Rule, Report]:
     """The best rule against an outcome distribution, with a report."""
     horizon = where.problem.horizon
     if isinstance(where, CountPoints):
         table = plan_by_count(outcomes, where)
-        return table, {"nodes": table.actions.size, **NOTHING_UNTRUSTED}
+        return table, Report(planned=Planned(table.actions.size))
     if isinstance(where, FittedPoints):
         drawn = quasi_outcomes(outcomes, where.settings.outcomes, together)
-        return fit_values(where.problem, drawn, where.settings), {"nodes": where.settings.states, **NOTHING_UNTRUSTED}
+        return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
     if isinstance(where, Partition):
         solution = backward_induction(horizon, stages_from_outcomes(outcomes, where, together), where)
         return PartitionQ(where, solution.q), _report(solution)
@@ -101,7 +99,7 @@ def plan_on_outcomes(
         levels = plan_shops(where.problem, outcomes, step_labels)
         if scale_follows_sales:
             levels = settled_levels(where.problem, outcomes, levels)
-        return Levels(levels), {"nodes": outcomes.weights.size, **NOTHING_UNTRUSTED}
+        return Levels(levels), Report(planned=Planned(outcomes.weights.size))
     solution = backward_induction(horizon, stages_from_marginals(outcomes, where), where)
     if where.problem.action_sets_state:
         return Levels(order_up_to_levels(outcomes, where, solution.q)), _report(solution)
@@ -110,7 +108,7 @@ def plan_on_outcomes(
 
 def plan_on_visits(
     partition: Partition, released: PrivateVisits, settings: Visits, pessimism: Bernstein | None
-) -> tuple[Rule, dict[str, Any]]:
+) -> tuple[Rule, Report]:
     """The best rule against the private kernel, with a report."""
     problem = partition.problem
     stages = stages_from_visits(released, partition, settings, trusted_only=pessimism is not None)
@@ -119,6 +117,5 @@ def plan_on_visits(
     return PartitionQ(partition, solution.q), _report(solution)
 
 
-def _report(solution: Solution) -> dict[str, Any]:
-    shares = {"fell_back_to_uniform": solution.fell_back, "clipped_to_zero": solution.clipped}
-    return {"nodes": solution.q[0].size} | shares
+def _report(solution: Solution) -> Report:
+    return Report(planned=Planned(solution.q[0].size, solution.fell_back, solution.clipped))

@@ -14,7 +14,7 @@ from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.rules import Levels, Rule, refuse_other_steps, refuse_unstored, rule_from_arrays
-from poolrl.learning.stored import read_learned, write_learned
+from poolrl.learning.stored import NOTHING_SAID, Names, Report, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.depot import Depot
@@ -23,15 +23,6 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.registry import KINDS
 
 POLICY_FORMAT = "poolrl policy 1"
-
-
-@dataclass(frozen=True)
-class Names:
-    """What people call products and steps, and the number of the first step in the log."""
-
-    products: list[str]
-    steps: list[str]
-    first_step: int = 0
 
 
 @dataclass(repr=False, eq=False)
@@ -45,7 +36,7 @@ class Policy:
     problem: Problem
     rule: Rule
     guarantee: Guarantee
-    report: dict[str, Any]
+    report: Report = NOTHING_SAID
     outcomes: OutcomeDistribution | None = None
 
     def __repr__(self) -> str:
@@ -111,14 +102,10 @@ class Policy:
     def names(self) -> Names:
         """The names that were saved with the policy; without them, products and steps are numbered."""
         width, horizon = self.problem.state_dim, self.problem.horizon
-        said = self.report.get("labels", {})
-        if not isinstance(said, dict) or not isinstance(first := said.get("first_step", 0), int):
-            raise ValueError("the labels of the policy must be products, steps and first_step")
-        products, steps = (said.get(name, [*range(n)]) for name, n in (("products", width), ("steps", horizon)))
-        lists = isinstance(products, list) and isinstance(steps, list)
-        if not lists or (len(products), len(steps)) != (width, horizon):
+        names = self.report.names or Names([*map(str, range(width))], [*map(str, range(horizon))])
+        if (len(names.products), len(names.steps)) != (width, horizon):
             raise ValueError("the policy names other products or steps than it decides on")
-        return Names([*map(str, products)], [*map(str, steps)], first)
+        return names
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file: arrays, and a JSON text with facts, guarantee and a checksum."""
@@ -130,7 +117,7 @@ class Policy:
             "rule": type(self.rule).__name__,
             "problem": self.problem.facts(),
             "guarantee": self.guarantee.to_dict(),
-            "report": self.report,
+            "report": self.report.to_dict(),
         }
         write_learned(path, facts, arrays)
 
@@ -154,7 +141,7 @@ class Policy:
         outcomes = None
         if estimate and isinstance(problem, OutcomeProblem):
             outcomes = outcomes_from_arrays(estimate, problem)
-        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), dict(facts["report"]), outcomes)
+        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]), outcomes)
 
 
 def problem_of(facts: Mapping[str, Any], rule: str, arrays: Arrays, given: Problem | None) -> Problem:

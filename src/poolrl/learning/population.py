@@ -11,6 +11,7 @@ and the best plan on this mixture is its policy. All of it is post-processing of
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,14 +47,14 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
         scale_profile=_mean_over(problem.scale_profile, chance[..., None], axes),
     )
     mixed = _mixture(outcomes, chance, axes)
-    changing = [name for name in policy.report.get("step_labels", ()) if name in left]
+    changing = [name for name in policy.report.step_labels if name in left]
     rule, report = plan_on_outcomes(
         mixed,
         Separable().axes(everybody),
         scale_follows_sales=policy.guarantee.scale_memory > 0,
         step_labels=changing,
     )
-    return Policy(everybody, rule, policy.guarantee, policy.report | report, mixed)
+    return Policy(everybody, rule, policy.guarantee, replace(policy.report, planned=report.planned), mixed)
 
 
 def _mean_over(costs: FloatArray, chance: FloatArray, axes: tuple[int, ...]) -> FloatArray:

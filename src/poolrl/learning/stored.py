@@ -1,11 +1,13 @@
-"""Files of what was learned: arrays, and a JSON text of facts with a checksum. No pickle."""
+"""What was learned, for others: the report of how, and the files. A file holds arrays, and a JSON text of facts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from dataclasses import asdict, dataclass, fields
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 from zipfile import ZipFile
 
 import numpy as np
@@ -15,6 +17,167 @@ from poolrl.npz import Arrays, read_arrays, write_arrays
 
 # Bytes of all arrays of a file, several times what the largest partitions need, and of its text.
 LARGEST_POLICY, MOST_TEXT = 2**29, 2**22
+# Flagged beyond both. In managers' logs without a scale the effect was 0.10 to 0.49. It was at most 0.02 in their logs
+# with a scale, and in logs of independent orders (docs/workflow.md, section 2).
+LEAST_EFFECT, LEAST_Z = 0.05, 3.0
+# Correlations that can be found. Beyond the last, products would be copies of each other.
+MOST_TOGETHER = 0.95
+
+
+@dataclass(frozen=True)
+class Names:
+    """What people call products and steps, and the number of the first step in the log."""
+
+    products: list[str]
+    steps: list[str]
+    first_step: int = 0
+
+    def __post_init__(self) -> None:
+        lists = all(isinstance(names, list) for names in (self.products, self.steps))
+        if not lists or not all(isinstance(name, str) for name in [*self.products, *self.steps]):
+            raise ValueError("names of products and steps must be lists of words")
+        _require_number("first_step", self.first_step, whole=True)
+
+
+@dataclass(frozen=True)
+class ReleasedTrees:
+    """How many nodes each level of a released tree has, and the variance σ² of a node."""
+
+    sizes: tuple[int, ...]
+    variance: float
+
+    def __post_init__(self) -> None:
+        for size in self.sizes:
+            _require_number("the size of a level", size, low=1, whole=True)
+        _require_number("the variance of trees", self.variance, low=0)
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Do levels follow outcomes? The effect in [−1, 1], its standard error if they do not, and z = effect / error."""
+
+    effect: float
+    error: float
+    z: float
+
+    def __post_init__(self) -> None:
+        _require_number("the effect of dependence", self.effect, low=-1, high=1)
+        _require_number("the error of dependence", self.error, low=0, high=1)
+        _require_number("the z of dependence", self.z)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether higher levels go with higher outcomes, clearly and by more than a trifle."""
+        return self.effect > LEAST_EFFECT and self.z > LEAST_Z
+
+
+@dataclass(frozen=True)
+class Together:
+    """The correlation r that plans use, what was measured, and its standard error: noise and sampling."""
+
+    correlation: float
+    measured: float
+    error: float
+
+    def __post_init__(self) -> None:
+        _require_number("the model's correlation", self.correlation, low=0, high=MOST_TOGETHER)
+        _require_number("the measured correlation", self.measured, low=-1, high=1)
+        _require_number("the error of the correlation", self.error, low=0, high=1)
+
+
+@dataclass(frozen=True)
+class PeriodRead:
+    """A period that a release has read: trajectories from `first` on, before `before`, in multiples of `scale`."""
+
+    column: str
+    first: str | int
+    before: str | int
+    scale: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        texts = all(isinstance(name, str) for name in (self.column, *self.scale))
+        if not texts or not all(isinstance(end, str | int) for end in (self.first, self.before)):
+            raise ValueError("a period needs a column, its first place and the place behind its last")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Points of a plan's values, and the shares of nodes that fell back to a uniform kernel or were cut to zero."""
+
+    nodes: int
+    fell_back_to_uniform: float = 0.0
+    clipped_to_zero: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_number("the nodes of a plan", self.nodes, low=0, whole=True)
+        _require_number("the share of nodes that fell back", self.fell_back_to_uniform, low=0, high=1)
+        _require_number("the share of nodes that were cut", self.clipped_to_zero, low=0, high=1)
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a policy or a model was learned: released numbers and public facts only. What is not known is left out."""
+
+    observed: float | None = None  # the share of the log that was observed, by released counts
+    trees: ReleasedTrees | None = None
+    step_labels: tuple[str, ...] = ()  # labels that may change from step to step
+    dependence: Dependence | None = None
+    together: Together | None = None
+    names: Names | None = None
+    units: int | None = None  # of the log
+    scale_in_words: str | None = None
+    periods: tuple[PeriodRead, ...] = ()
+    planned: Planned | None = None  # of the plan, and not of the model
+
+    def __post_init__(self) -> None:
+        if self.observed is not None:
+            _require_number("the observed share", self.observed, low=0, high=1)
+        if self.units is not None:
+            _require_number("the number of units", self.units, low=0, whole=True)
+        if not all(isinstance(text, str) for text in (*self.step_labels, self.scale_in_words or "")):
+            raise ValueError("labels of steps and the scale must be words")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report for JSON, without what is not known."""
+        return {name: fact for name, fact in asdict(self).items() if fact not in (None, ())}
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Self:
+        """The inverse of `to_dict`; refuses what no report says."""
+        parts = {"trees": ReleasedTrees, "dependence": Dependence, "together": Together, "names": Names}
+        entries = dict(facts) if isinstance(facts, dict) else {"": facts}
+        for name, kind in (parts | {"planned": Planned}).items():
+            if name in entries:
+                entries[name] = _part(kind, entries[name])
+        if isinstance(periods := entries.get("periods"), list):
+            entries["periods"] = [_part(PeriodRead, period) for period in periods]
+        return _part(cls, entries)
+
+
+NOTHING_SAID = Report()
+
+
+def _part(kind: type[Any], facts: Any) -> Any:
+    """A dataclass from the entries of a JSON object, which must be its fields."""
+    types = {field.name: str(field.type) for field in fields(kind)}
+    if not isinstance(facts, dict) or not facts.keys() <= types.keys():
+        raise ValueError(f"the report has an entry that {kind.__name__} of this version does not know")
+    tuples = [name for name in facts if types[name].startswith("tuple")]
+    try:
+        if not all(isinstance(facts[name], list) for name in tuples):
+            raise TypeError
+        return kind(**facts | {name: tuple(facts[name]) for name in tuples})
+    except TypeError:
+        raise ValueError(f"{kind.__name__} in the report lacks an entry, or has one of another kind") from None
+
+
+def _require_number(
+    what: str, number: Any, *, low: float = -math.inf, high: float = math.inf, whole: bool = False
+) -> None:
+    kinds = int | np.integer if whole else int | float | np.integer | np.floating
+    known = isinstance(number, kinds) and not isinstance(number, bool) and math.isfinite(number)
+    if not known or not low <= number <= high:
+        raise ValueError(f"{what} must lie in {low:g} .. {high:g}" + (", a whole number" if whole else ""))
 
 
 def write_learned(path: str | PathLike[str], facts: dict[str, Any], arrays: Arrays) -> None:

@@ -17,8 +17,6 @@ law say most, and make an error in p matter least. Everything here is post-proce
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -27,11 +25,10 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
 from poolrl.learning.outcomes import OutcomeDistribution, share_below
+from poolrl.learning.stored import MOST_TOGETHER, Together
 from poolrl.privacy.released import PrivateTogether
 from poolrl.problems.problem import OutcomeProblem
 
-# Correlations that can be found. Beyond the last, products would be copies of each other.
-MOST_TOGETHER = 0.95
 # Points of the common factor at which its integral is taken.
 FACTOR_POINTS = 64
 # An edge is worth nothing where fewer rows than this lie on one of its sides.
@@ -40,19 +37,6 @@ LEAST_SIDE = 0.05
 USEFUL_ERROR = 0.1
 # Of all pairs so many show both sides, as a rule of thumb before anything is released.
 USUALLY_SHOWN = 0.5
-
-
-@dataclass(frozen=True)
-class Together:
-    """The correlation r that plans use, what was measured, and its standard error: noise and sampling."""
-
-    correlation: float
-    measured: float
-    error: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result for JSON."""
-        return asdict(self)
 
 
 def choose_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> IntArray:

@@ -87,10 +87,10 @@ def output_perturbation(
     learned = non_private(points).fit(problem, log)
     noisy = release_levels(learned.levels, log, problem, rho=budget(rho), noise=noise or SecureNoise())
     inside = np.clip(noisy.levels, problem.action_low, problem.action_high)
-    return Policy(problem, Levels(inside), noisy.guarantee, {})  # no budget was paid for the learner's report
+    return Policy(problem, Levels(inside), noisy.guarantee)  # no budget was paid for the learner's report
 
 
 def order_to_the_middle(problem: Inventory) -> Policy:
     """Order up to half of the public bound, whatever the costs. Guarantee: no log is read."""
     levels = np.tile(problem.demand_max / 2, (problem.horizon, 1))
-    return Policy(problem, Levels(levels), Guarantee.of_nothing(problem.horizon), {})
+    return Policy(problem, Levels(levels), Guarantee.of_nothing(problem.horizon))

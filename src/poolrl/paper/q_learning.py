@@ -131,7 +131,7 @@ class _QLearning:
     def _policy(self) -> Policy:
         best = np.where(self.active, self.q, -np.inf).argmax(axis=1)  # (H, k)
         table = np.take_along_axis(self.levels, best, axis=0)
-        return Policy(self.problem, Levels(table), Guarantee.of_nothing(self.problem.horizon), {})
+        return Policy(self.problem, Levels(table), Guarantee.of_nothing(self.problem.horizon))
 
     def _episode(self, demand: FloatArray, eliminate: bool) -> tuple[float, FloatArray]:
         """One episode: what it cost, and the demand (H, k) as far as the learner saw it."""

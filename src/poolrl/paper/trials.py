@@ -98,7 +98,7 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
     def over(best: str, paths: FloatArray) -> float:
         return float(costs[: len(paths)].mean()) / bench.cost_of(best, paths) - 1
 
-    visited = policy.report if setting.method in ("published", "grid") else {}
+    visited = policy.report.planned if setting.method in ("published", "grid") else None
     return Run(
         setting,
         seed,
@@ -109,8 +109,8 @@ def run(setting: Setting, seed: int, real: rossmann.Rossmann | None = None) -> R
         gap_common=over("best", common),
         gap_optimum=_gap_to_optimum(bench, policy, cost, test),
         seconds=seconds,
-        fell_back=visited.get("fell_back_to_uniform", math.nan),
-        clipped=visited.get("clipped_to_zero", math.nan),
+        fell_back=math.nan if visited is None else visited.fell_back_to_uniform,
+        clipped=math.nan if visited is None else visited.clipped_to_zero,
         empty_rings=_empty_rings(policy, bench.log),
     )
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, whole
-from poolrl.learning.policy import Names
-from poolrl.learning.stored import read_learned, write_learned
+from poolrl.learning.stored import Names, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.plans.capacity import CapacityPlan, CapacityRule
 from poolrl.plans.lead_time import LeadTimePlan

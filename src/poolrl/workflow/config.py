@@ -14,7 +14,7 @@ from pydantic import Discriminator, Tag, model_validator
 from poolrl.certificate.parts import FORGETTING, FORGETTING_SCALED, AssumedPublic, PeriodFacts, Publication
 from poolrl.certificate.verify import Terms
 from poolrl.data.log import Columns
-from poolrl.learning.policy import Names
+from poolrl.learning.stored import Names
 from poolrl.ledger.periods import Period
 from poolrl.ledger.units import REPLACE_ONE, ProtectedUnit
 from poolrl.privacy import zcdp

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from poolrl.checks import FloatArray
-from poolrl.learning.policy import Names, Policy
+from poolrl.learning.policy import Policy
+from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels
 from poolrl.workflow.shelf import Questions, RowRefusedError, Shelf
 from poolrl.workflow.words import UserWords

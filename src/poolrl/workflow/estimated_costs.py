@@ -99,8 +99,8 @@ def foreseen_share(left: float, independent: float) -> float:
 
 def orders_follow_demand(policy: Policy, costs: EstimatedCosts) -> str:
     """Why orders seem to follow demand, by what was released; empty if they do not."""
-    tested = policy.report.get("dependence")
-    flagged = tested is not None and tested["flagged"]
+    tested = policy.report.dependence
+    flagged = tested is not None and tested.flagged
     if flagged or (costs.today is not None and costs.clearly_foreseen > FORESEEN * float(costs.today.sum())):
         return (
             "Past orders follow demand, so demand is overestimated and no cost can be predicted: give a scale, or "

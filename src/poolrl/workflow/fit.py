@@ -7,7 +7,7 @@ import os
 import platform
 import threading
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +17,7 @@ from poolrl import __version__
 from poolrl.certificate.certificate import WORDS_OF_SHOPS, Certificate, certify
 from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, TREES, sha256
 from poolrl.certificate.label import label
-from poolrl.certificate.parts import AuditSummary, CertifiedWords, LedgerEntry, Software
+from poolrl.certificate.parts import AuditSummary, CertifiedPeriod, CertifiedWords, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
 from poolrl.data.fingerprints import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
@@ -189,10 +189,16 @@ def _release(
             policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
-            policy.report |= {"labels": asdict(config.names()), "units": units, "scale_in_words": config.scale_in_words}
             said = said_of_periods(terms, earlier)
-            if said:
-                policy.report["periods"] = [each["period"] for each in [*said["earlier"], said]]
+            policy.report = replace(
+                policy.report,
+                names=config.names(),
+                units=units,
+                scale_in_words=config.scale_in_words,
+                periods=tuple(CertifiedPeriod(**each["period"]).read() for each in [*said["earlier"], said])
+                if said
+                else (),
+            )
             words = CertifiedWords.of(problem.words)
             declared = {"definitions": list(log.definitions), "audit": audit} | said
             declared |= {} if words == WORDS_OF_SHOPS else {"words": words}
@@ -226,7 +232,7 @@ def _write_draft(
 ) -> Certificate:
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / POLICY)
-    terms = file.config.terms(units=policy.report["units"])
+    terms = file.config.terms(units=policy.report.units or 0)
     certificate = certify(
         policy.guarantee,
         issued=reservation.time,

@@ -104,7 +104,7 @@ def make_forecast(policy: Policy, *, progress: Progress) -> Forecast:
     assert isinstance(problem, Inventory)
     assert outcomes is not None
     hidden = hidden_from(policy)
-    if "trees" not in policy.report or outcomes.slots is None:
+    if policy.report.trees is None or outcomes.slots is None:
         why = "The policy was saved by an earlier version, which kept no facts about its noise."
         return _without_numbers(hidden, why)
     small = outcomes.slots.size <= MOST_SLIDER_TREES and math.isfinite(policy.guarantee.rho)
@@ -127,7 +127,7 @@ def make_forecast(policy: Policy, *, progress: Progress) -> Forecast:
 
 def noise_warning(policy: Policy) -> str:
     """Whether noise hides what the log could teach, in words; empty if it does not, or cannot be told."""
-    if "trees" not in policy.report or policy.outcomes is None or policy.outcomes.slots is None:
+    if policy.report.trees is None or policy.outcomes is None or policy.outcomes.slots is None:
         return ""
     families, trials = _rehearsed(policy, lambda: None)
     return _noise_warning(families) if _noise_dominated(families, trials) else ""
@@ -246,8 +246,10 @@ def _costs_by_budget(
     """What fits at other budgets would cost, by trees of the estimate with other noise; `spent` at the policy's own."""
     rehearsal = Rehearsal(policy, most_trees=SLIDER_TREES)
     gaps = []
+    trees = policy.report.trees
+    assert trees is not None
     for rho in budgets:
-        variance = policy.report["trees"]["variance"] * policy.guarantee.rho / rho
+        variance = trees.variance * policy.guarantee.rho / rho
         gaps.append(rehearsal.on_estimate(0, variance=variance).gap)
         advance()
     # More noise never helps. Where it seems to, it is the luck of one draw.

@@ -13,9 +13,12 @@ from poolrl.data.row_rules import bounds
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.learning.by_count import less_succeeds
+from poolrl.learning.dependence import TELLING_ERROR
+from poolrl.learning.stored import Dependence
 from poolrl.privacy.sensitivity import shows_levels
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.problems.rounds import Rounds
+from poolrl.problems.words import Words
 from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.config_kind import KindFacts
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
@@ -142,5 +145,12 @@ def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[L
     follows = bool(rise > FOR_SURE * doubt) or (wide and rise > -HARDLY_CHANGES)
     if not follows and shows_levels(problem):
         tested = exact_dependence(log, problem)
-        follows, follow = tested.flagged, f"{tested.advice_in(words)} (effect {tested.effect:.2f})"
+        follows, follow = tested.flagged, f"{_advice(tested, words)} (effect {tested.effect:.2f})"
     yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)
+
+
+def _advice(tested: Dependence, words: Words) -> str:
+    if tested.flagged:
+        return f"{words.decisions} follow {words.outcome}: give a scale, or labels for what people know"
+    follow = f"{words.decisions} follow {words.outcome}"
+    return f"it cannot be told whether {follow}" if tested.error > TELLING_ERROR else f"no sign that {follow}"

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from poolrl.checks import FloatArray
-from poolrl.learning.policy import Names, Policy
+from poolrl.learning.policy import Policy
+from poolrl.learning.stored import Names
 from poolrl.problems.depot import Depot
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels

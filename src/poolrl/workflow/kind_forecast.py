@@ -105,9 +105,9 @@ def _followed(policy: Policy, played: Played) -> str:
     Where outcomes are seen on one side of a decision, a table of both was paid for. Where only the side is seen, trees
     have it all: over a wide range of decisions the share of successes should change clearly.
     """
-    words, tested = policy.problem.words, policy.report.get("dependence")
+    words, tested = policy.problem.words, policy.report.dependence
     mend = "Measure amounts by a scale, such as what an expert expected, or declare labels for what people know."
-    if tested is not None and tested["flagged"]:
+    if tested is not None and tested.flagged:
         return (
             f"Past {words.decisions} follow what people expected: where the {words.decision} was high, {words.outcome} "
             f"were high as well. So nobody can say what other {words.decisions} would earn. {mend}"
@@ -122,7 +122,7 @@ def _followed(policy: Policy, played: Played) -> str:
 
 
 def _logged_trajectories(model: PrivateModel) -> int:
-    return max(1, int(model.report.get("units", MOST_REHEARSED)) * model.guarantee.trajectories_per_unit)
+    return max(1, (model.report.units or MOST_REHEARSED) * model.guarantee.trajectories_per_unit)
 
 
 def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[SwitchVerdict, str]:
@@ -130,7 +130,8 @@ def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[Swit
     between = f"between {gain.low:.3g} and {gain.high:.3g} for each {words.trajectory}"
     if gain.low > 0:
         found = f"These {words.decisions} earn more than today's: {share}, {between}."
-        if policy.report.get("dependence", {"error": 1.0})["error"] > TELLING_ERROR:
+        tested = policy.report.dependence
+        if tested is None or tested.error > TELLING_ERROR:
             found += f" That holds if past {words.decisions} did not follow what only people knew. "
             found += (
                 "Too little was released to tell; 'poolrl check' looks at it in the log."

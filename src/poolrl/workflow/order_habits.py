@@ -17,12 +17,15 @@ from poolrl.data.log import Columns
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.geometry.resolution import JOINT_BANDS
-from poolrl.learning.dependence import Dependence, compare_levels, compared
+from poolrl.learning.dependence import compare_levels, compared
+from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.open_log import open_log
 
+# With more error than this, z would miss the weakest of the managers' logs.
+MOST_ERROR = 0.03
 # The scale that is tried: mean sales of so many trajectories before, and a bound in multiples of it.
 MEAN_OF, BOUND_IN_MULTIPLES = 4, 4.0
 # More units than this are people rather than shops, and no label.
@@ -46,11 +49,28 @@ def orders_against_demand(log: Table, problem: Inventory, file: ConfigFile | Non
     except ValueError as error:
         return OrderHabits(False, f"could not be compared: {error}")
     if not raw.flagged:
-        return OrderHabits(False, f"{raw.advice} ({_figures(raw)})")
+        return OrderHabits(False, f"{advice_about_orders(raw)} ({_figures(raw)})")
     found = f"orders follow demand ({_figures(raw)}), so demand is overestimated"
     if file is not None and file.config.sales is not None:
         return OrderHabits(True, f"{found}; {_remedies_of_sales(log, problem, file)}")
     return OrderHabits(True, f"{found}; {_remedies(log, problem)}")
+
+
+def advice_about_orders(tested: Dependence) -> str:
+    """What the test found, and what to do about it."""
+    if tested.flagged:
+        return (
+            "orders follow demand, so demand is overestimated; give a scale, for example the average of the last "
+            "sales of the same shop and step, or make a column that tells shops apart a label"
+        )
+    if tested.error > MOST_ERROR:
+        return "it cannot be told whether orders follow demand: there are too few rows, or too much noise"
+    if tested.effect < -LEAST_EFFECT and tested.z < -LEAST_Z:
+        return (
+            "higher order-up-to levels go with lower demand, as where stock is left after slow days or in slow "
+            "shops; demand may be underestimated"
+        )
+    return "no sign that orders follow demand"
 
 
 def exact_dependence(log: Table, problem: OutcomeProblem) -> Dependence:

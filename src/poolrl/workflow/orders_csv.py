@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from poolrl.learning.policy import Names
+from poolrl.learning.stored import Names
 from poolrl.plans.orders import OrderPlan
 from poolrl.problems.labels import Labels
 from poolrl.workflow.levels_csv import BYTE_ORDER_MARK, spreadsheet_text

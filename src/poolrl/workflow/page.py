@@ -106,7 +106,7 @@ def scale_in_words(policy: Policy) -> str:
     """What levels are multiples of, as a fit has put it into its report; nothing without a scale."""
     if not policy.guarantee.scaled:
         return ""
-    return str(policy.report.get("scale_in_words") or "the expected amount")
+    return str(policy.report.scale_in_words or "the expected amount")
 
 
 def _cost_rows(forecast: Forecast) -> list[Mapping[str, Any]]:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from poolrl.checks import FloatArray
-from poolrl.learning.policy import Names
-from poolrl.learning.stored import says_it_is
+from poolrl.learning.stored import Names, says_it_is
 from poolrl.plans.saved import PLAN_FORMAT, SavedPlan, load_plan
 from poolrl.problems.labels import Labels
 from poolrl.workflow.words import UserWords

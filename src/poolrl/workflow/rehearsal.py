@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
@@ -66,9 +65,10 @@ class Rehearsal:
         assert isinstance(problem, Inventory)
         assert outcomes is not None
         assert outcomes.slots is not None
-        trees: dict[str, Any] = policy.report["trees"]
-        self.sizes = tuple(size for size in trees["sizes"] if size <= FINEST_LEVEL) or tuple(trees["sizes"][:1])
-        self.variance = float(trees["variance"])
+        trees = policy.report.trees
+        assert trees is not None
+        self.sizes = tuple(size for size in trees.sizes if size <= FINEST_LEVEL) or trees.sizes[:1]
+        self.variance = float(trees.variance)
         cells, horizon, products = problem.labels.count, problem.horizon, problem.products
         per_step = (cells, horizon, products)
         most = MOST_COARSE_TREES if self.sizes[-1] <= COARSE_LEVEL else most_trees

@@ -17,7 +17,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.policy import Names
+from poolrl.learning.stored import Names
 from poolrl.plans.capacity import JUDGED_PATHS, CapacityPlan, scaled_down, simulated_costs, solve_capacity
 from poolrl.plans.lead_time import LeadTimePlan, base_stock_cost, solve_lead_time
 from poolrl.plans.orders import fill_up, solve_orders

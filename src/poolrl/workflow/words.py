@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.learning.policy import Names
+from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.workflow.column_names import weekday_named
 
