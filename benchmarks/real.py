@@ -17,7 +17,7 @@ weekday (and store in a to d), seeded noise of the true distribution (so nothing
   g  one store in ten is declared but has no rows         gap of the new stores to SAA on their own demand
 
 Public quantities choose the parts of e: store labels where a store's own trees rise above the noise, else the scale.
-Beside ours: today's managers, the best constant factor, SAA per store (not private), the data-free plan, 0.5's learner.
+Beside ours: today's managers, the best constant factor, SAA per store (not private), the data-free plan.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.chain import Chain, read_chain
-from benchmarks.real_benches import OLD, OURS, RHOS, Figure, independent_bench, labelled_bench, new_shops_bench
+from benchmarks.real_benches import OURS, RHOS, Figure, independent_bench, labelled_bench, new_shops_bench
 from benchmarks.real_managers import SAA_NAME, choices_bench, managers_bench
 from benchmarks.report import Report
 from poolrl.paper import rossmann
@@ -89,7 +89,7 @@ def draw(found: list[Figure], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     epsilons = [epsilon(rho, DELTA) for rho in RHOS]
-    for contender, style in ((OLD, "x:"), ("scale, promotion", "s--"), (OURS, "o-")):
+    for contender, style in (("scale, promotion", "s--"), (OURS, "o-")):
         runs = [f for f in found if (f.bench, f.contender) == ("e", contender)]
         means = [np.mean([run.value for run in runs if run.rho == rho]) for rho in RHOS]
         axes.plot(epsilons, means, style, label=contender)

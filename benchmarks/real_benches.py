@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.chain import DAYS, HISTORY, Chain, run_chain
-from benchmarks.version_0_5 import levels_of_0_5
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, data_free
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -22,7 +21,7 @@ FACTORS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0)
 SAA_BINS = 512
 # Bench g needs no more of them.
 NEW_SHOPS_AMONG = 200
-OURS, OLD = "ours", "version 0.5"
+OURS = "ours"
 RHOS = (1.0, 0.1, 0.01)
 
 
@@ -99,8 +98,6 @@ def independent_bench(name: str, chain: Chain, seed: int, stores: slice, bound: 
     for rho in RHOS:
         policy = Pool(rho).fit(problem, log, noise=SeededNoise(seed))
         yield Figure(name, OURS, rho, cost(policy.levels.T[:, None]) / best - 1)
-        old = levels_of_0_5(problem, log, rho=rho, seed=seed)
-        yield Figure(name, OLD, rho, cost(old.T[:, None]) / best - 1)
 
 
 def today_figures(name: str, value: Callable[[float], float]) -> Iterator[Figure]:
@@ -145,10 +142,6 @@ def labelled_bench(name: str, chain: Chain, seed: int, bound: float, *, promo: b
         levels = policy.levels[..., 0]
         by_week = levels[:, chain.promo[LEARNED:]] if promo else levels[:, None]
         yield Figure(name, OURS, rho, cost(by_week) / best - shift)
-        if not promo:
-            # 0.5 knows no labels: a fit per store, and every trajectory is in one of them.
-            one = [_store_of_0_5(train[i], holding[i], shortage[i], bound, rho, seed) for i in range(chain.stores)]
-            yield Figure(name, OLD, rho, cost(np.stack(one)[:, None]) / best - shift)
 
 
 def data_free_levels(problem: LostSales) -> FloatArray:
@@ -156,13 +149,6 @@ def data_free_levels(problem: LostSales) -> FloatArray:
     points = (np.arange(SAA_BINS) + 0.5) / SAA_BINS * problem.demand_max[:, None]
     uniform = np.full((problem.horizon, problem.products, SAA_BINS), 1 / SAA_BINS)
     return plan_shops(problem, OutcomeDistribution(points, uniform))
-
-
-def _store_of_0_5(
-    train: FloatArray, holding: FloatArray, shortage: FloatArray, bound: float, rho: float, seed: int
-) -> FloatArray:
-    problem = LostSales(horizon=DAYS, holding=holding[:, None], shortage=shortage[:, None], demand_max=bound)
-    return levels_of_0_5(problem, independent_orders(problem, train[..., None], seed), rho=rho, seed=seed)[:, 0]
 
 
 def new_shops_bench(name: str, chain: Chain, seed: int, bound: float) -> Iterator[Figure]:

@@ -15,7 +15,6 @@ from benchmarks.chain import costs as chain_costs
 from benchmarks.real_benches import (
     FACTOR,
     LEARNED,
-    OLD,
     OURS,
     RHOS,
     Figure,
@@ -24,7 +23,6 @@ from benchmarks.real_benches import (
     saa_levels,
     today_figures,
 )
-from benchmarks.version_0_5 import levels_of_0_5
 from poolrl import LostSales, Policy, Pool, SeededNoise
 from poolrl.checks import FloatArray
 
@@ -65,8 +63,6 @@ def managers_bench(name: str, chain: Chain, seed: int) -> Iterator[Figure]:
     free = data_free_levels(plain)[:, 0]
     yield Figure(name, "data-free", None, cost(lambda week, day, *_: np.full(chain.stores, free[day])) / today)
     for rho in RHOS:
-        old = levels_of_0_5(plain, log.log(slice(None)), rho=rho, seed=seed)[:, 0]
-        yield Figure(name, OLD, rho, cost(lambda week, day, *_, old=old: np.full(chain.stores, old[day])) / today)
         chosen = chosen_parts(chain.stores, LEARNED - HISTORY, rho)
         values: dict[tuple[str, ...], float] = {}
         for parts in (chosen, ("scale", "promo"), ("scale",)):
