@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Outcomes, Table
-from poolrl.data.fingerprints import sketch_of
+from poolrl.data.kept_rows import sketch_of
 from poolrl.data.log import Columns
 from poolrl.data.sources.opening import DUCKDB_SETTINGS, open_table
 

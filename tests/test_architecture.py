@@ -218,7 +218,7 @@ def test_the_barrier_holds() -> None:
         ("learning/kernel.py", "from operator import attrgetter\npeek = attrgetter('_counts')"),
         ("learning/kernel.py", "from sys import modules\nlogs = modules['poolrl.data.table']"),
         ("learning/kernel.py", "def peek(problem):\n    return type(problem.simulate_log([])).from_parquet('log')"),
-        ("ledger/ledger.py", "from poolrl.data.fingerprints import sketch_of"),
+        ("ledger/ledger.py", "from poolrl.data.kept_rows import sketch_of"),
         ("certificate/verify.py", "from poolrl.workflow.config_file import load_config"),
         ("workflow/fit.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.estimation import estimate_outcomes"),

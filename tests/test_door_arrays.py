@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from poolrl import Backlog, Grid, LostSales, Trajectories, Zones
-from poolrl.data import array_rows
-from poolrl.data.counts import count_outcomes, count_visits, joint_cells, outcome_cells, sees_everything
+from poolrl.data import trajectories
+from poolrl.data.cells import joint_cells, outcome_cells, sees_everything
+from poolrl.data.counts import count_outcomes, count_visits
 from poolrl.data.row_rules import PARTS
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.sensitivity import every_level
@@ -69,8 +70,8 @@ def test_blocks_change_nothing(numbers: int, fewest: int, monkeypatch: pytest.Mo
     problem, log = a_labelled_shop(trajectories=41)
     plain, other = a_shop(LostSales, gridded=True, trajectories=41)
     expected = log.outcome_leaves(problem, bins=2), other.outcome_leaves(plain, bins=2)
-    monkeypatch.setattr(array_rows, "BLOCK_NUMBERS", numbers)
-    monkeypatch.setattr(array_rows, "FEWEST_BLOCKS", fewest)
+    monkeypatch.setattr(trajectories, "BLOCK_NUMBERS", numbers)
+    monkeypatch.setattr(trajectories, "FEWEST_BLOCKS", fewest)
     for mine, theirs in zip(
         (log.outcome_leaves(problem, bins=2), other.outcome_leaves(plain, bins=2)), expected, strict=True
     ):
@@ -98,8 +99,8 @@ def test_threads_add_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> Non
 
     problem, log = a_shop(LostSales, gridded=False, trajectories=40)
     expected = log.outcome_leaves(problem, bins=4)
-    monkeypatch.setattr(array_rows, "BLOCK_NUMBERS", 1)
-    monkeypatch.setattr(array_rows.threading, "Lock", Watched)
+    monkeypatch.setattr(trajectories, "BLOCK_NUMBERS", 1)
+    monkeypatch.setattr(trajectories.threading, "Lock", Watched)
     np.testing.assert_array_equal(log.outcome_leaves(problem, bins=4), expected)
     blocks = -(-40 // max(1, 2 * 2 * 4 // 2))  # as many numbers at once as there are counts of a step
     assert held == [True, False] * (blocks * problem.horizon)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from poolrl import Backlog, LostSales
-from poolrl.data.counts import left_cells, outcome_cells
-from poolrl.data.row_by_row import Recording
-from poolrl.data.row_symbol import NotRowByRowError
+from poolrl.data.cells import left_cells, outcome_cells
+from poolrl.data.row_by_row import NotRowByRowError, Recording
 
 BINS = 8
 

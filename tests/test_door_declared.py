@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, Trajectories
-from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
+from poolrl.data.log import check_relative, is_relative, refuse_visits
+from poolrl.data.row_rules import has_own_bounds
 from tests.helpers.own_problems import PostedPrice, Wear
 
 COSTS = {"horizon": 1, "holding": 1.0, "shortage": 1.0}

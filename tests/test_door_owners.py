@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl.data.ids import canonical_text
+from poolrl.data.ids import canonical_text, first_of_each, owners
 from poolrl.data.log_labels import MISSING, LogLabel, cells_of, log_labels, packed, unpacked
-from poolrl.data.owners import first_of_each, owners
 from poolrl.problems.labels import Labels
 
 DAY, NOON = dt.date(2024, 3, 1), dt.datetime(2024, 3, 1, 12, 0)

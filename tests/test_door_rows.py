@@ -10,8 +10,19 @@ import pytest
 
 from poolrl import Backlog, Boundary, LostSales, OutcomeProblem, SeparableProblem
 from poolrl.checks import FloatArray
-from poolrl.data.relative import as_counted, fits_in_any_unit, usable_amount, usable_divisor
-from poolrl.data.row_rules import PARTS, bound_rules, bounds, fit_rules, moved_inside, possible, within
+from poolrl.data.row_rules import (
+    PARTS,
+    as_counted,
+    bound_rules,
+    bounds,
+    fit_rules,
+    fits_in_any_unit,
+    moved_inside,
+    possible,
+    usable_amount,
+    usable_divisor,
+    within,
+)
 from poolrl.geometry.bins import bin_edges, bin_of
 from poolrl.problems.problem import ROUNDING
 from tests.helpers.own_problems import Wear

@@ -10,8 +10,15 @@ import pytest
 
 from poolrl import Backlog, LostSales
 from poolrl.data import row_by_row as recorded
-from poolrl.data.row_by_row import FORMULAS, Recording, is_our_own, refuse_hidden, row_by_row
-from poolrl.data.row_symbol import NotRowByRowError, RowSymbol
+from poolrl.data.row_by_row import (
+    FORMULAS,
+    NotRowByRowError,
+    Recording,
+    RowSymbol,
+    is_our_own,
+    refuse_hidden,
+    row_by_row,
+)
 from tests.helpers.own_problems import PostedPrice, Wear
 
 FACTS: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 100.0}

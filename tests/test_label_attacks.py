@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, Table, Trajectories
-from poolrl.data.owners import owners
+from poolrl.data.ids import owners
 from poolrl.problems.labels import Labels
 from tests.helpers.tables import columns
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.data.sources.files import LINES_AT_ONCE, LONGEST_LINE, csv_reader
+from poolrl.data.sources.log_files import LINES_AT_ONCE, LONGEST_LINE, csv_reader
 from tests.helpers.shops import Facts
 from tests.helpers.sources import seen
 
@@ -123,7 +123,7 @@ def test_no_line_is_lost_at_the_end_of_a_buffer(tmp_path: Path, monkeypatch: pyt
     line, long = b"n123456,x\n", b"L," + b"y" * 40_000 + b"\n"
 
     def lost(buffer: int) -> int:
-        monkeypatch.setattr("poolrl.data.sources.files.LINES_AT_ONCE", buffer)
+        monkeypatch.setattr("poolrl.data.sources.log_files.LINES_AT_ONCE", buffer)
         count = (buffer - 20_000) // len(line)
         found = rows_of(tmp_path / "t.csv", b"a,b\n" + line * count + long + line * 50_000)
         return count + 1 + 50_000 - len(found)

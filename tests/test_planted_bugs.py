@@ -209,7 +209,7 @@ def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any)
 
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> None:
-    monkeypatch.setattr("poolrl.data.owners._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
+    monkeypatch.setattr("poolrl.data.ids._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
     found = faults(attack_case(case, releases=1000))
     assert TOLD_APART in found
     assert "a table in an engine gives other counts" in found
@@ -260,7 +260,7 @@ def test_label_values_read_off_the_log(monkeypatch: Plant) -> None:
 @pytest.mark.usefixtures("attacked_alone")
 def test_totals_of_protected_labels_without_noise(monkeypatch: Plant) -> None:
     """How many rows have which labels, released exactly although a neighbour may have others."""
-    monkeypatch.setattr(Trajectories, "labels_public", property(lambda self: True))
+    monkeypatch.setattr(Trajectories, "labels_public", property(lambda self: True, lambda self, declared: None))
     assert "neighbours differ without noise" in faults(attack_case(LABELLED, releases=200))
 
 

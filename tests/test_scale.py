@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Backlog, Guarantee, LostSales, SeededNoise, Table, Trajectories, Zones
-from poolrl.data.counts import count_outcomes, outcome_cells
-from poolrl.data.relative import fits_in_any_unit
-from poolrl.data.row_rules import bound_rules, fit_rules, moved_inside
+from poolrl.data.cells import outcome_cells
+from poolrl.data.counts import count_outcomes
+from poolrl.data.row_rules import bound_rules, fit_rules, fits_in_any_unit, moved_inside
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes, release_rows, release_visits
 from poolrl.privacy.sensitivity import moved_trajectories

@@ -18,7 +18,7 @@ from scipy.stats import gamma, multivariate_normal
 from poolrl import Backlog, LostSales, Outcomes, Pool, PrivateModel, SeededNoise, Table, Trajectories, Visits
 from poolrl.audit.neighbours import Frozen
 from poolrl.checks import FloatArray, IntArray
-from poolrl.data.together import sum_together
+from poolrl.data.counts import sum_together
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
 from poolrl.learning import together

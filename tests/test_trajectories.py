@@ -332,8 +332,8 @@ def test_blocks_and_threads_change_no_count(threads: bool, monkeypatch: pytest.M
     problem = LostSales(horizon=3, products=2, holding=1, shortage=1, demand_max=[10.0, 7.0], boundary=0.8)
     log = problem.simulate_log(rng.uniform(0, 7, (1_000, 3, 2)), rng=rng)
     expected = log.outcome_leaves(problem, bins=32)
-    monkeypatch.setattr("poolrl.data.array_rows.BLOCK_NUMBERS", 14)
-    monkeypatch.setattr("poolrl.data.array_rows.FEWEST_BLOCKS", 1 if threads else 10**9)
+    monkeypatch.setattr("poolrl.data.trajectories.BLOCK_NUMBERS", 14)
+    monkeypatch.setattr("poolrl.data.trajectories.FEWEST_BLOCKS", 1 if threads else 10**9)
     for order in ("C", "F"):
         parts = {name: np.array(getattr(log, name), order=order) for name in ("states", "actions", "next_states")}
         again = Trajectories(**parts)
@@ -345,7 +345,7 @@ def test_the_first_broken_rule_is_named_wherever_it_is_broken(
     problem: LostSales, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An impossible row in the first block, a number out of bounds in the last: bounds come first, as in one piece."""
-    monkeypatch.setattr("poolrl.data.array_rows.BLOCK_NUMBERS", 1)
+    monkeypatch.setattr("poolrl.data.trajectories.BLOCK_NUMBERS", 1)
     impossible, outside = at((0, 0, 0), 99.9077, 1), at((2, 1, 0), 100.5077, SECRET)
     for states, message in ((np.zeros((3, 2, 1)), "actions must lie"), (at((1, 1, 0), -1.0, 0), "states must lie")):
         log = Trajectories(**arrays(next_states=impossible, actions=outside, states=states))

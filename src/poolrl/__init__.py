@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poolrl.data.check_problem import check_problem as check_problem
-    from poolrl.data.minari_logs import read_minari as read_minari
     from poolrl.data.table import Table as Table
     from poolrl.data.trajectories import Trajectories as Trajectories
+    from poolrl.data.trajectories import read_minari as read_minari
     from poolrl.geometry.axes import Separable as Separable
     from poolrl.geometry.grid import Grid as Grid
     from poolrl.geometry.zones import Zones as Zones
@@ -55,9 +55,8 @@ __version__ = "0.14.0"  # here and nowhere else: the package, certificates and r
 # Module → its public names, imported on first use: `poolrl --help` should not wait for SciPy.
 _PUBLIC = {
     "data.check_problem": ("check_problem",),
-    "data.minari_logs": ("read_minari",),
     "data.table": ("Table",),
-    "data.trajectories": ("Trajectories",),
+    "data.trajectories": ("Trajectories", "read_minari"),
     "geometry.axes": ("Separable",),
     "geometry.grid": ("Grid",),
     "geometry.zones": ("Zones",),

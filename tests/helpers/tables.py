@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from poolrl import Grid, LostSales, Table, Trajectories, Zones
-from poolrl.data.counts import count_outcomes, count_visits
+from poolrl.data.counts import count_outcomes, count_visits, sum_together
 from poolrl.data.log import Log
-from poolrl.data.together import sum_together
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.privacy.sensitivity import every_level

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.data.sources import files
+from poolrl.certificate import files
 from poolrl.data.sources.duckdb import connected, run_query
 from poolrl.data.sources.engine import RowError
 from tests.helpers.ledgers import spent

@@ -22,7 +22,7 @@ QUERY = "SELECT * FROM x"
 @pytest.mark.slow
 def test_no_macro_of_a_file_runs_in_a_count(tmp_path: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is called. So many would be refused by their size, which is not what is tested here."""
-    monkeypatch.setattr("poolrl.data.sources.definitions.MOST_DEFINITIONS", 2**30)
+    monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
     expected = seen(tmp_path, facts)
     statements = list(hostile())
     assert len(statements) > 1000

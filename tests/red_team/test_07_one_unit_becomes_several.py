@@ -19,9 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Table, Trajectories
-from poolrl.data.id_characters import foldings
-from poolrl.data.ids import canonical, canonical_text
-from poolrl.data.owners import owners
+from poolrl.data.ids import canonical, canonical_text, foldings, owners
 from tests.helpers.shops import Facts
 from tests.helpers.sources import seen
 from tests.helpers.spellings import NO_UNIT, ONE_UNIT, forms, texts

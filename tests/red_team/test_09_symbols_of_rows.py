@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl.data import row_symbol
+from poolrl.data import row_by_row
 from poolrl.data.column_vector import ColumnVector
-from poolrl.data.row_by_row import Recording
-from poolrl.data.row_symbol import NotRowByRowError, RowSymbol
+from poolrl.data.row_by_row import NotRowByRowError, Recording, RowSymbol
 
 
 @pytest.mark.parametrize("vector", [RowSymbol(np.ones(2)), ColumnVector([1.0, 2.0])], ids=["arrays", "engines"])
@@ -104,9 +103,9 @@ def test_an_operation_that_mixes_rows_is_caught_whatever_it_is_called(monkeypatc
         np.flip: lambda x: x[::-1],
     }
     for function, rule in reads.items():
-        monkeypatch.setitem(row_symbol._ROW_FUNCTIONS, function, partial(row_symbol._recorded, rule))
+        monkeypatch.setitem(row_by_row._ROW_FUNCTIONS, function, partial(row_by_row._recorded, rule))
         with pytest.raises(NotRowByRowError, match="several rows"):
-            row_symbol._ROW_FUNCTIONS[function](RowSymbol(np.ones(2)))
+            row_by_row._ROW_FUNCTIONS[function](RowSymbol(np.ones(2)))
 
 
 def test_a_recording_is_a_function_of_the_row() -> None:

@@ -120,7 +120,7 @@ def test_a_macro_of_the_file_does_not_lengthen_a_memory(tmp_path: Path, monkeypa
 
 @pytest.mark.slow
 def test_no_macro_of_the_file_runs_in_our_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poolrl.data.sources.definitions.MOST_DEFINITIONS", 2**30)
+    monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
     logs = [columns(), columns(sales=[7.0] * WEEKS)]
     macros = "; ".join(hostile())
     assert moved(tmp_path, "sales.duckdb", *logs, macro=macros) == moved(tmp_path, "sales.duckdb", *logs)

@@ -15,7 +15,7 @@ import numpy as np
 
 from poolrl.audit.worst_case import SAME_SCALE, Configured
 from poolrl.checks import FloatArray, IntArray
-from poolrl.data.counts import outcome_cells
+from poolrl.data.cells import outcome_cells
 from poolrl.data.log import Columns
 from poolrl.data.row_by_row import row_by_row
 from poolrl.data.row_rules import PARTS

@@ -13,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from poolrl.checks import FloatArray
-from poolrl.data.column_vector import ColumnVector
-from poolrl.data.coordinate_vector import CoordinateFacts
-from poolrl.data.relative import as_counted, part_divisors, usable_amount, usable_divisor
-from poolrl.data.row_rules import Numbers, Row, bounds, within
+from poolrl.data.column_vector import ColumnVector, CoordinateFacts
+from poolrl.data.row_rules import Numbers, Row, as_counted, bounds, part_divisors, usable_amount, usable_divisor, within
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 

@@ -5,57 +5,52 @@ Every rule looks at one unit at a time. So no unit decides which rows of another
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add, and_
 from typing import Self
 
 import ibis
+import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+import numpy as np
 
+from poolrl.checks import whole
 from poolrl.data.expressions import count_steps, finite
-from poolrl.data.ids import canonical
-from poolrl.data.label_cells import COORDINATE, with_coordinates
-from poolrl.data.log import Columns
-from poolrl.data.sealed import Sealed
+from poolrl.data.ids import LARGEST_WHOLE_FLOAT, can_be_ids, canonical
+from poolrl.data.label_cells import COORDINATE, comparable, with_coordinates
+from poolrl.data.log import Columns, Log, missing_column
 from poolrl.data.sources.engine import NoRowsError, answer
 from poolrl.problems.labels import Labels, LabelValue
 
 
-class KeptRows(Sealed):
+class KeptRows(Log):
     """Rows of a long table, their ids in one spelling (`data/ids.py`)."""
 
-    def __init__(
-        self, rows: ir.Table, columns: Columns, *, coordinates: Labels | None, max_per_unit: int, first_step: int
-    ) -> None:
-        self.rows = rows
-        self.columns = columns
-        self.first_step = first_step
-        self._coordinates = coordinates
+    rows: ir.Table
+    columns: Columns
+    first_step: int
+    _coordinates: Labels | None
+    _readings: Mapping[str, ir.Table | None]
+
+    def _keep(self, rows: ir.Table, columns: Columns, *, coordinates: Iterable[LabelValue], first_step: int) -> None:
+        """Keep the rows, and refuse them by the names and types of their columns."""
+        whole(at_least=-(2**31), first_step=first_step)
+        check_columns(rows, columns)
+        self.rows, self.columns, self.first_step = rows, columns, int(first_step)
+        self._coordinates = checked_coordinates(rows, columns, coordinates)
+        self.has_coordinates = self._coordinates is not None
         self._is_placed = False  # known here, and not by a column's name, which may be a user's
-        self._max_per_unit = max_per_unit
         # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
         self._readings = {key: _readings(rows[name], key) for key, name in self._id_columns().items()}
-
-    @property
-    def has_coordinates(self) -> bool:
-        """Whether a row shows one coordinate only."""
-        return self._coordinates is not None
 
     @property
     def coordinates(self) -> tuple[LabelValue, ...]:
         """The declared values of a row's coordinate, in the order of the problem's; none where a row shows all."""
         return () if self._coordinates is None else self._coordinates.values[0]
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a unit may own several trajectories."""
-        return self.columns.unit is not None
-
-    @property
-    def max_per_unit(self) -> int:
-        """c. Read-only, because both the counts and the noise depend on it."""
-        return self._max_per_unit
 
     @cached_property
     def units(self) -> int:
@@ -65,11 +60,6 @@ class KeptRows(Sealed):
         if number == 0:
             raise NoRowsError("the table must not be empty: no row names a trajectory and its unit")
         return number
-
-    @property
-    def slots(self) -> int:
-        """units × max_per_unit."""
-        return self.units * self.max_per_unit
 
     def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
         """Keys, step, coordinate and further columns of the rows that have ids, a step in 0 .. H−1 and a coordinate.
@@ -174,3 +164,155 @@ def _readings(column: ir.Column, key: str) -> ir.Table | None:
     texts = column.name("spelling").as_table()
     found = texts.group_by("spelling").aggregate(text=texts.spelling.max())
     return found.select("spelling", reading=canonical(found.text)).alias(f"poolrl_{key}_ids")
+
+
+def check_columns(rows: ir.Table, columns: Columns) -> None:
+    """Refuse a column that is not there, or whose type cannot hold what it is named for."""
+    schema = rows.schema()
+    for name in columns.names():
+        if name not in schema:
+            raise ValueError(missing_column(name, schema.names))
+        kind = schema[name]
+        if name in (columns.trajectory, columns.unit) and not can_be_ids(kind):
+            raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
+        # What a label's column may hold depends on the values that the problem declares.
+        if name not in columns.as_they_are() and not kind.is_numeric():
+            raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
+
+
+def checked_coordinates(rows: ir.Table, columns: Columns, given: Iterable[LabelValue]) -> Labels | None:
+    """The declared coordinates as the values of a label without a name; None where a row shows all coordinates."""
+    values = () if isinstance(given, str) else tuple(given)
+    if columns.coordinate is None:
+        if given:
+            raise ValueError("coordinates needs coordinate: name the column that says which coordinate a row shows")
+        return None
+    try:
+        declared = Labels({"": values})
+    except ValueError as error:
+        raise ValueError(str(error).replace("label ''", "coordinates")) from None
+    comparable(rows[columns.coordinate], declared, "")
+    return declared
+
+
+# A date as text, perhaps with a time behind it.
+_DATE_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}($|[ T])"
+_WHOLE_TEXT = "^[+-]?[0-9]{1,15}$"
+
+
+def rows_of_period(rows: ir.Table, columns: Columns, *, first: str | int, before: str | int) -> ir.Table:
+    """The rows of all trajectories that begin in [first, before): two dates like 2025-01-31, or two whole numbers."""
+    if columns.period is None:
+        raise ValueError("a period needs a column: say by what a trajectory belongs to it")
+    dated = isinstance(first, str)
+    low, high = (int(str(end).replace("-", "")) if dated else int(end) for end in (first, before))
+    ids = [name for name in (columns.unit, columns.trajectory) if name is not None]
+    place = _begins(rows[columns.period], dated=dated)
+    # Spellings are grouped before they are read, because to read one takes longer than to group many.
+    spelt = {f"spelt_{i}": rows[name] for i, name in enumerate(ids)}
+    spellings = rows.select(**spelt, place=place).group_by(list(spelt)).aggregate(place=ibis._.place.min())
+    read = spellings.mutate(**{f"id_{i}": canonical(spellings[name]) for i, name in enumerate(spelt)})
+    keys = [f"id_{i}" for i in range(len(ids))]
+    lives = read.group_by(keys).aggregate(begins=read.place.min())
+    inside = lives.filter((lives.begins >= low) & (lives.begins < high))
+    members = read.semi_join(inside, keys).select(list(spelt))
+    same = [rows[name] == members[f"spelt_{i}"] for i, name in enumerate(ids)]
+    # Selected by name, because what a join gives cannot be joined again.
+    return rows.semi_join(members, reduce(and_, same)).select(rows.columns)
+
+
+def check_period_column(kind: dt.DataType, name: str, *, dated: bool) -> None:
+    """Refuse a column by its type alone."""
+    fits = kind.is_string() or (kind.is_date() or kind.is_timestamp() if dated else kind.is_numeric())
+    if not fits:
+        wanted = "dates, or text like 2025-01-31" if dated else "whole numbers"
+        raise ValueError(f"column {name!r} of [period] must hold {wanted}, but has type {kind}")
+
+
+def _begins(column: ir.Column, *, dated: bool) -> ir.IntegerColumn:
+    """A date as the number 20250131, or a whole number; NULL where there is none. No row can make it fail."""
+    kind = column.type()
+    check_period_column(kind, column.get_name(), dated=dated)
+    if kind.is_date() or kind.is_timestamp():
+        parts = column.year().cast("int64"), column.month().cast("int64"), column.day().cast("int64")
+        return parts[0] * 10_000 + parts[1] * 100 + parts[2]
+    if kind.is_string():
+        # Text that is none gets a number that can be read too, because engines may read it first.
+        readable = column.re_search(_DATE_TEXT if dated else _WHOLE_TEXT)
+        text = ibis.ifelse(readable, column, "2000-01-01" if dated else "0")
+        digits = text.substr(0, 10).replace("-", "") if dated else text.replace("+", "")
+        return ibis.ifelse(readable, digits.cast("int64"), ibis.null("int64"))
+    number = column.cast("float64")
+    usable = finite(number) & number.between(-LARGEST_WHOLE_FLOAT, LARGEST_WHOLE_FLOAT)
+    return ibis.ifelse(usable, ibis.ifelse(usable, number, 0.0).floor().cast("int64"), ibis.null("int64"))
+
+
+# Factors of numbers; only the fraction of their sum is kept. Any factors but simple fractions would do.
+_MULTIPLES = (
+    (1.6180339887498949, 1.4142135623730951, 1.7320508075688772),
+    (2.6457513110645907, 1.8392867552141612, 1.3247179572447460),
+)
+_PLACES = 2**31
+_LARGEST = 2.0**50
+# A ledger keeps so many marks. About so many trajectories are looked at for the chance of equal ones.
+MOST_MARKS, LOOKED_AT = 512, 2**16
+
+
+def sketch_of(log: KeptRows) -> tuple[bytes, tuple[bytes, ...], float]:
+    """A hash of all trajectories, the smallest marks, and the chance that another log of this kind has one of them.
+
+    Chance by Good and Turing: what was seen once is expected 2 N₂ / N₁ times in another log like this one, where N₁
+    different trajectories were seen once and N₂ twice. What was seen more often is expected there.
+    """
+    columns, placed = log.columns, log.placed()
+    numbers = {
+        f"{part}_{i}": _finite_number(placed.rows[name])
+        for part in ("states", "actions", "next_states")
+        for i, name in enumerate(getattr(columns, part))
+    }
+    rows = placed.named_rows(**numbers)
+    sums = {}
+    for i in range(len(columns.states)):
+        # A problem may have more actions than states, or show more; the last state has all that is left.
+        last = i == len(columns.states) - 1
+        row = [rows[name] for name in numbers if (number := int(name.rsplit("_")[-1])) == i or (last and number > i)]
+        for j, multiples in enumerate(_MULTIPLES):
+            factors = [multiples[k % 3] * math.sqrt(1 + 2 * (k // 3)) for k in range(len(row))]
+            sums[f"sum_{i}_{j}"] = _scattered(row, factors).sum().cast("float64")
+    # Where a row shows one product, each product of a trajectory is a group. So a log has the same marks in both forms.
+    keys = [name for name in ("unit", "trajectory", "coordinate") if name in rows.columns]
+    lives = rows.group_by(keys).aggregate(**sums)
+    shown = [lives.select(one=lives[f"sum_{i}_0"], other=lives[f"sum_{i}_1"]) for i in range(len(columns.states))]
+    each = ibis.union(*shown) if len(shown) > 1 else shown[0]
+    # The place in the order of marks; equal trajectories have one place, so all of them are looked at, or none.
+    places = [_scattered([each.one, each.other], multiples[:2]).cast("int64") for multiples in _MULTIPLES]
+    each = each.mutate(place=places[0] * _PLACES + places[1])
+    most = LOOKED_AT / max(LOOKED_AT, log.slots * (len(log.coordinates) or len(columns.states)))
+    looked_at = each.filter(each.place <= int(most * (_PLACES**2 - 1)))
+    kinds = looked_at.group_by(["place", "one", "other"]).aggregate(times=looked_at.count())
+    # A unit may own more trajectories than slots, so that more are found than were expected.
+    found = answer(kinds.order_by(["place", "one", "other"]).limit(4 * LOOKED_AT))
+    place, one, other, times = (np.asarray(found[name]) for name in ("place", "one", "other", "times"))
+    whole = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in (place, one, other, times)))
+    shown_by = zip(*(part[:MOST_MARKS].tolist() for part in (place, one, other)), strict=True)
+    every, once, twice = len(times), int((times == 1).sum()), int((times == 2).sum())
+    by_chance = (every - once + min(once, 2 * twice)) / max(1, every)
+    return whole.digest()[:16], tuple(_mark(*each) for each in shown_by), by_chance
+
+
+def _mark(place: int, one: float, other: float) -> bytes:
+    return place.to_bytes(8, "big") + hashlib.sha256(f"poolrl mark 1: {one} {other}".encode()).digest()[:8]
+
+
+def _finite_number(column: ir.Column) -> ir.FloatingColumn:
+    number = column.cast("float64")
+    return ibis.ifelse(finite(number) & number.between(-_LARGEST, _LARGEST), number, _LARGEST)
+
+
+def _scattered(numbers: Sequence[ir.FloatingColumn], multiples: Sequence[float]) -> ir.IntegerColumn:
+    """⌊2³¹ frac(2³¹ frac(Σ c x)²)⌋, added from left to right, so that every engine finds the same bits."""
+    total = reduce(add, [number * multiple for number, multiple in zip(numbers, multiples, strict=True)])
+    part = total - total.floor().cast("float64")
+    # Squared, because a sum of plain fractions hardly depends on how numbers are spread over rows.
+    mixed = part * part * float(_PLACES)
+    return ((mixed - mixed.floor().cast("float64")) * float(_PLACES)).floor()

@@ -1,90 +1,174 @@
-"""What a log is: the protocol that the door uses, and the list of a table's columns."""
+"""What a log is: its public facts, the counts that the door asks for, and the list of a table's columns."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Protocol
+from typing import Any
 
 from poolrl.checks import IntArray, whole
+from poolrl.data.cells import CellFormula, joint_cells, left_cells, outcome_cells
+from poolrl.data.row_rules import has_own_bounds
 from poolrl.geometry.partition import Partition
-from poolrl.problems.problem import OutcomeProblem, Problem
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Cells, and how many rows fall into each. Cells without a row are left out.
 Tally = tuple[IntArray, IntArray]
 
 
-class Log(Protocol):
-    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it."""
+class Sealed:
+    """No attribute is set, replaced or deleted after `seal`: what was checked is what is counted.
+
+    Python has ways around it for who wants to. It stops slips, and methods set on an object.
+    """
+
+    __slots__ = ("_sealed",)
+
+    def seal(self) -> None:
+        """The last line of `__init__`."""
+        object.__setattr__(self, "_sealed", True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_sealed", False):
+            raise AttributeError(f"{name} of a {type(self).__name__} cannot be set: make a new one")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} of a {type(self).__name__} cannot be deleted")
+
+    def __setstate__(self, state: Any) -> None:
+        """What `copy` and `pickle` bring: a dictionary, or one beside the slots."""
+        plain, slots = state if isinstance(state, tuple) else (state, None)
+        for name, value in {**(plain or {}), **(slots or {})}.items():
+            object.__setattr__(self, name, value)
+
+
+class Log(Sealed, ABC):
+    """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it.
+
+    Its facts are public declarations. Nobody can set them later: the noise depends on them, and so do the counts.
+    """
+
+    __slots__ = (
+        *("has_units", "max_per_unit", "ids_public", "has_scale", "scale_memory"),
+        *("label_names", "step_labels", "labels_public", "has_coordinates"),
+    )
+    has_units: bool  # whether a unit may own several trajectories
+    max_per_unit: int  # c, how many of a unit's trajectories count
+    ids_public: bool  # whether neighbours keep the ids of their trajectories: it is public which trajectories there are
+    has_scale: bool  # whether amounts are divided by a scale
+    scale_memory: int  # m, how many other trajectories' scales may change when one trajectory is replaced
+    label_names: tuple[str, ...]
+    step_labels: tuple[str, ...]  # those labels that may change from step to step
+    labels_public: bool  # whether neighbours keep their labels: it is public which rows have which labels
+    has_coordinates: bool  # whether each row shows one coordinate only
+
+    def _declare(
+        self,
+        *,
+        has_units: bool,
+        max_per_unit: int,
+        has_scale: bool,
+        scale_memory: int,
+        label_names: Iterable[str],
+        labels_public: bool,
+    ) -> None:
+        """Keep the declarations, but refuse those about units, a scale or labels that are not there."""
+        whole(max_per_unit=max_per_unit)
+        whole(at_least=0, scale_memory=scale_memory)
+        self.has_units, self.max_per_unit = has_units, int(max_per_unit)
+        self.has_scale, self.scale_memory = has_scale, int(scale_memory)
+        self.label_names, self.labels_public = tuple(label_names), bool(labels_public)
+        self.step_labels, self.ids_public, self.has_coordinates = (), False, False
+        if self.scale_memory and not has_scale:
+            raise ValueError("scale_memory needs scale: say what amounts are measured in")
+        if self.labels_public and not self.label_names:
+            raise ValueError("labels_public needs labels")
+        if self.max_per_unit != 1 and not has_units:
+            raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
 
     @property
-    def has_units(self) -> bool:
-        """Whether a unit may own several trajectories."""
-
-    @property
-    def max_per_unit(self) -> int:
-        """c, how many of a unit's trajectories count."""
+    @abstractmethod
+    def units(self) -> int:
+        """How many units the log holds. This is public, because neighbours replace one unit."""
 
     @property
     def slots(self) -> int:
-        """units × max_per_unit. This is public, because neighbours replace one unit."""
+        """units × max_per_unit. Public, unlike the number of trajectories: a new unit may own fewer or more."""
+        return self.units * self.max_per_unit
 
     @property
-    def ids_public(self) -> bool:
-        """Whether neighbours keep the ids of their trajectories, so that it is public which trajectories there are."""
-
-    @property
-    def has_scale(self) -> bool:
-        """Whether amounts are divided by a scale."""
-
-    @property
-    def scale_memory(self) -> int:
-        """m, how many other trajectories' scales may change when one trajectory is replaced."""
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the log's labels."""
-
-    @property
-    def step_labels(self) -> tuple[str, ...]:
-        """Those labels that may change from step to step, by declaration."""
-
-    @property
-    def labels_public(self) -> bool:
-        """Whether neighbours keep their labels, so that it is public which rows have which labels."""
-
-    @property
-    def has_coordinates(self) -> bool:
-        """Whether each row shows one coordinate only."""
-
-    @property
+    @abstractmethod
     def is_full(self) -> bool:
         """Whether public facts promise a possible row in every slot and step."""
 
+    @abstractmethod
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts."""
 
     def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
         """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
+        return self._leaves(problem, outcome_cells, size=bins * problem.kinds, bins=bins)
 
     def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
         """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
+        return self._leaves(problem, joint_cells, size=bands * 2 * bands, bins=bands)
 
     def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
         """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
+        return self._leaves(problem, left_cells, size=parts + 1, bins=parts + 1)
 
+    @abstractmethod
+    def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
+        """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
+
+    @abstractmethod
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i.
 
         `edges` are (*labels, H, k), among `TOGETHER_BANDS`.
         """
 
+    @abstractmethod
     def label_totals(self, problem: Problem) -> IntArray:
         """How many slots have each combination of labels at each step, (*labels, H)."""
 
+    @abstractmethod
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
+
+
+def is_relative(log: Log, problem: Problem) -> bool:
+    """Whether rows are divided before they are counted."""
+    return log.has_scale or has_own_bounds(problem)
+
+
+def check_relative(log: Log, problem: Problem) -> None:
+    """Refuse, by public facts alone, a problem whose rows cannot be divided or have other labels than the log."""
+    problem.labels.require(log.label_names)
+    separable = isinstance(problem, SeparableProblem)
+    if is_relative(log, problem) and not (separable or (isinstance(problem, OutcomeProblem) and problem.scale_dim)):
+        raise ValueError(
+            "a scale needs a problem whose coordinates have a unit each (SeparableProblem), or whose state is a count; "
+            f"{type(problem).__name__} is none"
+        )
+    if log.has_coordinates and not isinstance(problem, SeparableProblem):
+        raise ValueError(
+            "a table with one row per coordinate needs a problem whose coordinates are counted one by one "
+            f"(SeparableProblem); {type(problem).__name__} is none"
+        )
+
+
+def refuse_visits(log: Log, problem: Problem) -> None:
+    """Refuse to count visits of a log with labels or a scale, for which nodes have no place, or with rows in parts."""
+    if log.has_coordinates:
+        raise ValueError("a table with one row per coordinate needs outcome counts: use counts=Outcomes()")
+    if len(problem.arrival_low) != problem.state_dim:
+        raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
+    if log.has_scale or log.label_names or problem.labels:
+        raise ValueError("labels and a scale need outcome counts: use counts=Outcomes(), or leave them out")
 
 
 @dataclass(frozen=True)
@@ -167,15 +251,6 @@ def _may_share(one: str, other: str) -> bool:
 
 def _named(labels: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     return dict(labels) if isinstance(labels, Mapping) else {name: name for name in labels}
-
-
-def check_declarations(*, has_scale: bool, scale_memory: int, has_labels: bool, labels_public: bool) -> None:
-    """Refuse declarations about a scale or labels that are not there."""
-    whole(at_least=0, scale_memory=scale_memory)
-    if scale_memory and not has_scale:
-        raise ValueError("scale_memory needs scale: say what amounts are measured in")
-    if labels_public and not has_labels:
-        raise ValueError("labels_public needs labels")
 
 
 def missing_column(name: str, names: Sequence[str], between: str = "commas") -> str:

@@ -7,16 +7,16 @@ itself never sees a log. So what a row shows cannot depend on other rows, on how
 from __future__ import annotations
 
 from abc import ABCMeta
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from poolrl.data.row_symbol import NotRowByRowError, RowSymbol
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Boundary, Problem
@@ -129,3 +129,208 @@ def _computed(name: str, kind: type[Problem]) -> Callable[..., Any]:
         return self._recordings[wanted](*arrays)
 
     return formula
+
+
+# From the values of the parts, with the axes of a batch in front, to the value of the symbol.
+RowOperation = Callable[..., NDArray[Any]]
+# Truth values and numbers. Operations on objects of another kind are code of a user's own, which could remember rows.
+_NUMBERS = "biuf"
+_TRIED = 3
+
+
+class NotRowByRowError(TypeError):
+    """A formula does something that needs more than its own row."""
+
+
+class RowSymbol(NDArrayOperatorsMixin):
+    """A vector (k,), or a number (), of any one row; the axes of a batch are hidden."""
+
+    def __init__(
+        self,
+        sample: NDArray[Any],
+        rule: RowOperation | None = None,
+        parts: tuple[Any, ...] = (),
+        tried: NDArray[Any] | None = None,
+    ) -> None:
+        # The sample is made of ones. It carries shape and kind through NumPy's own rules.
+        self.sample, self.rule, self.parts = sample, rule, parts
+        # Public rows, on which every operation is tried together and one at a time.
+        self.tried = _public_rows(sample.shape) if tried is None else tried
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row."""
+        return self.sample.shape
+
+    @property
+    def ndim(self) -> int:
+        """1 for a vector, 0 for a number."""
+        return self.sample.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The kind of its numbers."""
+        return self.sample.dtype
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        # `x += y` names x as the place of the result; Python then rebinds x, so a new symbol does as well.
+        if options.get("out") == (self,):
+            del options["out"]
+        if method != "__call__" or options or ufunc.signature is not None or ufunc.nout != 1:
+            raise NotRowByRowError(f"np.{ufunc.__name__} is used as more than an elementwise function")
+        return _each(ufunc, *inputs)
+
+    def __array_function__(self, function: Any, types: Iterable[type], args: Any, options: Any) -> Any:
+        if function not in _ROW_FUNCTIONS:
+            raise NotRowByRowError(f"np.{function.__name__} is not known to work on one row at a time")
+        return _ROW_FUNCTIONS[function](*args, **options)
+
+    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
+        raise NotRowByRowError("the numbers of a batch are asked for")
+
+    def __bool__(self) -> bool:
+        raise NotRowByRowError("`if`, `and`, `or` or `not` decides for a whole batch")
+
+    def __len__(self) -> int:
+        raise NotRowByRowError("the length of a batch is asked for")
+
+    def __iter__(self) -> Any:
+        raise NotRowByRowError("a batch is gone through by hand")
+
+    def __getitem__(self, place: Any) -> RowSymbol:
+        if not isinstance(place, tuple) or not place or place[0] is not Ellipsis:
+            raise NotRowByRowError("an index may choose rows; write x[..., i] for a coordinate")
+        if any(isinstance(part, RowSymbol) for part in place):
+            raise NotRowByRowError("coordinates are chosen by a row's own numbers")
+        return _recorded(lambda values: values[place], self)
+
+    def astype(self, kind: Any) -> RowSymbol:
+        """A cast to other numbers."""
+        if np.dtype(kind).kind not in _NUMBERS:
+            raise NotRowByRowError("numbers are turned into something else")
+        return _recorded(lambda values: values.astype(kind), self)
+
+    def copy(self) -> RowSymbol:
+        """The same numbers."""
+        return self
+
+    def clip(self, low: Any, high: Any) -> RowSymbol:
+        """Between two limits."""
+        return _clip(self, low, high)
+
+    # Each entry by itself and from left to right, because the order in which NumPy adds depends on the batch.
+    def sum(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """The sum of the coordinates."""
+        return _along(np.add, self, axis, keepdims)
+
+    def prod(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """The product of the coordinates."""
+        return _along(np.multiply, self, axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """The largest coordinate."""
+        return _along(np.maximum, self, axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """The smallest coordinate."""
+        return _along(np.minimum, self, axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """The mean of the coordinates."""
+        return self.sum(axis, keepdims) / self.shape[-1]
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """Whether every coordinate holds."""
+        return _along(np.logical_and, self, axis, keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        """Whether some coordinate holds."""
+        return _along(np.logical_or, self, axis, keepdims)
+
+
+def _public_rows(shape: tuple[int, ...]) -> NDArray[Any]:
+    size = int(np.prod(shape))
+    return (np.arange(_TRIED * size) * 0.618 % 1.0 * 4.0 - 1.0).reshape(_TRIED, *shape)
+
+
+def _recorded(rule: RowOperation, *parts: Any) -> RowSymbol:
+    """The rule's symbol. A rule whose rows depend on each other is refused, whatever it is called."""
+
+    def of(choose: Callable[[RowSymbol], Any]) -> NDArray[Any]:
+        return np.asarray(rule(*(choose(part) if isinstance(part, RowSymbol) else part for part in parts)))
+
+    with np.errstate(all="ignore"):
+        sample, tried = of(lambda part: part.sample), of(lambda part: part.tried)
+        alone = [of(lambda part, i=i: part.tried[i : i + 1]) for i in range(_TRIED)]  # type: ignore[misc]
+        if tried.shape != (_TRIED, *sample.shape) or not np.allclose(tried, np.concatenate(alone), equal_nan=True):
+            raise NotRowByRowError("an operation looks at several rows")
+    return RowSymbol(sample, rule, parts, tried)
+
+
+def _each(rule: Callable[..., Any], *inputs: Any) -> RowSymbol:
+    """An elementwise rule. Numbers get the axes of vectors beside them, so that batches line up with batches."""
+    parts = [part if isinstance(part, RowSymbol) else np.array(part) for part in inputs]
+    if any(part.dtype.kind not in _NUMBERS for part in parts):
+        raise NotRowByRowError("a row is combined with something that is not a number")
+    depth = max(part.ndim for part in parts)
+
+    def plain(*values: Any) -> NDArray[Any]:
+        found = np.asarray(rule(*values))
+        return found.astype(np.float64) if found.dtype == object else found  # of np.frompyfunc
+
+    return _recorded(plain, *(_lifted(part, depth) if isinstance(part, RowSymbol) else part for part in parts))
+
+
+def _lifted(part: RowSymbol, depth: int) -> RowSymbol:
+    own, new = part.ndim, (1,) * (depth - part.ndim)
+    if not new:
+        return part
+    return _recorded(lambda v: v.reshape(v.shape[: v.ndim - own] + new + v.shape[v.ndim - own :]), part)
+
+
+def _along(rule: np.ufunc, values: RowSymbol, axis: Any, keepdims: bool) -> RowSymbol:
+    if axis != -1 or values.ndim == 0:
+        raise NotRowByRowError("a sum, mean, maximum or the like goes over rows; say axis=-1 for coordinates")
+    found = reduce(partial(_each, rule), [values[..., i] for i in range(values.shape[-1])])
+    return found[..., None] if keepdims else found
+
+
+def _clip(values: Any, low: Any, high: Any) -> RowSymbol:
+    return _each(np.minimum, _each(np.maximum, values, low), high)
+
+
+def _where(condition: Any, *sides: Any) -> RowSymbol:
+    if len(sides) != 2:
+        raise NotRowByRowError("np.where without two sides tells which rows hold")
+    return _each(np.where, condition, *sides)
+
+
+def _joined(parts: Sequence[Any], axis: int = 0) -> RowSymbol:
+    if axis != -1 or not all(isinstance(part, RowSymbol) for part in parts):
+        raise NotRowByRowError("np.concatenate or np.stack joins rows; say axis=-1 for coordinates")
+    return _recorded(lambda *values: np.concatenate(values, axis=-1), *parts)
+
+
+def _broadcast_to(values: RowSymbol, shape: tuple[int, ...]) -> RowSymbol:
+    return _each(lambda given, like: np.broadcast_arrays(given, like)[0], values, np.broadcast_to(True, shape))
+
+
+_ROW_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.clip: _clip,
+    np.where: _where,
+    np.isclose: lambda one, two, rtol=1e-5, atol=1e-8: abs(one - two) <= atol + rtol * abs(two),
+    np.interp: lambda x, xp, fp: _each(partial(np.interp, xp=np.array(xp), fp=np.array(fp)), x),
+    np.concatenate: _joined,
+    np.stack: lambda parts, axis=0: _joined([part[..., None] for part in parts], axis),
+    np.broadcast_to: _broadcast_to,
+    np.zeros_like: lambda values, dtype=None: np.zeros(values.shape, dtype or values.dtype),
+    np.ones_like: lambda values, dtype=None: np.ones(values.shape, dtype or values.dtype),
+    np.full_like: lambda values, fill, dtype=None: np.full(values.shape, fill, dtype or values.dtype),
+    np.sum: RowSymbol.sum,
+    np.prod: RowSymbol.prod,
+    np.max: RowSymbol.max,
+    np.min: RowSymbol.min,
+    np.mean: RowSymbol.mean,
+    np.all: RowSymbol.all,
+    np.any: RowSymbol.any,
+}

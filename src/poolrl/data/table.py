@@ -16,7 +16,7 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,16 @@ import ibis
 import ibis.expr.types as ir
 import numpy as np
 
-from poolrl.checks import IntArray, whole
+from poolrl.checks import IntArray
 from poolrl.data.arrow import as_arrow
-from poolrl.data.checked_columns import check_columns, checked_coordinates
-from poolrl.data.coordinate_vector import CoordinateFacts
-from poolrl.data.counted_rows import NOWHERE, crowd_counts, visit_counts
-from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
-from poolrl.data.expressions import cells_by_step, facts_used, harmless
+from poolrl.data.cells import CellFormula, outcome_cells, side_formula, sides
+from poolrl.data.column_vector import CoordinateFacts
+from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
 from poolrl.data.kept_rows import KeptRows
-from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
-from poolrl.data.log import Columns, Tally, check_declarations
-from poolrl.data.relative import check_relative, has_own_bounds, is_relative, refuse_visits
-from poolrl.data.row_rules import Numbers, Row
+from poolrl.data.label_cells import CELL, SHARE, comparable, small_table, with_label_cells
+from poolrl.data.log import Columns, Tally, check_relative, is_relative, refuse_visits
+from poolrl.data.row_rules import Numbers, Row, has_own_bounds
 from poolrl.data.sources.engine import answer
-from poolrl.data.together import side_formula
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import LabelValue
@@ -78,67 +74,27 @@ class Table(KeptRows):
         definitions: Iterable[str] = (),
         **columns: Any,
     ) -> None:
-        whole(max_per_unit=max_per_unit)
-        whole(at_least=-(2**31), first_step=first_step)
         named = Columns(**columns)
-        declared: dict[str, Any] = {"scale_memory": scale_memory, "labels_public": labels_public}
-        check_declarations(has_scale=bool(named.scale), has_labels=bool(named.labels), **declared)
+        self._declare(
+            has_units=named.unit is not None,
+            max_per_unit=max_per_unit,
+            has_scale=bool(named.scale),
+            scale_memory=scale_memory,
+            label_names=named.labels,
+            labels_public=labels_public,
+        )
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
-        if named.unit is None and max_per_unit != 1:
-            raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         table: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, named))
-        check_columns(table, named)
-        places = checked_coordinates(table, named, coordinates)
-        most, first = int(max_per_unit), int(first_step)
-        super().__init__(table, named, coordinates=places, max_per_unit=most, first_step=first)
-        self.clip = clip
-        self._scale_memory = int(scale_memory)
-        self._labels_public = bool(labels_public)
-        self._ids_public = bool(ids_public)
-        self._step_labels = tuple(step_labels)
-        self._definitions = tuple(definitions)
-        if not set(self._step_labels) <= set(self.label_names):
+        self._keep(table, named, coordinates=coordinates, first_step=first_step)
+        self.clip, self.definitions = clip, tuple(definitions)
+        self.ids_public, self.step_labels = bool(ids_public), tuple(step_labels)
+        if not set(self.step_labels) <= set(self.label_names):
             raise ValueError(f"step_labels must be among the labels ({', '.join(self.label_names) or 'none'})")
         self.seal()
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
-
-    @property
-    def has_scale(self) -> bool:
-        """Whether amounts are divided by a scale."""
-        return bool(self.columns.scale)
-
-    @property
-    def scale_memory(self) -> int:
-        """m. Read-only, because the noise is scaled by it."""
-        return self._scale_memory
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the log's labels."""
-        return tuple(self.columns.labels)
-
-    @property
-    def step_labels(self) -> tuple[str, ...]:
-        """The labels that were declared to change from step to step."""
-        return self._step_labels
-
-    @property
-    def labels_public(self) -> bool:
-        """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
-        return self._labels_public
-
-    @property
-    def ids_public(self) -> bool:
-        """Whether neighbours keep their ids. Read-only: the guarantee says so."""
-        return self._ids_public
-
-    @property
-    def definitions(self) -> tuple[str, ...]:
-        """The SQL texts of a database that the rows may have come through, besides the query."""
-        return self._definitions
 
     @property
     def is_full(self) -> bool:
@@ -163,26 +119,14 @@ class Table(KeptRows):
         for name, column in self.columns.labels.items():
             comparable(self.rows[column], problem.labels, name)
 
-    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
-        return self._leaves(problem, self.outcome_expression(problem, bins=bins), bins * problem.kinds)
-
-    def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
-        """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
-        counts = self.outcome_expression(problem, bins=bands, formula=joint_cells)
-        return self._leaves(problem, counts, bands * 2 * bands)
-
-    def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
-        """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
-        counts = self.outcome_expression(problem, bins=parts + 1, formula=left_cells)
-        return self._leaves(problem, counts, parts + 1)
-
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
         step, crowd, rows = _integers(self.crowd_expression(problem, edges=edges), "step", "crowd", "rows")
         return [(crowd[step == number], rows[step == number]) for number in range(problem.horizon)]
 
-    def _leaves(self, problem: OutcomeProblem, counts: ir.Table, size: int) -> IntArray:
+    def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
+        """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
+        counts = self.outcome_expression(problem, bins=bins, formula=formula)
         shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size
         leaves = np.zeros(math.prod(shape), dtype=np.int64)
         tree = (counts.label.cast("int64") * problem.horizon + counts.step) * problem.outcome_dim + counts.coordinate
@@ -317,3 +261,61 @@ def _with_places(rows: ir.Table, coordinate: int) -> ir.Table:
 def _integers(counts: ir.Table, *names: str) -> list[IntArray]:
     found = answer(counts)
     return [np.asarray(found[name], dtype=np.int64) for name in names]
+
+
+# The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
+NOWHERE = -1
+# The column that is added to rows.
+EDGE = "poolrl_edge"
+
+
+def crowd_counts(
+    cells: Sequence[ir.Table], problem: OutcomeProblem, *, keys: Sequence[str], edges: IntArray
+) -> ir.Table:
+    """Columns step, crowd, rows: how many trajectories show j sides, i of them beyond, crowd j (k + 1) + i.
+
+    `cells` are rows of keys, label, step, coordinate and cell, of all coordinates; `edges` are (label cells, H, k).
+    """
+    shown = []
+    for rows in cells:
+        found = _with_edges(rows, edges)
+        known, beyond = sides(problem, found.cell, found[EDGE])
+        known = known & (found.cell != NOWHERE)
+        numbers = {"known": known.cast("int64"), "beyond": (known & beyond).cast("int64")}
+        shown.append(found.select(*keys, "step", **numbers))
+    every = ibis.union(*shown) if len(shown) > 1 else shown[0]
+    crowds = every.group_by([*keys, "step"]).aggregate(shown=every.known.sum(), far=every.beyond.sum())
+    crowd = crowds.shown.cast("int64") * (problem.outcome_dim + 1) + crowds.far.cast("int64")
+    return crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
+
+
+def _with_edges(rows: ir.Table, edges: IntArray) -> ir.Table:
+    """Each row with the edge of its label cell, step and coordinate."""
+    _, steps, coordinates = edges.shape
+    every = small_table(rows, {"poolrl_edge_place": list(range(edges.size)), "poolrl_edge_at": edges.ravel().tolist()})
+    place = (rows.label.cast("int64") * steps + rows.step) * coordinates + rows.coordinate
+    found = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
+    return found.mutate(**{EDGE: found["poolrl_edge_at"].cast("int64")})
+
+
+def visit_counts(rows: ir.Table, partition: Partition, *, clip: bool) -> ir.Table:
+    """Columns step, node, target, rows: how many rows led from a node to a state's node."""
+    problem = partition.problem
+
+    def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
+        state, action, next_state = row
+        unit: Numbers = problem.unit_pair(state, action)
+        arrived: Numbers = problem.unit_state(next_state)
+        inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
+        node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
+        target: Numbers = partition.states.cell(arrived)
+        return [part for v in (node, target, unit, arrived) for part in v.columns()]
+
+    node, target, *numbers = cells_by_step(problem, rows, formulas, clip=clip, relative=False)
+    points = {f"unit_{i}": number for i, number in enumerate(numbers)}
+    found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
+    names, dimensions = list(points), problem.state_dim + problem.action_dim
+    pairs = [nodes.directions for nodes in partition.pairs]
+    found = at_nearest(found, "node", pairs, names[:dimensions])
+    found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
+    return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())

@@ -7,35 +7,50 @@ a log is set after it is made, and formulas of your own do not see it (`row_by_r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolrl.checks import FloatArray, IntArray, as_floats, finite_array, read_only, whole
-from poolrl.data.array_rows import ArrayRows
-from poolrl.data.counts import CellFormula, joint_cells, left_cells, outcome_cells
-from poolrl.data.log import Columns, Tally, check_declarations
-from poolrl.data.log_labels import cells_of, log_labels
-from poolrl.data.owners import first_of_each, owners
-from poolrl.data.relative import check_relative, is_relative, refuse_visits
-from poolrl.data.row_by_row import row_by_row
-from poolrl.data.row_rules import PARTS, moved_inside
-from poolrl.data.saved_log import read_log, write_log
-from poolrl.data.sealed import Sealed
+from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_array, read_only
+from poolrl.data.cells import CellFormula, sees_everything, side_formula, sides
+from poolrl.data.ids import first_of_each, owners
+from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
+from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
+from poolrl.data.row_by_row import is_our_own, row_by_row
+from poolrl.data.row_rules import (
+    PARTS,
+    Row,
+    RowRule,
+    as_counted,
+    bound_rules,
+    bounds,
+    fit_rules,
+    has_own_bounds,
+    moved_inside,
+    part_divisors,
+    usable_amount,
+    usable_divisor,
+)
 from poolrl.geometry.partition import Partition
+from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 if TYPE_CHECKING:
+    import minari
     import pyarrow as pa
+
 
 Path = str | PathLike[str]
 
 
-class Trajectories(Sealed):
+class Trajectories(Log):
     """A log of n trajectories of H steps: states (n, H, w), actions (n, H, d), next states (n, H, w).
 
     `unit` names who is protected, one name per trajectory. By default each trajectory is its own unit. The first
@@ -53,10 +68,7 @@ class Trajectories(Sealed):
     does not declare is unobserved. With `labels_public` neighbours keep their labels; else labels are protected too.
     """
 
-    __slots__ = (
-        *PARTS, "owner", "_scale", "_labels", "_has_units", "_units", "_max_per_unit", "_scale_memory", "_labels_public"
-    )  # fmt: skip
-    has_coordinates = False  # a row shows all of them
+    __slots__ = (*PARTS, "_labels", "_units", "owner", "scale")
 
     def __init__(
         self,
@@ -71,9 +83,14 @@ class Trajectories(Sealed):
         labels: Mapping[str, Any] | None = None,
         labels_public: bool = False,
     ) -> None:
-        whole(max_per_unit=max_per_unit)
-        declared: dict[str, Any] = {"scale_memory": scale_memory, "labels_public": labels_public}
-        check_declarations(has_scale=scale is not None, has_labels=bool(labels), **declared)
+        self._declare(
+            has_units=unit is not None,
+            max_per_unit=max_per_unit,
+            has_scale=scale is not None,
+            scale_memory=scale_memory,
+            label_names=map(str, labels or {}),
+            labels_public=labels_public,
+        )
         states = finite_array("states", states)
         actions = finite_array("actions", actions)
         next_states = finite_array("next_states", next_states)
@@ -83,8 +100,6 @@ class Trajectories(Sealed):
             raise ValueError("next_states must have the shape of states, and may show more behind them")
         if actions.shape[:2] != states.shape[:2]:
             raise ValueError("actions must have the trajectories and steps of states")
-        if unit is None and max_per_unit != 1:
-            raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
         measured = None if scale is None else as_floats("scale", scale)
         if measured is not None and measured.shape not in (states.shape, (*states.shape[:2], 1)):
             raise ValueError("scale must have the shape of states: one number per trajectory, step and coordinate")
@@ -93,11 +108,11 @@ class Trajectories(Sealed):
         # Without units nothing is dropped, and a copy of everything would only take memory.
         kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
         self.states, self.actions, self.next_states = (read_only(part[kept]) for part in (states, actions, next_states))
-        self._scale = None if measured is None else read_only(measured[kept])
+        self.scale = None if measured is None else read_only(measured[kept])
         self._labels = {name: label.taken(kept) for name, label in known.items()}
+        self.step_labels = tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
         self.owner: NDArray[np.int64] = owner[kept]
-        self._has_units, self._units, self._max_per_unit = unit is not None, int(owner.max()) + 1, int(max_per_unit)
-        self._scale_memory, self._labels_public = int(scale_memory), bool(labels_public)
+        self._units = int(owner.max()) + 1
         self.seal()
 
     def __len__(self) -> int:
@@ -117,59 +132,9 @@ class Trajectories(Sealed):
         return self._units
 
     @property
-    def max_per_unit(self) -> int:
-        """c. Read-only, because trajectories were dropped by it and the noise is scaled by it."""
-        return self._max_per_unit
-
-    @property
-    def slots(self) -> int:
-        """units × max_per_unit. Public, unlike the number of trajectories: a new unit may own fewer or more."""
-        return self.units * self.max_per_unit
-
-    @property
-    def has_units(self) -> bool:
-        """Whether a unit may own several trajectories. Read-only, because the noise depends on it."""
-        return self._has_units
-
-    @property
-    def scale(self) -> FloatArray | None:
-        """The scale of each amount, if there is one. Read-only, because what is paid for depends on it."""
-        return self._scale
-
-    @property
-    def has_scale(self) -> bool:
-        """Whether amounts are divided by a scale."""
-        return self.scale is not None
-
-    @property
-    def scale_memory(self) -> int:
-        """m. Read-only, because the noise is scaled by it."""
-        return self._scale_memory
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the log's labels."""
-        return tuple(self._labels)
-
-    @property
     def labels(self) -> dict[str, NDArray[Any]]:
         """The values of each label, (n,) or (n, H)."""
         return {name: label.array() for name, label in self._labels.items()}
-
-    @property
-    def step_labels(self) -> tuple[str, ...]:
-        """The labels that were given for every step."""
-        return tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
-
-    @property
-    def ids_public(self) -> bool:
-        """Never: an array has no ids."""
-        return False
-
-    @property
-    def labels_public(self) -> bool:
-        """Whether neighbours keep their labels. Read-only: it decides what gets noise."""
-        return self._labels_public
 
     @property
     def is_full(self) -> bool:
@@ -205,18 +170,6 @@ class Trajectories(Sealed):
                 # What did not move keeps its bits.
                 part[:, step] = np.where(divided.usable & (before != after), after * unit, value)
         return type(self)(**self._arguments() | parts)
-
-    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
-        return self._leaves(problem, outcome_cells, size=bins * problem.kinds, bins=bins)
-
-    def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
-        """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
-        return self._leaves(problem, joint_cells, size=bands * 2 * bands, bins=bands)
-
-    def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
-        """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
-        return self._leaves(problem, left_cells, size=parts + 1, bins=parts + 1)
 
     def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
         row_wise, relative = row_by_row(problem), is_relative(self, problem)
@@ -320,3 +273,188 @@ class Trajectories(Sealed):
             if given[name] != number:
                 raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
         check_relative(self, problem)
+
+
+# Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
+BLOCK_NUMBERS = 2**15
+# With fewer blocks, threads (and the import that makes them) cost more than they save.
+FEWEST_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """Rows as the problem's formulas take them, what they were divided by, and where that was possible."""
+
+    row: Row
+    divisors: tuple[FloatArray | float, FloatArray | float, FloatArray | float]  # of states, actions and next states
+    usable: BoolArray | bool
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells, if it has any."""
+
+    problem: Problem
+    parts: tuple[FloatArray, FloatArray, FloatArray]
+    scale: FloatArray | None
+    cells: IntArray | None
+
+    def given(self, step: int, block: slice) -> Row:
+        """Rows of a step in the user's units."""
+        state, action, next_state = (np.asfortranarray(part[block, step]) for part in self.parts)
+        return state, action, next_state
+
+    def multiples(self, step: int, block: slice) -> Multiples:
+        """Rows of a step, divided by their scale and by their label cell's share of the bound."""
+        row, problem = self.given(step, block), self.problem
+        divisor: FloatArray | None = None
+        usable: BoolArray | bool = True
+        if self.scale is not None:
+            divisor = np.asfortranarray(self.scale[block, step])
+        if self.cells is not None:
+            cell = self.cells[block, step]
+            usable = cell[:, None] >= 0
+            if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
+                share = problem.bound_share.reshape(-1, problem.outcome_dim)[cell]
+                divisor = share if divisor is None else divisor * share
+        if divisor is None:
+            return Multiples(row, (1.0, 1.0, 1.0), usable)
+        amounts = [usable_amount(part) for part in row]
+        if isinstance(problem, OutcomeProblem) and problem.counts_down:
+            amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
+        usable = reduce(and_, amounts, usable_divisor(divisor) & usable)
+        divisors = part_divisors(problem, np.where(usable, divisor, 1.0))
+        lows = [low for low, _ in bounds(problem)]
+        state, action, next_state = (
+            np.where(usable, part, low) / unit for part, low, unit in zip(row, lows, divisors, strict=True)
+        )
+        return Multiples((state, action, next_state), divisors, usable)
+
+    def broken_rule(self) -> RowRule | None:
+        """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.
+
+        Formulas see only rows within their bounds, because a problem of your own may quote what it is given.
+        """
+        broken: dict[tuple[int, int, int], RowRule] = {}
+
+        def look(block: slice) -> None:
+            for step in range(self.problem.horizon):
+                row = self.given(step, block)
+                outside = [(i, rule) for i, rule in enumerate(bound_rules(self.problem, row)) if not rule.held.all()]
+                broken.update({(0, step, i): rule for i, rule in outside})
+                if not outside:
+                    fits = enumerate(fit_rules(self.problem, step, row))
+                    broken.update({(1, step, i): rule for i, rule in fits if not rule.held.all()})
+
+        self._in_blocks(look, BLOCK_NUMBERS)
+        return broken[min(broken)] if broken else None
+
+    def leaves(
+        self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int, relative: bool
+    ) -> IntArray:
+        """How many rows fall into each of the `size` cells of a formula, (label cells, H, k, size)."""
+        coordinates = problem.outcome_dim
+        trees = problem.labels.count * coordinates
+        counted = np.zeros((problem.horizon, trees * size), dtype=np.int64)
+        offset, adding, everything = np.arange(coordinates) * size, threading.Lock(), sees_everything(problem)
+        # A formula of one's own may give no number at all. Such a row must neither fail nor stand in another's tree.
+        guarded = not is_our_own(problem)
+
+        def count(block: slice) -> None:
+            for step in range(problem.horizon):
+                cell, observed, usable = self._formula_cells(problem, formula, step, block, bins, relative)
+                if guarded:
+                    if cell.shape[-1] != coordinates:
+                        # A row would be counted more than once for a coordinate.
+                        raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
+                    usable = usable & (cell >= 0) & (cell < size)
+                cell += offset
+                if self.cells is not None:
+                    cell += self.cells[block, step, None] * (coordinates * size)
+                if not (everything and usable is True):
+                    cell = np.where(observed & usable, cell, trees * size)
+                found = np.bincount(cell.ravel(order="K"), minlength=trees * size + 1)[:-1]
+                with adding:
+                    counted[step] += found
+
+        # A count of many label cells needs many rows, or most of the time would go into empty cells.
+        self._in_blocks(count, max(BLOCK_NUMBERS, trees * size))
+        shape = problem.horizon, problem.labels.count, coordinates, size
+        return np.moveaxis(counted.reshape(shape), 0, 1)
+
+    def crowds(self, problem: OutcomeProblem, *, edges: IntArray, relative: bool) -> list[IntArray]:
+        """For each step, how many trajectories show j sides of their edges, i of them beyond: at j (k + 1) + i.
+
+        `edges` are (label cells, H, k).
+        """
+        size = problem.outcome_dim + 1
+        counted, adding = np.zeros((problem.horizon, size * size), dtype=np.int64), threading.Lock()
+
+        def count(block: slice) -> None:
+            for step in range(problem.horizon):
+                cell, observed, usable = self._formula_cells(
+                    problem, side_formula(problem), step, block, TOGETHER_BANDS, relative
+                )
+                # Rows without a label cell are not usable, whatever the last cell's edge says of them.
+                edge = edges[0 if self.cells is None else self.cells[block, step], step]
+                shown, beyond = sides(problem, cell, edge)
+                shown = shown & observed & usable
+                crowd = shown.sum(axis=-1) * size + (shown & beyond).sum(axis=-1)
+                found = np.bincount(crowd, minlength=size * size)
+                with adding:
+                    counted[step] += found
+
+        self._in_blocks(count, BLOCK_NUMBERS)
+        return list(counted)
+
+    def _formula_cells(
+        self, problem: OutcomeProblem, formula: CellFormula, step: int, block: slice, bins: int, relative: bool
+    ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
+        """The cells of a formula, where it is observed, and which rows can be used."""
+        multiples = self.multiples(step, block)
+        row, usable = multiples.row, multiples.usable
+        if relative:
+            row, fits = as_counted(problem, step, row, relative=True, clip=False)
+            usable = usable & fits
+        cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
+        return cell, observed, usable
+
+    def _in_blocks(self, work: Callable[[slice], None], numbers: int) -> None:
+        """Call `work` on slices of so many numbers that together cover all trajectories."""
+        trajectories, _, coordinates = self.parts[0].shape
+        length = max(1, numbers // coordinates)
+
+        def piece(part: slice) -> None:
+            for start in range(part.start, part.stop, length):
+                work(slice(start, min(start + length, part.stop)))
+
+        if trajectories < FEWEST_BLOCKS * length:
+            piece(slice(0, trajectories))
+        else:
+            # Here, because Numba takes half a second to import.
+            from poolrl.geometry.compiled import in_blocks
+
+            in_blocks(piece, trajectories)
+
+
+def read_minari(dataset: minari.MinariDataset | str, **known: Any) -> Trajectories:
+    """A dataset, or the name of a local one, as a log: observations are states, actions are levels.
+
+    All episodes must have as many steps as the problem has. `known` goes to `Trajectories` (unit, scale, labels, ...).
+    """
+    if isinstance(dataset, str):
+        import minari
+
+        dataset = minari.load_dataset(dataset)
+    episodes = list(dataset.iterate_episodes())
+    try:
+        # The last observation of an episode comes after its last action.
+        seen, actions = (
+            np.stack([as_floats(name, getattr(each, name)) for each in episodes])
+            for name in ("observations", "actions")
+        )
+    except ValueError:
+        raise ValueError("all episodes must have the same number of steps, with numbers as observations") from None
+    if seen.ndim != 3 or actions.ndim != 3 or seen.shape[1] != actions.shape[1] + 1:
+        raise ValueError("observations and actions must be vectors, one observation more than actions in each episode")
+    return Trajectories(states=seen[:, :-1], actions=actions, next_states=seen[:, 1:], **known)

@@ -14,10 +14,9 @@ from fractions import Fraction
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sees_everything, sum_left
-from poolrl.data.log import Log
-from poolrl.data.relative import refuse_visits
-from poolrl.data.together import sum_together
+from poolrl.data.cells import sees_everything
+from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sum_left, sum_together
+from poolrl.data.log import Log, refuse_visits
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import Partition

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from poolrl.data.log import Columns
 from poolrl.data.sources.engine import answer, quoted_name, quoted_text
-from poolrl.data.sources.files import LONGEST_LINE, CsvFormat
+from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
 from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.config_log import LABEL_COLUMN, WEEKDAYS, SalesTable

@@ -12,7 +12,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from poolrl.data.label_cells import comparable
-from poolrl.data.relative import SMALLEST_SCALE, usable_divisor
+from poolrl.data.row_rules import SMALLEST_SCALE, usable_divisor
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.problems.problem import ROUNDING

@@ -19,7 +19,7 @@ from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, R
 from poolrl.certificate.label import label
 from poolrl.certificate.parts import AuditSummary, CertifiedPeriod, CertifiedWords, LedgerEntry, Software
 from poolrl.certificate.registry import registry_record
-from poolrl.data.fingerprints import sketch_of
+from poolrl.data.kept_rows import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.interrupts import deferred
 from poolrl.learning.outcomes import Outcomes

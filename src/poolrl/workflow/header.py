@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from poolrl.data.sources.files import CsvFormat, files_of, header_of
+from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
 from poolrl.workflow.column_names import DELIMITERS, meanings_of
 
 

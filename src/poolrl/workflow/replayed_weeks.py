@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.label_cells import comparable
-from poolrl.data.relative import LARGEST_SCALE, SMALLEST_SCALE
+from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.ledger.periods import Period
