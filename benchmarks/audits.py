@@ -13,7 +13,7 @@ from benchmarks.report import Report, run
 from poolrl import Backlog, LostSales
 from poolrl.audit.audit import attack_case
 from poolrl.audit.worst_case import Configured
-from poolrl.workflow.payable import LEFT_OVER
+from poolrl.workflow.paying import LEFT_OVER
 
 THREATS = Path(__file__).parent.parent / "docs" / "threat-model.md"
 FACTS: dict[str, Any] = {"holding": 1.0, "shortage": 1.0, "horizon": 3, "products": 2, "boundary": 0.9}

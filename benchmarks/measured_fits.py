@@ -30,8 +30,8 @@ from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import Sampler
 from poolrl.workflow.config_file import ConfigFile, load_config
-from poolrl.workflow.fit import Released, fit_release
 from poolrl.workflow.open_log import open_log
+from poolrl.workflow.release_folder import Released, fit_release
 from poolrl.workflow.report import draw_page
 
 LEDGER = "ledger.sqlite"
@@ -199,7 +199,7 @@ def fixed_noise() -> Iterator[None]:
     `fit_release` takes neither noise nor a clock, and rightly so. So both are replaced where it finds them.
     """
     with ExitStack() as replaced:
-        replaced.enter_context(patch("poolrl.workflow.fit.SecureNoise", Frozen))
+        replaced.enter_context(patch("poolrl.workflow.release_folder.SecureNoise", Frozen))
         replaced.enter_context(patch("poolrl.privacy.release.SECURE", (Frozen,)))
         replaced.enter_context(patch("poolrl.ledger.chain.datetime", _Noon))
         yield

@@ -27,7 +27,7 @@ from benchmarks.report import Report
 from poolrl import Pool, SeededNoise
 from poolrl.paper import rossmann
 from poolrl.workflow.forecast import CostEstimate, make_forecast
-from poolrl.workflow.payable import LEFT_OVER
+from poolrl.workflow.paying import LEFT_OVER
 
 # How to read the table on its page.
 READ = (

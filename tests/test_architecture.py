@@ -220,7 +220,7 @@ def test_the_barrier_holds() -> None:
         ("learning/kernel.py", "def peek(problem):\n    return type(problem.simulate_log([])).from_parquet('log')"),
         ("ledger/ledger.py", "from poolrl.data.kept_rows import sketch_of"),
         ("certificate/verify.py", "from poolrl.workflow.config_file import load_config"),
-        ("workflow/fit.py", "from poolrl.paper.trials import run"),
+        ("workflow/release_folder.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.estimation import estimate_outcomes"),
         ("problems/problem.py", "def f():\n    __import__('poolrl.data.counts')"),
     ],

@@ -27,7 +27,7 @@ from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.seeded import discrete_gaussian
 from poolrl.workflow.config_file import load_config
-from poolrl.workflow.payable import LEFT_OVER
+from poolrl.workflow.paying import LEFT_OVER
 from tests.helpers.noisy import discrete
 from tests.helpers.shops import Facts, Run, write_config
 

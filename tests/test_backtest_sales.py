@@ -15,11 +15,18 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.rules import Levels
 from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.workflow.backtest import RECORDED, REMADE, replay_policy
+from poolrl.workflow.backtest import (
+    RECORDED,
+    REMADE,
+    SameWeekday,
+    costs_of,
+    remade_scales,
+    replay_policy,
+    replayed_orders,
+)
 from poolrl.workflow.config_file import ConfigFile, load_config
 from poolrl.workflow.example import FIRST_MONDAY, PRODUCTS, SHOP_COUNT, WEEK_COUNT, simulated_chain, write_example
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.replayed_orders import SameWeekday, costs_of, remade_scales, replayed_orders
 from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
 from poolrl.workflow.toml import write_toml
 from tests.helpers.exports import configured, export_facts, write_export

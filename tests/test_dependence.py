@@ -21,7 +21,7 @@ from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.learning.dependence import compare_levels
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.privacy import zcdp
-from poolrl.workflow.order_habits import advice_about_orders
+from poolrl.workflow.trades.shop_findings import advice_about_orders
 from tests.helpers.managers import COSTS, IN_MULTIPLES, SHOP, WEEKS, exactly, managers
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 

@@ -245,7 +245,7 @@ def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
 def test_nothing_is_committed_when_a_file_is_gone(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poolrl.workflow.fit.hashes_of", lambda draft: {"certificate.json": "its hash"})
+    monkeypatch.setattr("poolrl.workflow.release_folder.hashes_of", lambda draft: {"certificate.json": "its hash"})
     with pytest.raises(ValueError, match=r"was changed while it was written\. The release had begun, so its rho"):
         run("fit", "--new-account", "--config", config)
     assert stages(tmp_path)[-1] == "read"

@@ -24,11 +24,11 @@ from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
 from poolrl.workflow.config_keys import config_keys
 from poolrl.workflow.demo import DemoResult
-from poolrl.workflow.fit import Released
 from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
 from poolrl.workflow.page import _grid, claim_rows
 from poolrl.workflow.plan import BudgetPlan, PlanLine, PlanQuestion
 from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
+from poolrl.workflow.release_folder import Released
 from poolrl.workflow.toml import write_toml
 from tests.helpers.certificates import release_facts
 

@@ -134,7 +134,7 @@ def test_an_interrupt_while_the_log_is_read_costs_nothing(
         except KeyboardInterrupt:
             raise becomes from None
 
-    monkeypatch.setattr("poolrl.workflow.fit.sketch_of", interrupted)
+    monkeypatch.setattr("poolrl.workflow.release_folder.sketch_of", interrupted)
     answer = command_line("fit", "--new-account", "--config", config)
     assert answer.err == ("poolrl: . Nothing was spent\n" if becomes is ValueError else "poolrl: stopped\n")
     assert answer.code == 130

@@ -143,7 +143,7 @@ def test_a_failure_after_the_log_was_read_is_paid_for(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("poolrl.workflow.fit.registry_record", full_disk)
+    monkeypatch.setattr("poolrl.workflow.release_folder.registry_record", full_disk)
     with pytest.raises(ValueError, match=r"No space left on device. The release had begun, so its rho = 0.5 stays"):
         run("fit", "--new-account", "--config", config)
     assert spent(tmp_path) == Fraction(1, 2)

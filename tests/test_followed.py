@@ -27,7 +27,7 @@ from poolrl.workflow.config_file import load_config
 from poolrl.workflow.forecast import CANNOT_TELL, CostEstimate
 from poolrl.workflow.kind_forecast import _judged, forecast_kind
 from poolrl.workflow.kind_play import Played
-from poolrl.workflow.payable import dependence_share
+from poolrl.workflow.paying import dependence_share
 from tests.helpers.commands import run_poolrl
 
 MANY, FEW = 8_000, 3_000

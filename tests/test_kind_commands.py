@@ -14,9 +14,9 @@ from poolrl.certificate.label import label
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.config_file import load_config, parse_config
 from poolrl.workflow.config_problem import SHOPS
-from poolrl.workflow.fit import Released
 from poolrl.workflow.kind_init import write_kind_example
 from poolrl.workflow.open_log import open_log
+from poolrl.workflow.release_folder import Released
 from poolrl.workflow.toml import write_toml
 from tests.helpers.commands import run_poolrl
 

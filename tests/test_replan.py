@@ -20,10 +20,10 @@ from poolrl.learning.rules import Levels
 from poolrl.learning.stored import Names, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config_file import load_config
-from poolrl.workflow.fit import Released
 from poolrl.workflow.orders_csv import orders_csv
 from poolrl.workflow.plan_desk import is_plan
-from poolrl.workflow.replan_orders import ReplannedOrders, replan_orders
+from poolrl.workflow.release_folder import Released
+from poolrl.workflow.replan import ReplannedOrders, replan_orders
 from poolrl.workflow.report import verify_folder
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run

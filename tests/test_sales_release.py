@@ -14,7 +14,7 @@ from poolrl.ledger.units import Spend, UnitsError, totals
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow.config_file import load_config
 from poolrl.workflow.example import write_example
-from poolrl.workflow.fit import fit_release
+from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.report import verify_folder
 from tests.helpers.exports import configured
 from tests.helpers.neighbours import Recorder, squared_change

@@ -24,11 +24,11 @@ from poolrl.certificate.verify import Terms, _against_config
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
-from poolrl.workflow.changes import Moved, ProductNews, advice, by_product
 from poolrl.workflow.config_file import load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.report import verify_folder
 from poolrl.workflow.toml import write_toml
+from poolrl.workflow.update import Moved, ProductNews, advice, by_product
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import DRAWN, Facts, Run, small_shop
@@ -329,7 +329,9 @@ def test_a_failure_costs_its_own_period_only(months: Path, run: Run, monkeypatch
     config = month(months, facts, 2)
     into = ("--release", months / "february", "--out", months / "march")
     with monkeypatch.context() as patch:
-        patch.setattr("poolrl.workflow.fit.registry_record", lambda _: (_ for _ in ()).throw(OSError(28, "disk full")))
+        patch.setattr(
+            "poolrl.workflow.release_folder.registry_record", lambda _: (_ for _ in ()).throw(OSError(28, "disk full"))
+        )
         with pytest.raises(ValueError, match=r"disk full.*stays spent"):
             run("update", "--config", config, *into)
     with pytest.raises(ValueError, match=r"does not allow rho = 0\.5: only 0 of 0\.5 is left"):

@@ -19,8 +19,8 @@ from poolrl.learning.rules import Levels
 from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.workflow.fit import Released
 from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast, ProductCosts
+from poolrl.workflow.release_folder import Released
 from tests.helpers.certificates import release_facts
 
 WEEK = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]

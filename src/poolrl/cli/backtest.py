@@ -16,11 +16,10 @@ from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, replay_policy
+from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, SameWeekday, replay_policy
 from poolrl.workflow.config_file import load_config
 from poolrl.workflow.forecast import noise_warning
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.replayed_orders import SameWeekday
 from poolrl.workflow.replayed_weeks import read_weeks
 
 # So many products are shown, and costs below this with a decimal.

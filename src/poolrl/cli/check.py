@@ -13,7 +13,7 @@ from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.check import NOTICE, ORDER_HABITS, look_at
 from poolrl.workflow.config_file import ConfigFile, load_config
-from poolrl.workflow.kind_check import HABITS
+from poolrl.workflow.trades.declared_findings import HABITS
 
 check_verb = verb(
     "check",

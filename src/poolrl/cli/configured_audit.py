@@ -21,7 +21,7 @@ from poolrl.workflow.config import Config
 from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.config_kind import KindFacts
 from poolrl.workflow.open_log import as_table, open_log
-from poolrl.workflow.payable import dependence_share, left_over_share, together_share
+from poolrl.workflow.paying import dependence_share, left_over_share, together_share
 
 # Rows of the simulated log: an engine counts so many in a fraction of a second.
 MOST_ROWS = 100_000

@@ -16,10 +16,10 @@ from poolrl.certificate.files import PAGE, POLICY
 from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config_file import load_config
-from poolrl.workflow.fit import Released, fit_release, read_audit
 from poolrl.workflow.forecast import Forecast
 from poolrl.workflow.kind_forecast import KindForecast
-from poolrl.workflow.payable import why_not_together
+from poolrl.workflow.paying import why_not_together
+from poolrl.workflow.release_folder import Released, fit_release, read_audit
 from poolrl.workflow.report import draw_page
 
 fit_verb = verb(

@@ -15,8 +15,7 @@ from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config_file import load_config
 from poolrl.workflow.orders_csv import ORDERS_FILE
-from poolrl.workflow.replan import replan_release
-from poolrl.workflow.replan_orders import PLAN_FILE, replan_orders
+from poolrl.workflow.replan import PLAN_FILE, replan_orders, replan_release
 from poolrl.workflow.report import load_verified
 
 replan_verb = verb(

@@ -13,11 +13,17 @@ from poolrl.certificate.files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
-from poolrl.workflow.changes import advice, by_product, in_one_sentence, levels_that_moved
 from poolrl.workflow.config_file import load_config
-from poolrl.workflow.earlier import load_earlier
-from poolrl.workflow.fit import read_audit
-from poolrl.workflow.update import cost_in_words, noise_in_words, update_release
+from poolrl.workflow.release_folder import fit_release, read_audit
+from poolrl.workflow.update import (
+    advice,
+    by_product,
+    cost_in_words,
+    in_one_sentence,
+    levels_that_moved,
+    load_earlier,
+    noise_in_words,
+)
 
 update_verb = verb(
     "update",
@@ -63,7 +69,7 @@ def update(
             print(dumps({"cost": cost}, indent=2))
         return
     found = None if audit is None else read_audit(audit, file.sha256)
-    made = made_release(lambda: update_release(file, earlier, folder, audit=found), folder, console)
+    made = made_release(lambda: fit_release(file, folder, audit=found, earlier=earlier), folder, console)
     trees = FadedTrees.load(folder / TREES)
     moved = levels_that_moved(earlier, made.policy, trees, file.config.forgetting)
     news = by_product(moved)

@@ -16,12 +16,10 @@ from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.check_fields import fields_of_rows
-from poolrl.workflow.check_weeks import empty_shelves, weeks_of_shops
 from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.order_habits import orders_against_demand
+from poolrl.workflow.trades.shop_findings import empty_shelves, fields_of_rows, orders_against_demand, weeks_of_shops
 from poolrl.workflow.trades.trade import trade_of
 
 # What is looked at when orders are compared with demand.

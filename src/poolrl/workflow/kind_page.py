@@ -17,7 +17,6 @@ from poolrl.privacy.zcdp import rounded_up
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.charts import interval_bar, law_chart
 from poolrl.workflow.decision_table import DECISIONS_FILE, decisions_of, shown_states
-from poolrl.workflow.fit import Released
 from poolrl.workflow.kind_forecast import KindForecast
 from poolrl.workflow.page import (
     LONGEST_CERTIFICATE,
@@ -28,6 +27,7 @@ from poolrl.workflow.page import (
     money,
     scale_in_words,
 )
+from poolrl.workflow.release_folder import Released
 
 # A page of more label cells, or pictures, would be no page any more.
 SHOWN_CELLS, MOST_PICTURES = 60, 6

@@ -25,11 +25,11 @@ from poolrl.learning.rules import Levels
 from poolrl.privacy.zcdp import rounded_up
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.charts import cost_chart, interval_bar
-from poolrl.workflow.fit import Released
 from poolrl.workflow.forecast import CostEstimate, Forecast, ProductCosts
 from poolrl.workflow.levels_csv import LEVELS_FILE
 from poolrl.workflow.page_data import PageNumbers, page_numbers
 from poolrl.workflow.prediction import signed_percent
+from poolrl.workflow.release_folder import Released
 from poolrl.workflow.what_if import what_ifs
 
 # The numbers that the slider moves, with their words; also the columns of the table of budgets.

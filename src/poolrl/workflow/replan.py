@@ -2,25 +2,50 @@
 
 A plan is post-processing of what the release has paid for. The folder holds the new policy, the certified one that it
 comes from, and that one's certificate. So whoever gets the folder can make the plan again (`poolrl verify`).
+
+With [operations] the plan is one of orders, for a shop as it is. It is compared with the release's own levels, filled
+up to as far as the shop can: what one would do without this plan. What shops do today is on the release's page, for
+costs of [problem] alone.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+
+import numpy as np
 
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIGNATURE
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
+from poolrl.learning.stored import Names
+from poolrl.plans.capacity import JUDGED_PATHS, CapacityPlan, scaled_down, simulated_costs, solve_capacity
+from poolrl.plans.lead_time import LeadTimePlan, base_stock_cost, solve_lead_time
+from poolrl.plans.orders import fill_up, solve_orders
+from poolrl.plans.saved import AnyPlan, SavedPlan, load_plan, save_plan
+from poolrl.plans.unit_laws import UnitLaws, one_cell, unit_laws
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.changes import in_one_sentence
+from poolrl.problems.labels import Labels
+from poolrl.problems.operations import column_values
 from poolrl.workflow.config_file import ConfigFile
-from poolrl.workflow.fit import Released
+from poolrl.workflow.hidden import average_over_cells
+from poolrl.workflow.levels_csv import BYTE_ORDER_MARK, spreadsheet_text
+from poolrl.workflow.orders_csv import ORDERS_FILE, orders_csv
+from poolrl.workflow.release_folder import Released
+from poolrl.workflow.update import in_one_sentence
 from poolrl.workflow.what_if import cost_by_model
+
+PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
+# Paths are drawn from the model, not from the log: the same for everybody who plans again.
+SEED = 0
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -84,3 +109,153 @@ def make_folder(source: Released, file: ConfigFile, folder: Path, write: Callabl
 
 def _saved(kept: float, planned: float) -> str:
     return f" ({1 - planned / kept:.1%} less)" if planned < kept else ""
+
+
+@dataclass(frozen=True)
+class ReplannedOrders:
+    """Orders for [operations], and what they cost beside what people do without a plan."""
+
+    plan: AnyPlan
+    kept: float
+    planned: float
+    cycle: bool
+    instead: str  # what is done without a plan
+    files: tuple[str, ...]
+    bound: float | None = None  # no plan costs less, on the model
+    doubt: float = 0.0  # two standard errors of what is simulated
+    room_falls: bool = False  # a shared capacity that is smaller on a later step
+
+    @property
+    def in_words(self) -> list[str]:
+        """For people."""
+        round_of = "a round of all steps, on average," if self.cycle else "one trajectory"
+        doubt = f" ± {self.doubt:.2g}" if self.doubt else ""
+        saves = f", so the plan saves {1 - self.planned / self.kept:.1%}"
+        if self.kept - self.planned <= self.doubt:
+            saves = ", so nothing is gained for sure: do not switch to this plan"
+        said = [
+            f"By the model, {round_of} costs {self.planned:.4g}{doubt}, all products together. {self.instead} costs "
+            f"{self.kept:.4g}{saves}."
+        ]
+        if self.bound is not None and self.bound > 0:
+            most = max(self.planned / self.bound - 1, 0.0) + self.doubt / self.bound
+            said.append(
+                f"No plan costs less than {self.bound:.4g} on the model, so this one is within {most:.1%} of the best."
+            )
+        if self.room_falls:
+            said.append("The room becomes smaller later. What may be left must fit then, which the bound does not ask.")
+        return said
+
+
+def replan_orders(
+    source: Released, file: ConfigFile, folder: Path, progress: Progress | None = None
+) -> ReplannedOrders:
+    """The best orders of a shop with [operations], in a new folder; as free as `replan_release`.
+
+    `progress` hears how many of all parts are planned.
+    """
+    config, problem = file.config, file.config.problem.posed
+    model = known_model(source, file, folder).under(problem)
+    facts = config.operations
+    if model.guarantee.scaled and facts.usual_scale is None:
+        raise ValueError(
+            "the release's amounts are multiples of a scale: say in [operations] usual_scale how large it usually is"
+        )
+    scale = facts.usual_scale if model.guarantee.scaled else None
+    laws = unit_laws(model, facts.of_steps(config.names().steps), scale=scale)
+    levels = column_values(source.policy.levels * np.asarray(1.0 if scale is None else scale))
+    # Bounds may be lower now than when the release was made.
+    levels = np.minimum(levels, laws.caps * laws.width[:, None])
+    hear = progress or (lambda done, all_: None)
+    if facts.capacity is not None:
+        volume = 1.0 if facts.volume is None else facts.volume
+        made = _shared(laws, levels, model, problem, volume, facts.capacity, hear)
+    elif facts.lead_time:
+        made = _later(laws, levels, model, problem, facts.lead_time, hear)
+    else:
+        plan, filled = solve_orders(laws), fill_up(laws, levels)
+        costs = [_average_cell(problem, model, each.cost) for each in (filled, plan)]
+        instead = "Filling up to the levels of the release, as far as the shop can,"
+        made = ReplannedOrders(plan, costs[0], costs[1], laws.terms.cycle, instead, (PLAN_FILE, ORDERS_FILE))
+    make_folder(source, file, folder, lambda draft: _write(draft, made, source.policy.names, problem.labels))
+    return made
+
+
+def _average_cell(problem: Inventory, model: PrivateModel, costs: FloatArray) -> float:
+    """Of an average label cell, all products together."""
+    by_cell = costs.reshape(*problem.labels.shape, problem.products)
+    return float(average_over_cells(problem, model.outcomes, by_cell).sum())
+
+
+def _shared(
+    laws: UnitLaws,
+    levels: FloatArray,
+    model: PrivateModel,
+    problem: Inventory,
+    volume: float | list[float],
+    capacity: float | list[float],
+    hear: Progress,
+) -> ReplannedOrders:
+    """A plan for every label cell: each has the capacity for itself."""
+    products, cells = problem.products, problem.labels.count
+    plans: list[CapacityPlan] = []
+    costs, errors = np.zeros((3, cells, products)), np.zeros((cells, products))
+    for cell in range(cells):
+        mine, rng = one_cell(laws, cell), np.random.default_rng(SEED)
+        plan = solve_capacity(mine, volume, capacity, rng=rng)
+        rule = scaled_down(levels[cell * products : (cell + 1) * products].T, plan.volumes, plan.capacity)
+        kept = float(simulated_costs(mine, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
+        # Products share these numbers, so they stand with the first.
+        costs[:, cell, 0], errors[cell, 0] = (kept, plan.cost, plan.bound), plan.error
+        plans.append(plan)
+        hear(cell + 1, cells)
+    kept, planned, bound = (_average_cell(problem, model, each) for each in costs)
+    instead = "Filling up to the levels of the release, all lowered by the same share until they fit,"
+    doubt = 2 * _average_cell(problem, model, errors)
+    falls = any((plan.capacity < plan.room).any() for plan in plans)
+    return ReplannedOrders(plans, kept, planned, False, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt, falls)
+
+
+def _later(
+    laws: UnitLaws, levels: FloatArray, model: PrivateModel, problem: Inventory, lead_time: int, hear: Progress
+) -> ReplannedOrders:
+    """A plan for every column."""
+    plans: list[LeadTimePlan] = []
+    kept = np.empty(len(laws.width))
+    for column in range(len(laws.width)):
+        rng = np.random.default_rng(SEED)
+        plans.append(solve_lead_time(laws, lead_time, column=column, rng=rng))
+        kept[column] = base_stock_cost(laws, lead_time, levels[column], column=column, rng=np.random.default_rng(SEED))
+        hear(column + 1, len(laws.width))
+    costs = np.array([plan.cost for plan in plans])
+    known = all(plan.bound is not None for plan in plans)
+    bound = _average_cell(problem, model, np.array([plan.bound or 0.0 for plan in plans])) if known else None
+    instead = "Filling up to the levels of the release, and to what is sold until then,"
+    means = _average_cell(problem, model, kept), _average_cell(problem, model, costs)
+    doubt = 2 * _average_cell(problem, model, np.array([plan.doubt for plan in plans]))
+    return ReplannedOrders(plans, *means, True, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt)
+
+
+def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> None:
+    save_plan(draft / PLAN_FILE, made.plan, names, labels)
+    text = (
+        from_empty_csv(load_plan(draft / PLAN_FILE))
+        if EMPTY_FILE in made.files
+        else orders_csv(made.plan, names, labels)  # type: ignore[arg-type]
+    )
+    (draft / made.files[-1]).write_text(text, encoding="utf-8", newline="")
+
+
+def from_empty_csv(plan: SavedPlan) -> str:
+    """Label columns, `step`, `product` and `order`: what to order when every shelf is empty and nothing is coming."""
+    text = io.StringIO(newline="")
+    text.write(BYTE_ORDER_MARK)
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow([*map(spreadsheet_text, plan.labels.names), "step", "product", "order"])
+    for cell, values in enumerate(product(*plan.labels.values)):
+        shown = [spreadsheet_text(value) if isinstance(value, str) else value for value in values]
+        for step, called in enumerate(plan.names.steps):
+            orders = plan.order(step, np.zeros(len(plan.names.products)), cell=cell)
+            for name, order in zip(plan.names.products, orders, strict=True):
+                writer.writerow([*shown, spreadsheet_text(called), spreadsheet_text(name), f"{order:.6g}"])
+    return text.getvalue()

@@ -13,12 +13,12 @@ from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config_file import load_config, terms_of
 from poolrl.workflow.decision_table import DECISIONS_FILE, decisions_csv
-from poolrl.workflow.fit import Released
 from poolrl.workflow.forecast import Forecast, make_forecast
 from poolrl.workflow.kind_forecast import KindForecast, forecast_kind
 from poolrl.workflow.kind_page import kind_page
 from poolrl.workflow.levels_csv import LEVELS_FILE, levels_csv
 from poolrl.workflow.page import can_be_drawn, release_page
+from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import code_beside, own_problem
 
 

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 
 import poolrl.cli.fit
-import poolrl.workflow.fit
+import poolrl.workflow.release_folder
 from poolrl import LostSales
 from poolrl.cli.main import app
 from poolrl.ledger.ledger import Ledger
 from poolrl.pool import OnOutcomes, Pool
 
-# Where the steps of a release are; all others are functions of `poolrl.workflow.fit`.
+# Where the steps of a release are; all others are functions of `poolrl.workflow.release_folder`.
 OWNERS = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "learn": OnOutcomes, "draw_page": poolrl.cli.fit}
 
 
 def fit_and_die(config: Path, step: str, when: str) -> None:
     """Fit, and kill this process before or after one step."""
     OnOutcomes.rehearse = lambda _: None  # type: ignore[method-assign]  # or it would be killed in the rehearsal
-    owner = OWNERS.get(step, poolrl.workflow.fit)
+    owner = OWNERS.get(step, poolrl.workflow.release_folder)
     original = getattr(owner, step)
 
     def doomed(*args: Any, **kwargs: Any) -> None:

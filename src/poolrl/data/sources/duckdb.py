@@ -1,8 +1,8 @@
 """A query on a log in DuckDB: one SELECT, first tried on empty tables, then run on the rows.
 
-A query that fails at rows may reveal one of them, so such a failure costs rho (`workflow/fit.py`). A fault of the query
-itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with no access to
-files. EXPLAIN would not do, because functions that read files would read them for it.
+A query that fails at rows may reveal one of them, so such a failure costs rho (`workflow/release_folder.py`). A fault
+of the query itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with
+no access to files. EXPLAIN would not do, because functions that read files would read them for it.
 
 A file's views and macros may have the names of DuckDB's own functions. A query that uses them means them, but our
 counts do not, nor do queries that we write. So a file is attached to a database in memory, the answer is stored there,

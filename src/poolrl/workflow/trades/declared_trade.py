@@ -37,7 +37,7 @@ class DeclaredTrade:
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
         """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
         from poolrl.workflow.check import trajectories_of
-        from poolrl.workflow.kind_check import kind_rows
+        from poolrl.workflow.trades.declared_findings import kind_rows
 
         return [*trajectories_of(file, log), *kind_rows(file, log)]
 

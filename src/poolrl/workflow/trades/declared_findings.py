@@ -23,7 +23,7 @@ from poolrl.workflow.config_file import ConfigFile
 from poolrl.workflow.config_kind import KindFacts
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.workflow.kind_play import HARDLY_CHANGES, WIDE
-from poolrl.workflow.order_habits import exact_dependence
+from poolrl.workflow.trades.shop_findings import exact_dependence
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2
