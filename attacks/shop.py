@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from poolrl import LostSales
-from poolrl.certificate.files import sha256
+from poolrl.certificate.release_files import sha256
 from poolrl.ledger.accounts import Entry
 from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.report import verify_folder
@@ -25,7 +25,7 @@ from poolrl.workflow.toml import write_toml
 
 POOLRL = [sys.executable, "-m", "poolrl.cli.main"]
 RHO, ROUND = 0.01, 20  # budget of a fit, and how many of them the owner allows at a time
-ALWAYS = {"policy.npz", "certificate.json", "certificate.sig", "label.txt", "registry.yaml", "poolrl.toml"}
+ALWAYS = {"policy.npz", "certificate.json", "certificate.sig", "leaflet.txt", "registry.yaml", "poolrl.toml"}
 
 
 class LostError(AssertionError):

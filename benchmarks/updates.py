@@ -39,8 +39,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.periods import Period
-from poolrl.ledger.units import ProtectedUnit
+from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.simulation.evaluation import rollout_cost, saa
 from poolrl.simulation.families import FAMILIES, TOP
 

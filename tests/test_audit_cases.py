@@ -17,7 +17,7 @@ from poolrl.audit.neighbours import CASES, Exact, revealed
 from poolrl.audit.repeated import Repeated
 from poolrl.audit.structure import moved_share
 from poolrl.audit.worst_case import Configured
-from poolrl.certificate.parts import AuditSummary
+from poolrl.certificate.certificate import AuditSummary
 from poolrl.cli.configured_audit import configured_case
 from poolrl.privacy.noise.secure import _SecureSampler
 from poolrl.workflow.config_file import load_config

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from poolrl import Policy
-from poolrl.certificate.files import sha256 as hash_of
+from poolrl.certificate.release_files import sha256 as hash_of
 from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.release_folder import locked, settle
 from tests.helpers.ledgers import spent, stages

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -16,8 +17,8 @@ from poolrl import LostSales, Policy, Pool
 from poolrl.audit.audit import CERTAINTY, AuditFinding
 from poolrl.audit.neighbours import CASES
 from poolrl.certificate.certificate import Certificate, certify
-from poolrl.certificate.label import label, label_sections
-from poolrl.certificate.registry import registry_record
+from poolrl.certificate.leaflet import leaflet, leaflet_sections
+from poolrl.certificate.registry_record import registry_record
 from poolrl.cli.audit import _audit_table
 from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
@@ -76,14 +77,14 @@ def test_the_guarantee(policy: Policy) -> None:
 
 
 def test_the_label(certificate: Certificate) -> None:
-    assert f"epsilon = 1.92 at delta 1e-05, {SHOWN} at delta 1e-06," in " ".join(label(certificate).split())
-    (numbers,) = (text for title, text in label_sections(certificate) if title.startswith("The numbers"))
+    assert f"epsilon = 1.92 at delta 1e-05, {SHOWN} at delta 1e-06," in " ".join(leaflet(certificate).split())
+    (numbers,) = (text for title, text in leaflet_sections(certificate) if title.startswith("The numbers"))
     assert f"{SHOWN} at delta 1e-06" in numbers[0]
 
 
 def test_the_record_for_the_registry(certificate: Certificate) -> None:
     """Its field has the certified number, to four digits; its words are for people."""
-    details = registry_record(certificate).deployment.privacy_loss.privacy_parameters_details
+    details = yaml.safe_load(registry_record(certificate))["deployment"]["privacy_loss"]["privacy_parameters_details"]
     assert f"epsilon {SHOWN} at delta 1e-06" in details
 
 
@@ -94,7 +95,7 @@ def test_what_was_spent_in_all(certificate: Certificate) -> None:
         .guarantee,
         **release_facts(PROBLEM, spent=Fraction(1, 10), units=20),
     )
-    assert f"(rho = 0.1 together, epsilon = {SHOWN} at delta 1e-06)" in " ".join(label(twice).split())
+    assert f"(rho = 0.1 together, epsilon = {SHOWN} at delta 1e-06)" in " ".join(leaflet(twice).split())
 
 
 def test_the_tables_of_the_commands(policy: Policy) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from poolrl.certificate.label import label
+from poolrl.certificate.leaflet import leaflet
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.config_file import load_config, parse_config
 from poolrl.workflow.config_problem import SHOPS
@@ -40,7 +40,7 @@ def test_papers_speak_of_the_trade(released: tuple[str, Path]) -> None:
     name, folder = released
     words = KINDS[name].words
     release = Released.load(folder / "release")
-    text = label(release.certificate)
+    text = leaflet(release.certificate)
     assert f"A table of {words.decisions}, learned" in text
     assert "order-up-to" not in text
     record = " ".join((folder / "release" / "registry.yaml").read_text().split())
@@ -65,7 +65,7 @@ def test_everything_verifies_and_a_change_does_not(released: tuple[str, Path], t
     shutil.copytree(folder / "release", copy)
     certificate = copy / "certificate.json"
     facts = json.loads(certificate.read_text())
-    facts["words"]["decisions"] = "order-up-to levels"
+    facts["assumed_public"]["words"]["decisions"] = "order-up-to levels"
     certificate.write_text(json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False) + "\n")
     bad = run_poolrl("verify", str(copy / "policy.npz"), str(certificate), cwd=folder, exits=1)
     assert "Do not rely on this certificate." in bad

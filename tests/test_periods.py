@@ -21,8 +21,7 @@ from poolrl.data.log import Columns
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.periods import Period, Portion, lost_by_one
-from poolrl.ledger.units import ProtectedUnit, Spend, UnitsError, spent_by
+from poolrl.ledger.units import Period, Portion, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 from tests.helpers.ledgers import WEEK, rows

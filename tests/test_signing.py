@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.files import CERTIFICATE, POLICY, SIGNATURE
+from poolrl.certificate.release_files import CERTIFICATE, POLICY, SIGNATURE
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.signing import PURPOSE, PublicKey, Signature, SigningKey
 from tests.helpers.commands import CommandLine
@@ -54,7 +54,7 @@ def test_label_record_and_certificate_name_the_key(one_release: Path) -> None:
         (key,) = ledger.public_keys()
     release = one_release / "release"
     assert Certificate.read((release / CERTIFICATE).read_bytes()).signed_by == key.fingerprint
-    for name in ("label.txt", "registry.yaml"):
+    for name in ("leaflet.txt", "registry.yaml"):
         assert key.fingerprint in "".join((release / name).read_text().split()), name
     assert key.fingerprint == hashlib.sha256(key.raw).hexdigest()
 
@@ -86,7 +86,7 @@ def test_a_release_by_somebody_else_is_found(
 ) -> None:
     key = owner_key(released, run)
     forge(released, SigningKey(tmp_path / "forger", Ed25519PrivateKey.generate()))
-    (released / "release" / "label.txt").unlink()
+    (released / "release" / "leaflet.txt").unlink()
     (released / "release" / "registry.yaml").unlink()
     assert all(check(released, command_line).values())  # by itself it is consistent
     found = check(released, command_line, "--key", key)

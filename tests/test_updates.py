@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
-from poolrl.certificate.all_periods import period_faults, seen_in
-from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.label import percent
-from poolrl.certificate.verify import Terms, _against_config
+from poolrl.certificate.certificate import Certificate, seen_in
+from poolrl.certificate.leaflet import percent
+from poolrl.certificate.terms import Terms
+from poolrl.certificate.verify import _against_config, period_faults
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
-from poolrl.certificate.files import CERTIFICATE, LABEL, POLICY, RECORD
-from poolrl.certificate.label import label
-from poolrl.certificate.paid_tables import release_layout
-from poolrl.certificate.registry import registry_record
+from poolrl.certificate.leaflet import leaflet
+from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.release_files import CERTIFICATE, LEAFLET, POLICY, RECORD
+from poolrl.certificate.verify import release_layout
 from poolrl.learning.stored import Together
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
@@ -120,15 +121,15 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
     ]
     (release / POLICY).write_bytes(b"PK")
     assert "the policy can be read" in bad(released)
-    for content in (b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format": "poolrl certificate 1"}'):
+    for content in (b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format": "poolrl certificate 2"}'):
         (release / CERTIFICATE).write_bytes(content)
         assert bad(released)
 
 
 def test_what_people_read_is_checked_too(released: Path) -> None:
-    """The label, the record and the configuration that lie beside the certificate."""
+    """The leaflet, the record and the configuration that lie beside the certificate."""
     for name, old, new in (
-        (LABEL, "at most", "hardly"),
+        (LEAFLET, "at most", "hardly"),
         (RECORD, "rho: 0.5", "rho: 0.05"),
         ("poolrl.toml", "rho = 0.5", "rho = 0.05"),
     ):
@@ -164,8 +165,8 @@ def forge(
         ledger=certificate.ledger.model_copy(update={"spent": str(spent), "left": str(left)}),
     )
     (release / CERTIFICATE).write_bytes(forged.canonical())
-    (release / LABEL).write_text(label(forged))
-    (release / RECORD).write_text(registry_record(forged).yaml())
+    (release / LEAFLET).write_text(leaflet(forged))
+    (release / RECORD).write_text(registry_record(forged))
     assert arithmetic_faults(forged) == []
     return bad(folder)
 
@@ -249,9 +250,10 @@ def test_a_forged_memory_is_found(released: Path) -> None:
     assert forge(released, (true, sums), memory) == [*shape, declared]
     certificate = Certificate.read((released / "release" / CERTIFICATE).read_bytes())
     assert (certificate.scaled, certificate.scale_memory) == (True, 4)
-    text = " ".join(label(certificate).split())
+    text = " ".join(leaflet(certificate).split())
     assert "replacing one trajectory changes the scales of at most 4 others; 5 trajectories are paid for" in text
-    assert "of at most 4 others" in registry_record(certificate).deployment.privacy_loss.privacy_unit_details
+    record = yaml.safe_load(registry_record(certificate))
+    assert "of at most 4 others" in record["deployment"]["privacy_loss"]["privacy_unit_details"]
     layout = release_layout(policy.problem, slots=policy.report.units, moved=5, rho=float(true.rho))
     honest, left = layout.mechanism(true.rho), replace(sums, sensitivity_squared=25 * sums.sensitivity_squared)
     left = replace(left, variance=25 * sums.variance)
@@ -282,13 +284,13 @@ def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -
 def test_what_another_version_wrote_is_named_and_not_called_checked(
     released: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another version may use other words, so its label cannot be compared: "Everything holds" would be too much."""
+    """Another version may use other words, so its leaflet cannot be compared: "Everything holds" would be too much."""
     release = released / "release"
     arguments = ("verify", release / POLICY, release / CERTIFICATE, "--ledger", released / "ledger.sqlite")
     assert "Everything holds." in run(*arguments)
     monkeypatch.setattr("poolrl.certificate.verify.__version__", "99.0")
-    (release / LABEL).write_text("rho = 0.000001")
+    (release / LEAFLET).write_text("rho = 0.000001")
     said = " ".join(run(*arguments).split())
-    assert f"Not checked: {LABEL} (written by poolrl" in said
+    assert f"Not checked: {LEAFLET} (written by poolrl" in said
     assert "Everything holds." not in said
     assert "Policy and certificate agree." in said

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from poolrl import LostSales
-from poolrl.certificate.parts import AssumedPublic, LedgerEntry, Publication
+from poolrl.certificate.certificate import LedgerEntry
+from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Publication
 
 
 def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[str, Any]:
@@ -21,6 +22,7 @@ def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[st
         query=None,
         protects="",
         publication=Publication(),
+        words=CertifiedWords.of(problem.words, [""] * problem.products, censored=problem.censored),
         units=units,
     )
     paid = LedgerEntry(

@@ -13,7 +13,7 @@ import numpy as np
 
 from poolrl import LostSales, Policy, Pool
 from poolrl.certificate.certificate import certify
-from poolrl.certificate.parts import AssumedPublic
+from poolrl.certificate.terms import AssumedPublic
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.rules import Levels
 from poolrl.learning.stored import Names, Report

@@ -16,7 +16,7 @@ from poolrl.workflow.config_file import load_config
 from poolrl.workflow.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
-PAPERS = {"certificate.json", "certificate.sig", "label.txt", "registry.yaml"}
+PAPERS = {"certificate.json", "certificate.sig", "leaflet.txt", "registry.yaml"}
 DRAWN = {"report.html", "levels.csv"}  # afterwards, from the policy
 RELEASE = PAPERS | DRAWN | {"policy.npz", "trees.npz", "poolrl.toml"}
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.certificate import files
+from poolrl.data.sources import log_files
 from poolrl.data.sources.duckdb import connected, run_query
 from poolrl.data.sources.engine import RowError
 from tests.helpers.ledgers import spent
@@ -72,7 +72,7 @@ def header_of(path: Path, content: bytes) -> Any:
     """The names of a header, or the message about it."""
     path.write_bytes(content)
     try:
-        return files.header_of(str(path))
+        return log_files.header_of(str(path))
     except ValueError as error:
         return str(error)
 
@@ -121,7 +121,7 @@ def test_a_header_that_is_no_text_is_refused(tmp_path: Path, facts: Facts, run: 
 def test_reading_the_header_as_text_would_be_caught(tmp_path: Path) -> None:
     """A text reader decodes 8 KB at once, rows and all."""
     (tmp_path / "log.csv").write_bytes(b"a,b\n\xff,1\n")
-    assert files.header_of(str(tmp_path / "log.csv")) == ("a", "b")
+    assert log_files.header_of(str(tmp_path / "log.csv")) == ("a", "b")
     with pytest.raises(UnicodeDecodeError), open(tmp_path / "log.csv", encoding="utf-8-sig") as text:
         text.readline()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.files import CERTIFICATE, POLICY
+from poolrl.certificate.release_files import CERTIFICATE, POLICY
 from tests.helpers.commands import CommandLine
 
 

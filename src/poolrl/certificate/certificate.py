@@ -12,43 +12,153 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from poolrl.certificate.parts import (
-    AssumedPublic,
-    AttackPower,
-    AuditSummary,
-    CertifiedMechanism,
-    CertifiedPeriod,
-    CertifiedWords,
-    EarlierRelease,
-    Facts,
-    InAll,
-    LedgerEntry,
-    Software,
-    epsilons,
-)
-from poolrl.ledger.units import ProtectedUnit
+from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Facts
+from poolrl.learning.stored import PeriodRead
+from poolrl.ledger.accounts import Account, Entry
+from poolrl.ledger.units import Period, Portion, ProtectedUnit, When, lost_by_one
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode
-from poolrl.problems.inventory import Inventory
+from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
 
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
 )
-# A query may be a megabyte, as a configuration may (`workflow/toml.py`), and stands in it once.
+DELTAS = ("1e-05", "1e-06", "1e-09")
+FALSE_POSITIVES = 0.05
+DECIMALS = 4
+# What a certificate repeats of a guarantee as it is.
+PROMISED = ("unit", "trajectories_per_unit", "steps", "adjacency", "scaled", "scale_memory", "labels")
+NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
+# A query may be a megabyte, as a configuration may, and stands in it once.
 LARGEST_CERTIFICATE = 2**22
-# A certificate speaks of these only where they differ from what most releases have.
-SILENT = (
-    *("scaled", "scale_memory", "labels", "owns_at_most", "other_units", "definitions", "signed_by", "audit"),
-    *("period", "forgetting", "bins", "earlier", "trees_sha256", "words"),
-)
-# A certificate of a shop says nothing about words, as those before there were others.
-WORDS_OF_SHOPS = CertifiedWords.of(Inventory.words)
+# The software whose versions a certificate names.
+Software = Literal["cryptography", "numpy", "opendp", "poolrl", "python", "scipy"]
+
+
+class CertifiedPeriod(Facts):
+    """The period of a release, and which columns amounts are multiples of."""
+
+    column: str
+    first: When
+    before: When
+    scale: list[str]
+
+    @classmethod
+    def named(cls, period: Period) -> Self:
+        """For a certificate."""
+        return cls.model_validate(period.to_note())
+
+    def period(self) -> Period:
+        """For the ledger's arithmetic."""
+        return Period.from_note(self.model_dump())
+
+    def read(self) -> PeriodRead:
+        """For the report of a policy."""
+        return PeriodRead(self.column, self.first, self.before, tuple(self.scale))
+
+
+class EarlierRelease(Facts):
+    """A release of an earlier period whose trees the policy rests on."""
+
+    period: CertifiedPeriod
+    rho: str
+    units: int
+    scale_memory: int
+    entry: int
+    certificate_sha256: str
+
+
+class AttackPower(Facts):
+    """What an attacker who knows all but one unit gets right, at 5% false alarms."""
+
+    false_positives: float
+    true_positives_at_most: float
+    true_positives_of_best_known_attack: float
+
+    @classmethod
+    def at(cls, rho: Fraction) -> Self:
+        """Both powers, rounded up."""
+        powers = (power(float(rho), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
+        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
+        return cls(
+            false_positives=FALSE_POSITIVES,
+            true_positives_at_most=at_most,
+            true_positives_of_best_known_attack=best_known,
+        )
+
+
+class InAll(Facts):
+    """What all releases of the data set together come to, this one included."""
+
+    rho: str
+    epsilon: dict[str, float]
+    attack: AttackPower
+
+    @classmethod
+    def of(cls, spent: Fraction) -> Self:
+        """From the sum of their budgets."""
+        return cls(rho=str(spent), epsilon=epsilons(spent), attack=AttackPower.at(spent))
+
+
+class CertifiedMechanism(Facts):
+    """One released table with its sensitivity, its noise and its cost."""
+
+    name: str
+    noise: str
+    cells: int
+    sensitivity_squared: str
+    variance: str
+    rho: str
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Self:
+        """In the words of the certificate."""
+        return cls(**mechanism.to_dict(), noise=NOISE_IN_WORDS, rho=str(mechanism.rho))
+
+
+class LedgerEntry(Facts):
+    """The payment, as it stands in the owner's ledger, and what the account held afterwards."""
+
+    data_set: str
+    account: str
+    entry: int
+    seal: str
+    budget: str
+    spent: str
+    left: str
+
+    @classmethod
+    def of(cls, reservation: Entry, account: Account, unit: ProtectedUnit) -> Self:
+        """From the reservation that paid, with what all releases cost one such unit."""
+        spent = account.spent_by(unit)
+        return cls(
+            data_set=account.data_set,
+            account=account.fingerprint,
+            entry=reservation.number,
+            seal=reservation.seal,
+            budget=str(account.budget),
+            spent=str(spent),
+            left=str(max(Fraction(0), account.budget - spent)),
+        )
+
+
+class AuditSummary(Facts):
+    """What `poolrl audit` found about the fit that this configuration describes."""
+
+    poolrl: str
+    began: str
+    config_sha256: str
+    releases: int = Field(gt=0)
+    claimed_rho: float = Field(gt=0)
+    proved_rho: float = Field(ge=0)
+    moved_share: float = Field(ge=0, le=1)
+    confidence: float = Field(gt=0, lt=1)
+    verdict: Literal["not refuted", "too weak"]  # a release that was flagged is not certified
 
 
 class Certificate(Facts):
     """The whole file."""
 
-    format: Literal["poolrl certificate 1"] = "poolrl certificate 1"
+    format: Literal["poolrl certificate 2"] = "poolrl certificate 2"
     issued: str
     private: bool
     rho: str
@@ -74,7 +184,6 @@ class Certificate(Facts):
     bins: int | None = None  # of the trees: those of the first period
     earlier: list[EarlierRelease] = Field([])
     trees_sha256: str = ""
-    words: CertifiedWords | None = None
     mechanisms: list[CertifiedMechanism]
     composition: str
     post_processing: list[str]
@@ -86,18 +195,8 @@ class Certificate(Facts):
 
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
-        silent = {name for name in SILENT if not self._speaks_of(name)}
-        facts = self.model_dump(exclude=silent)
-        text = json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(self.model_dump(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
         return (text + "\n").encode()
-
-    @property
-    def said(self) -> CertifiedWords:
-        """The words of its problem."""
-        return self.words or WORDS_OF_SHOPS
-
-    def _speaks_of(self, name: str) -> bool:
-        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     @classmethod
     def read(cls, content: bytes) -> Self:
@@ -117,44 +216,24 @@ class Certificate(Facts):
             raise ValueError("not a complete certificate: an entry is missing, unknown or of another kind") from None
 
 
-def certify(
-    guarantee: Guarantee,
-    *,
-    issued: str,
-    policy_sha256: str,
-    config_sha256: str,
-    public: AssumedPublic,
-    versions: dict[Software, str],
-    ledger: LedgerEntry,
-    **declared: Any,  # owns_at_most, other_units, definitions, signed_by, audit, and what is said of periods
-) -> Certificate:
-    """The certificate, from what was paid and what was released."""
+def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry, **facts: Any) -> Certificate:
+    """The certificate, from what was paid and what was released; `facts` are its other fields."""
     rho = zcdp.compose(each.rho for each in guarantee.mechanisms)
     if not guarantee.private or isinstance(rho, float):
         raise ValueError("only a private release can be certified: secure noise and a finite rho")
     return Certificate(
-        issued=issued,
         private=True,
         rho=str(rho),
         epsilon=epsilons(rho),
         attack=AttackPower.at(rho),
         in_all=InAll.of(Fraction(ledger.spent)),
-        unit=guarantee.unit,
-        trajectories_per_unit=guarantee.trajectories_per_unit,
-        steps=guarantee.steps,
-        adjacency=guarantee.adjacency,
-        scaled=guarantee.scaled,
-        scale_memory=guarantee.scale_memory,
-        labels=guarantee.labels,
         mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
         composition=COMPOSITION,
-        post_processing=post_processing(public.problem, declared.get("words") or WORDS_OF_SHOPS),
+        post_processing=post_processing(public.words),
         assumed_public=public,
-        versions=versions,
-        policy_sha256=policy_sha256,
-        config_sha256=config_sha256,
         ledger=ledger,
-        **declared,
+        **{name: getattr(guarantee, name) for name in PROMISED},
+        **facts,
     )
 
 
@@ -172,12 +251,34 @@ def certified_unit(certificate: Certificate) -> ProtectedUnit:
     )
 
 
-def post_processing(problem: dict[str, Any], words: CertifiedWords) -> list[str]:
-    """What happens after the release, at no cost; demand that waits in a backlog is never cut off."""
+def seen_in(claim: Certificate) -> InAll:
+    """What an attacker who sees this release alone can use: its own ρ, or that of all releases.
+
+    A policy of several periods holds the trees of all of them. A trajectory is in one, so the others tell nothing of it
+    and only add noise. But a unit may be in each, and its shifts add up where the noise adds up in squares.
+    """
+    if claim.earlier and claim.unit != "trajectory":
+        return claim.in_all
+    return InAll(rho=claim.rho, epsilon=claim.epsilon, attack=claim.attack)
+
+
+def lost_to_periods(claim: Certificate) -> Fraction:
+    """What one unit loses to the periods that a certificate names, its own included."""
+    releases: list[EarlierRelease | Certificate] = [*claim.earlier, claim]
+    portions = [
+        Portion(zcdp.written(each.rho), each.period.period(), each.scale_memory) for each in releases if each.period
+    ]
+    if claim.unit != "trajectory":
+        return sum((portion.rho for portion in portions), Fraction(0))
+    return lost_by_one(portions)
+
+
+def post_processing(words: CertifiedWords) -> list[str]:
+    """What happens after the release, at no cost."""
     return [
         "noisy counts made consistent",
         "shrinkage towards laws of a public dictionary, weighted by all steps, products and labels",
-        *([] if problem.get("kind") == "Backlog" else [words.estimate]),
+        *([words.estimate] if words.estimate else []),
         f"backward induction to {words.decisions}",
         "simulated costs and every picture of the report",
     ]
@@ -217,8 +318,18 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
         if left != max(Fraction(0), budget - spent):
             faults.append("what is left does not follow from the budget and what was spent")
         worded = certificate.composition, certificate.post_processing
-        if worded != (COMPOSITION, post_processing(certificate.assumed_public.problem, certificate.said)):
+        if worded != (COMPOSITION, post_processing(certificate.assumed_public.words)):
             faults.append("composition or post-processing were reworded")
     except (ValueError, ZeroDivisionError, OverflowError):
         faults.append("a number is missing or cannot be read")
     return faults
+
+
+def epsilons(rho: Fraction) -> dict[str, float]:
+    """ε at each δ, rounded up."""
+    return {delta: _certified(zcdp.epsilon(float(rho), float(delta))) for delta in DELTAS}
+
+
+def _certified(value: float) -> float:
+    # A little more, because the optimiser behind ε differs between machines in digits that nobody needs.
+    return zcdp.ceiling(value + 1e-7, DECIMALS)

@@ -8,24 +8,46 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from poolrl import __version__
-from poolrl.certificate.all_periods import period_faults, unpaid_periods
-from poolrl.certificate.certificate import Certificate, arithmetic_faults, certified_unit
-from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, LABEL, POLICY, RECORD, SIGNATURE, TREES, sha256
-from poolrl.certificate.label import label
-from poolrl.certificate.paid_tables import tables_hold
-from poolrl.certificate.parts import AssumedPublic, CertifiedMechanism, CertifiedWords
-from poolrl.certificate.registry import registry_record
-from poolrl.certificate.replanned import is_its_model, made_again
-from poolrl.learning.model import MODEL_FORMAT
+from poolrl.certificate.certificate import (
+    Certificate,
+    CertifiedMechanism,
+    arithmetic_faults,
+    certified_unit,
+    lost_to_periods,
+)
+from poolrl.certificate.leaflet import leaflet
+from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.release_files import (
+    CERTIFICATE,
+    CERTIFIED,
+    CONFIG,
+    LEAFLET,
+    POLICY,
+    RECORD,
+    SIGNATURE,
+    TREES,
+    sha256,
+)
+from poolrl.certificate.terms import Terms
+from poolrl.learning.model import MODEL_FORMAT, PrivateModel
+from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import says_it_is
 from poolrl.ledger.accounts import Account, Entry, replay
 from poolrl.ledger.ledger import Ledger, normal_name
-from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
-from poolrl.problems.problem import Problem
+from poolrl.privacy import sensitivity, zcdp
+from poolrl.privacy.sensitivity import TableLayout
+from poolrl.problems.problem import OutcomeProblem, Problem
+
+# Another machine's Fourier transform may differ in the last bits.
+SAME_PLAN = 1e-9
+# More bins than any released tree has.
+MOST_CERTIFIED_BINS = 1024
 
 
 @dataclass(frozen=True)
@@ -35,21 +57,6 @@ class VerifyCheck:
     what: str
     good: bool
     why: str = ""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a configuration declares of a release: who pays how much for what."""
-
-    public: AssumedPublic
-    data_set: str
-    rho: Fraction
-    budget: Fraction
-    unit: ProtectedUnit
-    period: Period | None = None
-    forgetting: float = 1.0
-    # What is usual where a configuration says nothing has changed from version to version.
-    forgetting_declared: bool = True
 
 
 # Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
@@ -107,8 +114,8 @@ def verify_release(
         checks.append(VerifyCheck("the policy can be read", False, str(error)))
     except ArithmeticError:
         checks.append(VerifyCheck("the policy can be read", False, "it holds a number that is beyond all bounds"))
-    # A configuration counts as the release's own where the label or the record lies beside it too.
-    released = (folder / LABEL).exists() or (folder / RECORD).exists()
+    # A configuration counts as the release's own where the leaflet or the record lies beside it too.
+    released = (folder / LEAFLET).exists() or (folder / RECORD).exists()
     own = folder / CONFIG if released and (folder / CONFIG).exists() else None
     if found := config or own:
         checks += _against_config(claim, found, read_terms, sound=not faults and not apart)
@@ -139,23 +146,22 @@ def unchecked_files(certificate: Path) -> list[str]:
     folder = certificate.parent
     claim = Certificate.read(certificate.read_bytes())
     issuer = claim.versions.get("poolrl")
-    papers = (CONFIG, LABEL, RECORD, *[SIGNATURE] * bool(claim.signed_by), *[TREES] * bool(claim.trees_sha256))
+    papers = (CONFIG, LEAFLET, RECORD, *[SIGNATURE] * bool(claim.signed_by), *[TREES] * bool(claim.trees_sha256))
     notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
-    if (folder / CONFIG).exists() and not ((folder / LABEL).exists() or (folder / RECORD).exists()):
-        notes.append(
-            f"{CONFIG} (no label or record says that it is the release's; if you trust it: --config {folder / CONFIG})"
-        )
+    if (folder / CONFIG).exists() and not ((folder / LEAFLET).exists() or (folder / RECORD).exists()):
+        trusted = f"if you trust it: --config {folder / CONFIG}"
+        notes.append(f"{CONFIG} (no leaflet or record says that it is the release's; {trusted})")
     if issuer != __version__:
-        there = [name for name in (LABEL, RECORD) if (folder / name).exists()]
+        there = [name for name in (LEAFLET, RECORD) if (folder / name).exists()]
         notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]
     return notes
 
 
 def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:
-    """The label and the registry's record, where they lie beside a certificate of this version that holds."""
+    """The leaflet and the registry's record, where they lie beside a certificate of this version that holds."""
     if claim.versions.get("poolrl") != __version__:  # another version may use other words
         return []
-    texts = {LABEL: label(claim), RECORD: registry_record(claim).yaml()}
+    texts = {LEAFLET: leaflet(claim), RECORD: registry_record(claim)}
     return [
         VerifyCheck(f"{name} says what the certificate says", (folder / name).read_bytes() == text.encode())
         for name, text in texts.items()
@@ -165,34 +171,27 @@ def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:
 
 def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
     guarantee, public, names = policy.guarantee, claim.assumed_public, policy.names
-    unit = (claim.unit, claim.trajectories_per_unit, claim.steps, claim.adjacency)
-    carried = (guarantee.unit, guarantee.trajectories_per_unit, guarantee.steps, guarantee.adjacency)
-    declared = (claim.scaled, claim.scale_memory, claim.labels)
-    same = public.problem == policy.problem.facts() and public.units == policy.report.units
-    same = same and (public.products, public.steps) == (names.products, names.steps)
-    same = same and claim.said == CertifiedWords.of(policy.problem.words)
-    mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
-    return [
-        VerifyCheck("the policy says that its noise was secure", guarantee.private),
-        VerifyCheck("the policy carries the same mechanisms", claim.mechanisms == mechanisms),
-        VerifyCheck("the policy protects the same unit", unit == carried),
-        VerifyCheck(
-            "the policy carries the same declarations about scale and labels",
-            declared == (guarantee.scaled, guarantee.scale_memory, guarantee.labels)
-            and bool(policy.problem.labels) == (claim.labels != "none"),
-        ),
-        VerifyCheck("the policy decides the certified problem, from as many units", same),
-        VerifyCheck("counts and sensitivity are those of this problem at this rho", tables_hold(policy, claim)),
-        *_periods_of(policy, claim),
-    ]
 
+    def repeats(*promised: str) -> bool:
+        return all(getattr(claim, name) == getattr(guarantee, name) for name in promised)
 
-def _periods_of(policy: Policy, claim: Certificate) -> list[VerifyCheck]:
+    decided = policy.problem.facts(), policy.report.units, names.products, names.steps
+    labelled = bool(policy.problem.labels) == (claim.labels != "none")
     named = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
-    if not policy.report.periods and not named:
-        return []
-    same = policy.report.periods == tuple(each.read() for each in named)
-    return [VerifyCheck("the policy names the same periods", same)]
+    mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
+    checks = {
+        "the policy says that its noise was secure": guarantee.private,
+        "the policy carries the same mechanisms": claim.mechanisms == mechanisms,
+        "the policy protects the same unit": repeats("unit", "trajectories_per_unit", "steps", "adjacency"),
+        "the policy carries the same declarations about scale and labels": labelled
+        and repeats("scaled", "scale_memory", "labels"),
+        "the policy decides the certified problem, from as many units": decided
+        == (public.problem, public.units, public.products, public.steps),
+        "counts and sensitivity are those of this problem at this rho": tables_hold(policy, claim),
+    }
+    if policy.report.periods or named:
+        checks["the policy names the same periods"] = policy.report.periods == tuple(each.read() for each in named)
+    return [VerifyCheck(what, good) for what, good in checks.items()]
 
 
 def _signature(claim: Certificate, content: bytes, path: Path, key: Path | None) -> list[VerifyCheck]:
@@ -264,3 +263,139 @@ def _unrecorded(spend: Spend | None) -> str:
     if spend is None or spend.unit != UNRECORDED:
         return ""
     return "an entry of an earlier version does not say: 'poolrl ledger unit CERTIFICATE' adds it"
+
+
+def tables_hold(policy: Policy, claim: Certificate) -> bool:
+    """Whether the mechanisms are outcome trees, and sums on top of them, computed again from public facts alone."""
+    problem, guarantee, units = policy.problem, policy.guarantee, claim.assumed_public.units
+    if not guarantee.mechanisms or not isinstance(problem, OutcomeProblem) or units < 1:
+        return False
+    per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
+    moved = sensitivity.moved_trajectories(
+        per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
+    )
+    slots = units * per_unit
+    try:
+        trees = Outcomes(bins=claim.bins)
+    except ValueError:
+        return False
+    rho = float(guarantee.mechanisms[0].rho)
+    layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
+    # What the policy tells must have been paid for. What was paid for it need not tell.
+    named = [each.name for each in guarantee.mechanisms]
+    left = policy.outcomes is not None and policy.outcomes.left is not None
+    on_top: tuple[tuple[bool, Callable[..., TableLayout]], ...] = (
+        (policy.report.dependence is not None, sensitivity.joint_table),
+        (left, sensitivity.left_sums),
+        (policy.report.together is not None, sensitivity.pair_sums),
+    )
+    for told, formula in on_top:
+        try:
+            layout = formula(problem, per_unit=moved)
+        except ValueError:  # the problem has no such sums
+            if told:
+                return False
+            continue
+        layouts += [layout] if told or layout.name in named else []
+    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
+    return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
+
+
+def release_layout(
+    problem: OutcomeProblem,
+    *,
+    slots: int,
+    moved: int,
+    rho: float,
+    labels_public: bool = False,
+    trees: Outcomes | None = None,
+) -> TableLayout:
+    """The tables that a fit with default settings, or with such `trees`, releases of a table in an engine."""
+    sizes = (trees or Outcomes()).level_sizes(
+        steps=problem.horizon,
+        coordinates=problem.outcome_dim,
+        slots=slots,
+        per_unit=moved,
+        rho=rho,
+        label_cells=problem.labels.count,
+    )
+    # A table may lack rows, so it is never complete.
+    return sensitivity.outcome_trees(
+        problem, level_sizes=sizes, per_unit=moved, complete=False, labels_public=labels_public
+    )
+
+
+def made_again(policy: Path, certified: Path) -> tuple[bool, str]:
+    """Whether a policy is a plan on the model of a certified one, by its own public facts; and why not."""
+    try:
+        mine, model = Policy.load(policy), PrivateModel.of(Policy.load(certified))
+        if not isinstance(mine.problem, OutcomeProblem) or mine.outcomes is None:
+            return False, "it has no model"
+        again = model.plan(mine.problem)
+        assert again.outcomes is not None
+        told = (mine.guarantee, mine.report) == (again.guarantee, again.report)
+        # Pages are drawn from the estimate that a policy carries.
+        same = _same_laws(mine.outcomes, again.outcomes)
+        return told and same and np.allclose(again.levels, mine.levels, rtol=SAME_PLAN, atol=0), ""
+    except (ValueError, AttributeError) as error:
+        return False, str(error)
+
+
+def is_its_model(model: Path, certified: Path) -> tuple[bool, str]:
+    """Whether a file holds the model that a certified policy was planned on, to the last bit; and why not."""
+    try:
+        mine, own = PrivateModel.load(model), PrivateModel.of(Policy.load(certified))
+    except ValueError as error:
+        return False, str(error)
+    told = [(each.problem.facts(), each.guarantee, each.report) for each in (mine, own)]
+    return told[0] == told[1] and _same_laws(mine.outcomes, own.outcomes), ""
+
+
+def _same_laws(one: OutcomeDistribution, other: OutcomeDistribution) -> bool:
+    mine, theirs = one.arrays(), other.arrays()
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+
+def period_faults(claim: Certificate) -> list[str]:
+    """What does not hold of the periods of a certificate."""
+    if claim.period is None:
+        unsaid = claim.earlier == [] and claim.forgetting is None and claim.bins is None
+        return [] if unsaid else ["it speaks of earlier periods, but names none of its own"]
+    try:
+        known = [each.period.period() for each in claim.earlier]
+        periods = [*known, claim.period.period()]
+        costs = [zcdp.written(each.rho) for each in claim.earlier]
+        lost, spent = lost_to_periods(claim), zcdp.written(claim.ledger.spent)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return ["a period or its rho cannot be read"]
+    faults = []
+    if any(one.overlaps(other) for i, one in enumerate(periods) for other in periods[:i]):
+        faults.append("two of its periods overlap")
+    if any(cost <= 0 for cost in costs) or any(each.units < 1 or each.scale_memory < 0 for each in claim.earlier):
+        faults.append("an earlier period has no cost or no units")
+    if spent < lost:
+        faults.append("its periods cost more than it says was spent in all")
+    trees = claim.bins is None or 2 <= claim.bins <= MOST_CERTIFIED_BINS
+    fades = claim.forgetting is not None and 0 < claim.forgetting <= 1
+    if not (trees and fades and (claim.bins is None) == (not claim.earlier)):
+        faults.append("how earlier periods count is not said")
+    return faults
+
+
+def unpaid_periods(claim: Certificate, entries: list[Entry], account: Account | None) -> list[str]:
+    """Which periods of a certificate the ledger does not have, or has otherwise."""
+    if period_faults(claim):
+        return ["they do not add up"]
+    spends = {} if account is None else account.spends
+    faults = []
+    own = None if claim.period is None else claim.period.period()
+    spend = spends.get(claim.ledger.entry)
+    if spend is None or spend.period != own:
+        faults.append("its own period is not the one that was paid for")
+    for each in claim.earlier:
+        spend = spends.get(each.entry)
+        commits = [e.note for e in entries if e.kind == "commit" and e.refers == each.entry]
+        paid = spend is not None and (spend.period, str(spend.rho)) == (each.period.period(), each.rho)
+        if not paid or each.certificate_sha256 not in [found for note in commits for found in note.values()]:
+            faults.append(f"entry {each.entry} is not the release of {each.period.period()}")
+    return faults

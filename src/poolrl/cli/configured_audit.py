@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from poolrl.audit.kind_case import KindCase
 from poolrl.audit.worst_case import Configured
-from poolrl.certificate.parts import PeriodFacts
+from poolrl.certificate.terms import PeriodFacts
 from poolrl.data.log import Log
 from poolrl.data.sources.opening import open_source
 from poolrl.workflow.config import Config

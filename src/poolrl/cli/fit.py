@@ -12,8 +12,8 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
-from poolrl.certificate.files import PAGE, POLICY
-from poolrl.certificate.label import MEANINGLESS_EPSILON, label, meaningless
+from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless
+from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config_file import load_config
 from poolrl.workflow.forecast import Forecast
@@ -53,7 +53,7 @@ def fit(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make the release, draw its page, print its label."""
+    """Make the release, draw its page, print its leaflet."""
     file = load_config(config)
     folder = out or file.folder / "release"
     console = Console(quiet=json)
@@ -104,7 +104,7 @@ def page_of(release: Released, console: Console) -> Forecast | KindForecast:
 
 
 def print_release(console: Console, release: Released, forecast: Forecast | KindForecast) -> None:
-    """The label, and warnings where there is something to warn of."""
+    """The leaflet, and warnings where there is something to warn of."""
     folder, observed = release.folder, release.policy.report.observed
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
     if release.new_account is not None:
@@ -112,7 +112,7 @@ def print_release(console: Console, release: Released, forecast: Forecast | Kind
         opened = f"New account {release.certificate.ledger.data_set!r} with a budget of {budget:g}"
         console.print(f"{opened}, in {release.new_account}.", highlight=False, markup=False)
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
-    console.print(label(release.certificate), highlight=False, markup=False)
+    console.print(leaflet(release.certificate), highlight=False, markup=False)
     warnings = []
     if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
         warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")

@@ -14,12 +14,11 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from poolrl.certificate.certificate import Certificate, certified_unit
-from poolrl.certificate.files import CERTIFICATE
+from poolrl.certificate.release_files import CERTIFICATE
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.periods import Period
-from poolrl.ledger.units import UnitsError
+from poolrl.ledger.units import Period, UnitsError
 from poolrl.privacy import zcdp
 from poolrl.workflow.config_file import ledger_named_in, load_config, user_ledger
 

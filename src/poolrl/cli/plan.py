@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table as RichTable
 
-from poolrl.certificate.label import MEANINGLESS_EPSILON, meaningless, percent
+from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, meaningless, percent
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.privacy.zcdp import attack_power, epsilon, epsilon_shown
 from poolrl.problems.inventory import Inventory

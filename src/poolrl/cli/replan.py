@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from poolrl.certificate.files import PAGE, POLICY
+from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.fit import page_of
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from poolrl.certificate.files import PAGE
+from poolrl.certificate.release_files import PAGE
 from poolrl.cli.verbs import verb
 from poolrl.workflow.decision_table import DECISIONS_FILE
 from poolrl.workflow.levels_csv import LEVELS_FILE

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from poolrl.certificate.files import TREES
+from poolrl.certificate.release_files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
@@ -56,7 +56,7 @@ def update(
     audit: Annotated[Path | None, Parameter(help="audit.json of 'poolrl audit --config'.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what the update costs, make it, draw its page, and print what changed and the label."""
+    """Say what the update costs, make it, draw its page, and print what changed and the leaflet."""
     file = load_config(config)
     period = file.config.period
     folder = out or file.folder / f"release-{period.first}"

@@ -7,14 +7,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from poolrl.certificate.files import CONFIG
+from poolrl.certificate.release_files import CONFIG
 
 # In the order in which they are used. The file of a verb is cli/<verb>.py, its command there is <verb>_verb.
 VERBS = {
     "init": "Write poolrl.toml: everything that must be public, declared by you and never read off the log.",
     "check": "Check whether the table is as the configuration says. For the data holder's eyes; not for release.",
     "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
-    "fit": "Spend rho, once: write the policy, its certificate, the label, the registry's record and the page.",
+    "fit": "Spend rho, once: write the policy, its certificate, the leaflet, the registry's record and the page.",
     "update": "Add a later period to a release: pay rho for its weeks alone, plan again, and say what changed.",
     "replan": "Plan a release again with other costs or lower bounds: no log, no ledger, nothing spent.",
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
-from poolrl.certificate.files import PAGE
+from poolrl.certificate.release_files import PAGE
 from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.workflow.levels_csv import LEVELS_FILE

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from poolrl.ledger.periods import Period
-from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend, UnitsError, spent_by, totals
+from poolrl.ledger.units import UNRECORDED, Period, ProtectedUnit, Spend, UnitsError, spent_by, totals
 
 ENTRY_KINDS = ("open", "budget", "reserve", "unit", "read", "void", "commit", "key")
 

@@ -17,9 +17,8 @@ from typing import Any, Self
 from poolrl.ledger.accounts import Account, Entry, OverspendError, apply, replay
 from poolrl.ledger.chain import Chain, onto_disk
 from poolrl.ledger.overlap import Sketch, open_sketches, seal_sketch
-from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import PublicKey, SigningKey
-from poolrl.ledger.units import ProtectedUnit, UnitsError
+from poolrl.ledger.units import Period, ProtectedUnit, UnitsError
 from poolrl.privacy import zcdp
 
 

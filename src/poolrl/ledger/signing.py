@@ -34,7 +34,7 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """Its SHA-256, by which certificate, label and registry record name it."""
+        """Its SHA-256, by which certificate, leaflet and registry record name it."""
         return hashlib.sha256(self.raw).hexdigest()
 
     def pem(self) -> str:

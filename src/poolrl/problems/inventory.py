@@ -33,6 +33,7 @@ class Inventory(SeparableProblem):
         decision="order-up-to level",
         decisions="order-up-to levels",
         past="orders",
+        scope="{count} products",
         outcome="demand",
         trajectory="week",
         step="day",

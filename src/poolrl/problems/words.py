@@ -1,4 +1,4 @@
-"""What people of a world say: the words of certificates, labels and pages, and what a table of theirs looks like.
+"""What people of a world say: the words of certificates, leaflets and pages, and what a table of theirs looks like.
 
 A problem names its own. So a report about auctions speaks of reserves, without asking which problem it is about.
 """
@@ -35,6 +35,7 @@ class Words:
     decision: str = "action"
     decisions: str = "actions"
     past: str = "actions"  # what past decisions are called
+    scope: str = "each number of {names}"  # what decisions are for: {names} of the state or of products, their {count}
     outcome: str = "outcomes"
     states: tuple[str, ...] = ("state",)  # a name for each coordinate of the state
     trajectory: str = "trajectory"

@@ -11,12 +11,18 @@ from typing import Annotated, Any, Self
 
 from pydantic import Discriminator, Tag, model_validator
 
-from poolrl.certificate.parts import FORGETTING, FORGETTING_SCALED, AssumedPublic, PeriodFacts, Publication
-from poolrl.certificate.verify import Terms
+from poolrl.certificate.terms import (
+    FORGETTING,
+    FORGETTING_SCALED,
+    AssumedPublic,
+    CertifiedWords,
+    PeriodFacts,
+    Publication,
+    Terms,
+)
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
-from poolrl.ledger.periods import Period
-from poolrl.ledger.units import REPLACE_ONE, ProtectedUnit
+from poolrl.ledger.units import REPLACE_ONE, Period, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS
 from poolrl.privacy.sensitivity import moved_trajectories
@@ -278,8 +284,9 @@ class Config(ConfigSection):
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
+        posed = self.problem.posed
         public = AssumedPublic(
-            problem=self.problem.posed.facts(),
+            problem=posed.facts(),
             products=self.problem.products,
             steps=self.names().steps,
             columns=[self.unit().trajectory, *self.columns().names()[1:]],
@@ -288,6 +295,7 @@ class Config(ConfigSection):
             query=self.export_and_query(),
             protects=self.privacy.protects,
             publication=self._published(),
+            words=CertifiedWords.of(posed.words, self.problem.products, censored=getattr(posed, "censored", True)),
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)

@@ -11,7 +11,7 @@ from typing import Any
 from platformdirs import user_data_path
 from pydantic import ValidationError
 
-from poolrl.certificate.verify import Terms
+from poolrl.certificate.terms import Terms
 from poolrl.workflow.config import Config
 from poolrl.workflow.config_keys import section_models
 from poolrl.workflow.config_problem import AMOUNTS

@@ -45,7 +45,7 @@ class Privacy(ConfigSection):
         "replace what happened in a week; halves the memory",
         answer="",
     )
-    protects: str = key("", why="what one of those is, in words, for the label: one week of one shop", answer="")
+    protects: str = key("", why="what one of those is, in words, for the leaflet: one week of one shop", answer="")
     rho: float = key(
         why="the privacy budget of one fit (zCDP): 0.1 is epsilon 2.15 at delta 1e-6, 1 is 7.77; see poolrl plan",
         ge=1e-9,

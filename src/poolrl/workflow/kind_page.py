@@ -9,8 +9,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from poolrl.certificate.all_periods import seen_in
-from poolrl.certificate.label import label_sections, percent, whose
+from poolrl.certificate.certificate import seen_in
+from poolrl.certificate.leaflet import leaflet_sections, percent, whose
 from poolrl.learning.by_count import tried_range
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
@@ -60,7 +60,7 @@ def kind_page(release: Released, forecast: KindForecast) -> str:
         tables=list(_tables(policy))[:SHOWN_CELLS],
         more=max(0, policy.problem.labels.count - SHOWN_CELLS),
         decisions_file=DECISIONS_FILE,
-        label=label_sections(certificate),
+        label=leaflet_sections(certificate),
         claim_rows=claim_rows(release),
         mechanism_rows=mechanism_rows(certificate),
         style=Markup(style),

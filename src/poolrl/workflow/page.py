@@ -16,10 +16,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from poolrl.certificate.all_periods import seen_in
-from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.files import CERTIFIED
-from poolrl.certificate.label import label_sections, neighbours, percent, whose
+from poolrl.certificate.certificate import Certificate, seen_in
+from poolrl.certificate.leaflet import leaflet_sections, neighbours, percent, whose
+from poolrl.certificate.release_files import CERTIFIED
 from poolrl.learning.policy import Policy
 from poolrl.learning.rules import Levels
 from poolrl.privacy.zcdp import rounded_up
@@ -92,7 +91,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
         replanned=(release.folder / CERTIFIED).exists(),
         what_ifs=[] if forecast.noise_dominated else [each.row for each in what_ifs(policy)],
         hidden=_hidden_rows(forecast.products, len(policy.names.steps)),
-        label=label_sections(certificate),
+        label=leaflet_sections(certificate),
         claim_rows=claim_rows(release),
         mechanism_rows=mechanism_rows(certificate),
         style=Markup(style),

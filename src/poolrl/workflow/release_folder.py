@@ -29,20 +29,29 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from poolrl import __version__
-from poolrl.certificate.all_periods import neighbours_keep
-from poolrl.certificate.certificate import WORDS_OF_SHOPS, Certificate, certify
-from poolrl.certificate.files import CERTIFICATE, CONFIG, LABEL, PAGE, POLICY, RECORD, SIGNATURE, TREES, sha256
-from poolrl.certificate.label import label
-from poolrl.certificate.parts import (
+from poolrl.certificate.certificate import (
     AuditSummary,
+    Certificate,
     CertifiedPeriod,
-    CertifiedWords,
     EarlierRelease,
     LedgerEntry,
     Software,
+    certify,
 )
-from poolrl.certificate.registry import registry_record
-from poolrl.certificate.verify import Terms
+from poolrl.certificate.leaflet import leaflet, neighbours_keep
+from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.release_files import (
+    CERTIFICATE,
+    CONFIG,
+    LEAFLET,
+    PAGE,
+    POLICY,
+    RECORD,
+    SIGNATURE,
+    TREES,
+    sha256,
+)
+from poolrl.certificate.terms import Terms
 from poolrl.data.kept_rows import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.data.table import Table
@@ -54,8 +63,8 @@ from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk, was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.periods import Period
 from poolrl.ledger.signing import SigningKey
+from poolrl.ledger.units import Period
 from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler
@@ -66,7 +75,7 @@ from poolrl.workflow.open_log import open_log
 from poolrl.workflow.paying import dependence_share, left_over_share, require_payable, together_share
 from poolrl.workflow.trades.trade import own_problem
 
-WRITTEN = {POLICY, TREES, CERTIFICATE, SIGNATURE, LABEL, CONFIG, RECORD}
+WRITTEN = {POLICY, TREES, CERTIFICATE, SIGNATURE, LEAFLET, CONFIG, RECORD}
 # A draft is for its owner's eyes until it is paid for.
 DRAFT_MODE, PUBLISHED_MODE = 0o700, 0o755
 Settled = Literal["finished", "removed"]
@@ -255,9 +264,7 @@ def _release(
                 if said
                 else (),
             )
-            words = CertifiedWords.of(problem.words)
             declared = {"definitions": list(log.definitions), "audit": audit} | said
-            declared |= {} if words == WORDS_OF_SHOPS else {"words": words}
             sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
@@ -305,9 +312,9 @@ def _write_draft(
     )
     (draft / CERTIFICATE).write_bytes(certificate.canonical())
     (draft / SIGNATURE).write_bytes(signing.sign(certificate.canonical()).file())
-    (draft / LABEL).write_bytes(label(certificate).encode())
+    (draft / LEAFLET).write_bytes(leaflet(certificate).encode())
     (draft / CONFIG).write_bytes(file.content)
-    (draft / RECORD).write_bytes(registry_record(certificate).yaml().encode())
+    (draft / RECORD).write_bytes(registry_record(certificate).encode())
     for path in (*draft.iterdir(), draft, draft.parent):
         onto_disk(path)
     return certificate

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIGNATURE
+from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, CONFIG, POLICY, SIGNATURE
 from poolrl.checks import FloatArray
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.stored import Names

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.files import CERTIFICATE, PAGE, POLICY, TREES, sha256
+from poolrl.certificate.release_files import CERTIFICATE, PAGE, POLICY, TREES, sha256
 from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config_file import load_config, terms_of

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from poolrl.certificate.certificate import Certificate, certified_unit
-from poolrl.certificate.files import CERTIFICATE, POLICY, TREES, sha256
-from poolrl.certificate.verify import Terms, verify_release
+from poolrl.certificate.release_files import CERTIFICATE, POLICY, TREES, sha256
+from poolrl.certificate.terms import Terms
+from poolrl.certificate.verify import verify_release
 from poolrl.checks import FloatArray
 from poolrl.geometry.axes import Separable
 from poolrl.geometry.bins import bin_edges
@@ -27,8 +28,7 @@ from poolrl.learning.rules import Levels
 from poolrl.learning.totals import observed_slots
 from poolrl.ledger.accounts import Account
 from poolrl.ledger.ledger import Ledger, normal_name
-from poolrl.ledger.periods import Period
-from poolrl.ledger.units import ProtectedUnit
+from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.config_file import ConfigFile, terms_of

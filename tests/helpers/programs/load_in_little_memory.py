@@ -12,7 +12,7 @@ import resource
 import sys
 
 from poolrl import Policy
-from poolrl.certificate.paid_tables import release_layout
+from poolrl.certificate.verify import release_layout
 from poolrl.privacy import sensitivity
 
 

@@ -1,4 +1,4 @@
-"""Label: one page in plain words, from a certificate alone."""
+"""Leaflet: the privacy page of a release in plain words, from its certificate alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 import textwrap
 from fractions import Fraction
 
-from poolrl.certificate.all_periods import for_other_periods, in_this_period, periods_in_words, seen_in
-from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.parts import InAll
+from poolrl.certificate.certificate import Certificate, CertifiedPeriod, InAll, lost_to_periods, seen_in
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
 from poolrl.privacy.zcdp import rounded_up
 
-LABEL_WIDTH = 78
+WIDTH = 78
 SIGN_HERE = (
     "Checked by (name, role): ____________________________________________",
     "",
@@ -22,28 +20,28 @@ SIGN_HERE = (
 MEANINGLESS_EPSILON = 20.0
 
 
-def label(certificate: Certificate) -> str:
+def leaflet(certificate: Certificate) -> str:
     """The whole page as text, with room for a signature."""
     parts = []
-    for title, paragraphs in label_sections(certificate):
+    for title, paragraphs in leaflet_sections(certificate):
         parts.append(title.upper())
-        parts += [textwrap.fill(paragraph, LABEL_WIDTH) for paragraph in paragraphs]
+        parts += [textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs]
         parts.append("")
     return "\n".join([*parts, *SIGN_HERE, ""])
 
 
-def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
+def leaflet_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
     unit, ledger, public = certificate.unit, certificate.ledger, certificate.assumed_public
-    seen, said = seen_in(certificate), certificate.said
+    seen, words = seen_in(certificate), public.words
     epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in seen.epsilon.items())
     spent, budget, left = (_short(amount) for amount in (ledger.spent, ledger.budget, ledger.left))
     return [
         (
             "What this is",
             [
-                f"A table of {said.decisions}, learned from a sensitive log. With it come the estimate of "
-                f"{said.outcome} and of past {said.past} behind it, and the configuration it was made with. The log "
+                f"A table of {words.decisions}, learned from a sensitive log. With it come the estimate of "
+                f"{words.outcome} and of past {words.past} behind it, and the configuration it was made with. The log "
                 "stays where it was. The person who signs decides whether this may be handed out.",
             ],
         ),
@@ -54,7 +52,7 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
             [
                 f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
                 "large, 100 times for a person who is in ten. What is true of everybody: if all "
-                f"{said.trajectory}s are alike, the policy shows what they are like. What was declared beforehand: "
+                f"{words.trajectory}s are alike, the policy shows what they are like. What was declared beforehand: "
                 "costs, bounds, names. And the exact number of units in the log, "
                 f"{public.units:,}{_also_public(certificate)}.",
             ],
@@ -89,12 +87,16 @@ def label_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
 
 
 def _protected(certificate: Certificate) -> str:
-    said = [*declared_in_words(certificate), *periods_in_words(certificate)]
-    declared = "".join(f" {sentence}" for sentence in said)
+    declared = "".join(f" {sentence}" for sentence in declared_sentences(certificate))
     kept = ""
     if certificate.adjacency == KEEP_IDS:
         kept = " Protected is what happened in each of them, not that it is in the log: their ids are public."
     return f"{_capital(whose(certificate))}. The promise holds for each of them.{kept}{declared}"
+
+
+def declared_sentences(certificate: Certificate) -> list[str]:
+    """What was declared of scale, labels and periods, one sentence each."""
+    return [*declared_in_words(certificate), *periods_in_words(certificate)]
 
 
 def neighbours(certificate: Certificate) -> str:
@@ -170,6 +172,48 @@ def _attack(certificate: Certificate) -> list[str]:
     return [*paragraphs, strength(in_all)]
 
 
+def periods_in_words(claim: Certificate) -> list[str]:
+    """Who of the log was read, who neighbours are, and which earlier periods the policy rests on; none without one."""
+    if claim.period is None:
+        return []
+    said = [f"Of the log only this period was read: {claim.period.period()}. {neighbours_keep(claim.unit)}"]
+    if not claim.earlier:
+        return said
+    many = len(claim.earlier)
+    said.append(
+        f"The policy also rests on {many} release{'s' * (many > 1)} of earlier periods: "
+        f"{'; '.join(f'{_ends(each.period)} (rho = {float(Fraction(each.rho)):g})' for each in claim.earlier)}. "
+        f"In each update what came before counts {claim.forgetting:g} times as much."
+    )
+    lost = f"loses rho = {float(lost_to_periods(claim)):g}"
+    if claim.unit == "trajectory":
+        said.append(f"A trajectory is in one of these periods. To all of them together it {lost} at most.")
+    else:
+        said.append(f"One {claim.unit} may be in all of them, and {lost} to them together.")
+    return said
+
+
+def neighbours_keep(unit: str) -> str:
+    """Which neighbouring logs a release of a period compares: how many units each period has is public."""
+    if unit == "trajectory":
+        return "The other trajectory begins at the same date or number: when one begins is not protected."
+    return f"The other {unit} has trajectories in the same periods: when one has some is not protected."
+
+
+def in_this_period(claim: Certificate) -> str:
+    """Whose loss the release's ρ is, in a phrase."""
+    return "" if claim.period is None else f" for those of {_ends(claim.period)}"
+
+
+def for_other_periods(claim: Certificate) -> str:
+    """What the release costs those whom it did not read, in a sentence."""
+    if claim.period is None or claim.unit != "trajectory":
+        return ""
+    if claim.scale_memory:
+        return " Trajectories of other periods lose to it only through the scales that they served for."
+    return " Trajectories of other periods lose nothing to it that was not paid for before."
+
+
 def whose(certificate: Certificate) -> str:
     """Who is protected, in a phrase."""
     steps, public = certificate.steps, certificate.assumed_public
@@ -197,7 +241,7 @@ def strength(in_all: InAll) -> str:
 
 
 def meaningless(epsilon: float) -> str:
-    """Why an ε (at δ = 10⁻⁶) protects nobody, for the label and for the command."""
+    """Why an ε (at δ = 10⁻⁶) protects nobody, for the leaflet and for the command."""
     return (
         f"Epsilon is {rounded_up(epsilon)} at delta 1e-06; above {MEANINGLESS_EPSILON:g} an attacker may learn "
         "practically everything about one unit. Treat this release as if the log itself were handed out."
@@ -217,3 +261,7 @@ def _short(fraction: str) -> str:
 
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+def _ends(period: CertifiedPeriod) -> str:
+    return f"{period.first} to before {period.before}"
