@@ -37,7 +37,7 @@ def written(folder: Path, summary: dict[str, Any]) -> Path:
     return path
 
 
-def test_certificate_and_label_repeat_it(
+def test_certificate_and_leaflet_repeat_it(
     tmp_path: Path, config: Path, summary: dict[str, Any], run: Run, command_line: CommandLine
 ) -> None:
     run("fit", "--new-account", "--config", config, "--audit", written(tmp_path, summary))
@@ -45,7 +45,7 @@ def test_certificate_and_label_repeat_it(
     claim = Certificate.read((release / "certificate.json").read_bytes())
     assert claim.audit is not None
     assert claim.audit.model_dump() == summary
-    said = " ".join((release / "label.txt").read_text().split())
+    said = " ".join((release / "leaflet.txt").read_text().split())
     assert "As the data holder reports, an audit of this configuration attacked 20,000 simulated releases" in said
     assert "at least rho = 0.47 of 0.5 claimed: not refuted" in said
     files = (release / "policy.npz", release / "certificate.json")

@@ -91,7 +91,7 @@ def test_a_signal_between_payment_and_release_waits(
     assert answer.code == 130
     assert "is complete and paid for" in answer.err
     assert stages(tmp_path)[-1] == "commit"
-    assert {"policy.npz", "certificate.json", "label.txt"} <= {path.name for path in (tmp_path / "release").iterdir()}
+    assert {"policy.npz", "certificate.json", "leaflet.txt"} <= {path.name for path in (tmp_path / "release").iterdir()}
 
 
 def test_an_interrupted_release_leaves_no_half_noised_file(
@@ -224,13 +224,13 @@ def test_the_soak_would_notice_what_is_lost(tmp_path: Path, run: Run) -> None:
         with pytest.raises(LostError, match=what):
             shop.check()
 
-    label = tmp_path / "out-1/label.txt"
-    text = label.read_bytes()
-    label.unlink()
+    leaflet = tmp_path / "out-1/leaflet.txt"
+    text = leaflet.read_bytes()
+    leaflet.unlink()
     lost("a release is not complete")
-    label.write_bytes(text + b" ")
+    leaflet.write_bytes(text + b" ")
     lost("does not verify")
-    label.write_bytes(text)
+    leaflet.write_bytes(text)
     extra = tmp_path / "out-3"
     os.symlink(tmp_path / "out-1", extra)
     lost("more releases than were paid for")

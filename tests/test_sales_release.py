@@ -43,10 +43,10 @@ def test_the_example_is_released_and_verified(tmp_path: Path) -> None:
     assert claim.adjacency == "replace what happened in one"
     assert "same weekday" not in (claim.assumed_public.query or "")  # it is SQL
     assert "RANGE BETWEEN 4 PRECEDING AND 1 PRECEDING" in (claim.assumed_public.query or "")
-    label = words_of(folder / "label.txt")
-    assert "Protected is what happened in each of them, not that it is in the log: their ids are public." in label
-    assert "replace what happened in one trajectory; which trajectories there are, by their ids, is public" in label
-    assert "changes the scales of at most 4 others; 5 trajectories are paid for" in label
+    leaflet = words_of(folder / "leaflet.txt")
+    assert "Protected is what happened in each of them, not that it is in the log: their ids are public." in leaflet
+    assert "replace what happened in one trajectory; which trajectories there are, by their ids, is public" in leaflet
+    assert "changes the scales of at most 4 others; 5 trajectories are paid for" in leaflet
     assert "which trajectories there are" in words_of(folder / "registry.yaml")
     guarantee = str(Policy.load(folder / "policy.npz").guarantee)
     assert "neighbouring logs replace what happened in one trajectory; which trajectories there are" in guarantee

@@ -49,7 +49,7 @@ def test_anybody_with_the_public_key_can_check_who_made_it(released: Path, run: 
     assert found[MINE]
 
 
-def test_label_record_and_certificate_name_the_key(one_release: Path) -> None:
+def test_leaflet_record_and_certificate_name_the_key(one_release: Path) -> None:
     with Ledger.existing(one_release / "ledger.sqlite") as ledger:
         (key,) = ledger.public_keys()
     release = one_release / "release"

@@ -220,11 +220,11 @@ def test_an_update_pays_for_its_own_weeks_alone(first_months: Path) -> None:
     assert (claim.rho, claim.in_all.rho, claim.ledger.spent) == ("1/2", "1/2", "1/2")
     assert claim.assumed_public.units == 4 * SHOPS
     assert [each.period.first for each in claim.earlier] == ["2025-01-06"]
-    label = " ".join((february / "label.txt").read_text().split())
-    assert "only this period was read: monday from 2025-02-03 to before 2025-03-03" in label
-    assert "release of earlier periods: 2025-01-06 to before 2025-02-03 (rho = 0.5)" in label
-    assert "To all of them together it loses rho = 0.5 at most" in label
-    assert "when one begins is not protected" in label
+    leaflet = " ".join((february / "leaflet.txt").read_text().split())
+    assert "only this period was read: monday from 2025-02-03 to before 2025-03-03" in leaflet
+    assert "release of earlier periods: 2025-01-06 to before 2025-02-03 (rho = 0.5)" in leaflet
+    assert "To all of them together it loses rho = 0.5 at most" in leaflet
+    assert "when one begins is not protected" in leaflet
     policy = Policy.load(february / "policy.npz")
     assert [each.first for each in policy.report.periods] == ["2025-01-06", "2025-02-03"]
     assert "1 earlier period" in str(policy.guarantee)
@@ -360,9 +360,9 @@ def test_units_add_up_and_the_command_says_how_long_the_budget_lasts(tmp_path: P
     assert (claim.rho, claim.in_all.rho) == ("1/2", "1")
     # A shop is in both months, and the policy holds both: whoever sees February's folder alone sees the sum.
     assert seen_in(claim).rho == "1"
-    label = " ".join((tmp_path / "february" / "label.txt").read_text().split())
-    assert "rho = 1 (zero-concentrated differential privacy)" in label
-    assert f"at most {percent(claim.in_all.attack.true_positives_at_most)} of the cases where it is" in label
+    leaflet = " ".join((tmp_path / "february" / "leaflet.txt").read_text().split())
+    assert "rho = 1 (zero-concentrated differential privacy)" in leaflet
+    assert f"at most {percent(claim.in_all.attack.true_positives_at_most)} of the cases where it is" in leaflet
     assert "rho: 1.0" in (tmp_path / "february" / "registry.yaml").read_text()
     assert broken(tmp_path / "february", tmp_path / "ledger.sqlite") == []
     config = month(tmp_path, facts, 2)

@@ -88,7 +88,7 @@ def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Fa
     files = (tmp_path / "release/policy.npz", tmp_path / "release/certificate.json")
     run("verify", *files, "--ledger", tmp_path / "ledger.sqlite")
     assert "each unit of column shop with up to 3 trajectories" in " ".join(
-        (tmp_path / "release/label.txt").read_text().lower().split()
+        (tmp_path / "release/leaflet.txt").read_text().lower().split()
     )
 
 
@@ -150,7 +150,7 @@ def test_plan_says_when_nothing_would_be_protected(config: Path, run: Run) -> No
 
 
 def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """The command and the label do; a release that protects somebody gets neither sentence."""
+    """The command and the leaflet do; a release that protects somebody gets neither sentence."""
     for rho, protects in ((0.5, True), (2000.0, False)):
         facts["privacy"] |= {"rho": rho, "budget": rho, "data_set": f"shop of {rho:g}", "ledger": f"{rho:g}.sqlite"}
         said = " ".join(
@@ -159,9 +159,9 @@ def test_fit_says_when_nothing_is_protected(tmp_path: Path, facts: Facts, run: R
             ).split()
         )
         assert ("There is no meaningful protection. Epsilon is" in said) == (not protects)
-        label = " ".join((tmp_path / f"{rho:g}" / "label.txt").read_text().split())
-        assert ("This is no meaningful protection. Epsilon is" in label) == (not protects)
-        assert ("We call that" in label) == protects
+        leaflet = " ".join((tmp_path / f"{rho:g}" / "leaflet.txt").read_text().split())
+        assert ("This is no meaningful protection. Epsilon is" in leaflet) == (not protects)
+        assert ("We call that" in leaflet) == protects
         files = (tmp_path / f"{rho:g}/policy.npz", tmp_path / f"{rho:g}/certificate.json")
         run("verify", *files, "--ledger", tmp_path / f"{rho:g}.sqlite")
 

@@ -58,10 +58,10 @@ def test_with_a_declared_number_of_weeks_a_shop_is_told_what_it_has_lost(
     run("fit", "--new-account", "--config", write_config(tmp_path, chain_of_shops), "--out", tmp_path / "weeks")
     config = write_config(tmp_path, with_shops(chain_of_shops, owns_at_most=WEEKS))
     run("fit", "--config", config, "--out", tmp_path / "release")
-    label = " ".join((tmp_path / "release" / "label.txt").read_text().split())
-    assert "cost one unit: 250.1 of a budget of 1000" in label
-    assert "Releases that protect one trajectory are counted by what they cost one unit at most" in label
-    assert "This is no meaningful protection" in label
+    leaflet = " ".join((tmp_path / "release" / "leaflet.txt").read_text().split())
+    assert "cost one unit: 250.1 of a budget of 1000" in leaflet
+    assert "Releases that protect one trajectory are counted by what they cost one unit at most" in leaflet
+    assert "This is no meaningful protection" in leaflet
     checked = command_line(
         "verify", *(tmp_path / "release" / name for name in ("policy.npz", "certificate.json")),
         "--ledger", tmp_path / "ledger.sqlite",
