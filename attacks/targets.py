@@ -27,11 +27,11 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.units import ProtectedUnit
 from poolrl.paper.results import Results
 from poolrl.workflow import decide
-from poolrl.workflow.config_file import parse_config
+from poolrl.workflow.config.configuration import parse_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.desk import Desk
 from poolrl.workflow.kind_desk import KindDesk
 from poolrl.workflow.report import verify_folder
-from poolrl.workflow.toml import write_toml
 
 Target = Callable[[Script, Path], Callable[[], object]]
 REFUSALS = (ValueError, RowError, NoRowsError, OverspendError)

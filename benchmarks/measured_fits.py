@@ -29,7 +29,7 @@ from poolrl.ledger.chain import onto_disk
 from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import Sampler
-from poolrl.workflow.config_file import ConfigFile, load_config
+from poolrl.workflow.config.configuration import ConfigFile, load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import Released, fit_release
 from poolrl.workflow.report import draw_page

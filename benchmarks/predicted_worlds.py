@@ -17,7 +17,7 @@ from poolrl.checks import BoolArray, FloatArray
 from poolrl.problems.inventory import Behaviour
 from poolrl.simulation.evaluation import optimum
 from poolrl.simulation.worlds import worlds_of
-from poolrl.workflow.example import draw_demand, simulated_log, simulated_shop
+from poolrl.workflow.trades.shop_example import draw_demand, simulated_log, simulated_shop
 
 WEEKS = 2_000
 # Fresh demand on which policies are judged, and bins of its law.

@@ -20,7 +20,7 @@ from poolrl.audit.worst_case import Configured
 from poolrl.certificate.certificate import AuditSummary
 from poolrl.cli.configured_audit import configured_case
 from poolrl.privacy.noise.secure import _SecureSampler
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from tests.helpers.shops import Facts, Run, write_config
 
 DEMAND_BY_LABEL = np.array([[40.0, 60.0], [4.0, 70.0]])

@@ -26,7 +26,7 @@ from poolrl.cli.configured_audit import configured_case
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.seeded import discrete_gaussian
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.paying import LEFT_OVER
 from tests.helpers.noisy import discrete
 from tests.helpers.shops import Facts, Run, write_config

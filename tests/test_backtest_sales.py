@@ -24,11 +24,18 @@ from poolrl.workflow.backtest import (
     replay_policy,
     replayed_orders,
 )
-from poolrl.workflow.config_file import ConfigFile, load_config
-from poolrl.workflow.example import FIRST_MONDAY, PRODUCTS, SHOP_COUNT, WEEK_COUNT, simulated_chain, write_example
+from poolrl.workflow.config.configuration import ConfigFile, load_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
-from poolrl.workflow.toml import write_toml
+from poolrl.workflow.trades.shop_example import (
+    FIRST_MONDAY,
+    PRODUCTS,
+    SHOP_COUNT,
+    WEEK_COUNT,
+    simulated_chain,
+    write_example,
+)
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.long_tables import long_columns, melted
 from tests.helpers.shops import Run

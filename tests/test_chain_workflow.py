@@ -8,7 +8,7 @@ import pytest
 from benchmarks.chain_workflow import measure, write_chain
 
 from poolrl.workflow.check import look_at
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 
 
 @pytest.mark.slow

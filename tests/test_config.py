@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales
 from poolrl.learning.stored import Names
-from poolrl.workflow.answers import asked_keys, flag_of
-from poolrl.workflow.config import Config
-from poolrl.workflow.config_file import load_config
-from poolrl.workflow.config_keys import config_keys
-from poolrl.workflow.config_log import WIDE_ONLY
-from poolrl.workflow.config_problem import ProblemFacts
-from poolrl.workflow.toml import write_toml
+from poolrl.workflow.config.answers import asked_keys, flag_of
+from poolrl.workflow.config.configuration import Config, keys_of, load_config
+from poolrl.workflow.config.keys import Key
+from poolrl.workflow.config.sections import WIDE_ONLY
+from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.trades.shop_section import ShopFacts
+from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.exports import configured, export_facts
 from tests.helpers.shops import Run
 
@@ -48,20 +48,26 @@ def fields() -> dict[tuple[str, str], str | None]:
     """Every field of every section, straight from the models, with its description."""
     found = {}
     for section, field in Config.model_fields.items():
-        # A [problem] is one of a shop, or of another kind, whose keys are its constructor's.
-        parts = (ProblemFacts,) if section == "problem" else (field.annotation, *get_args(field.annotation))
+        # A [problem] is one of a shop, or of another trade, whose keys are its constructor's.
+        parts = (ShopFacts,) if section == "problem" else (field.annotation, *get_args(field.annotation))
         (model,) = (each for each in parts if isinstance(each, type(Config)))
         found |= {(section, name): field.description for name, field in model.model_fields.items()}
-    return found
+    return {place: why for place, why in found.items() if ".".join(place) not in ShopFacts.unused}
+
+
+def keys_of_shops() -> list[Key]:
+    """Of a wide table, and of a sales export."""
+    both = [key for sales in (False, True) for key in keys_of(trade_named("lost sales"), sales=sales)]
+    return list({key.place: key for key in both}.values())
 
 
 def test_every_key_stands_once() -> None:
-    """A field has a description, and no two fields share one; `config_keys` is the list of all fields."""
+    """A field has a description, and no two fields share one; `keys_of` lists them."""
     described = fields()
     assert all(why and why.strip() == why and why.isprintable() for why in described.values())
     assert len(set(described.values())) == len(described)
-    assert {(key.section, key.name): key.why for key in config_keys()} == described
-    names = [key.flag for key in config_keys() if key.asked]
+    assert {(key.section, key.name): key.why for key in keys_of_shops()} == described
+    names = [key.flag for key in keys_of_shops() if key.asked]
     assert len(set(names)) == len(names)  # one flag, one key
 
 
@@ -91,7 +97,7 @@ def test_every_asked_key_is_a_flag(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         assert not key.answer or f"({key.answer} if left out)" in line
     # The flag of columns goes with --problem, and is no answer.
     with_others = {"--scale", "--scale-memory", "--columns", "--yes", "--no", "--delimiter", "--decimal"}
-    others = {flag_of(key.flag) for key in config_keys() if not key.asked} - with_others
+    others = {flag_of(key.flag) for key in keys_of_shops() if not key.asked} - with_others
     assert others.isdisjoint(re.findall(r"--[a-z-]+", text))
 
 

@@ -23,14 +23,15 @@ from poolrl.cli.audit import _audit_table
 from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
-from poolrl.workflow.config_keys import config_keys
+from poolrl.workflow.config.configuration import keys_of
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.demo import DemoResult
 from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
 from poolrl.workflow.page import _grid, claim_rows
 from poolrl.workflow.plan import BudgetPlan, PlanLine, PlanQuestion
 from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.toml import write_toml
+from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.certificates import release_facts
 
 ROOT = Path(__file__).parents[1]
@@ -125,7 +126,11 @@ def test_the_page(policy: Policy, certificate: Certificate) -> None:
 
 
 def test_the_comment_in_the_configuration() -> None:
-    (why,) = (key.why for key in config_keys() if (key.section, key.name) == ("privacy", "rho"))
+    (why,) = (
+        key.why
+        for key in keys_of(trade_named("lost sales"), sales=False)
+        if (key.section, key.name) == ("privacy", "rho")
+    )
     assert f"0.1 is epsilon {SHOWN} at delta 1e-6, 1 is {zcdp.epsilon_shown(1.0)};" in why
     assert f"# {why}\n" in write_toml({})
 

@@ -16,9 +16,9 @@ import pytest
 
 from poolrl import Policy
 from poolrl.pool import OnOutcomes
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.report import verify_folder
-from poolrl.workflow.toml import write_toml
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program

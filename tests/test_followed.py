@@ -23,7 +23,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning.dependence import USUAL_BANDS, compare_levels, expected_error_of_effect
 from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import CANNOT_TELL, CostEstimate
 from poolrl.workflow.kind_forecast import _judged, forecast_kind
 from poolrl.workflow.kind_play import Played

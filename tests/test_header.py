@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl.workflow.column_names import MEANINGS, meanings_of
-from poolrl.workflow.header import propose_columns
+from poolrl.workflow.config.answers import propose_columns
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from poolrl.learning import stored
 from poolrl.npz import DamagedError, read_arrays
-from poolrl.workflow.config_file import parse_config
+from poolrl.workflow.config.configuration import parse_config
 from poolrl.workflow.report import verify_folder
 
 CORPUS = Path(__file__).parent / "corpus"

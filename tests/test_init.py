@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import app
-from poolrl.workflow.answers import asked_keys, flag_of, is_needless
-from poolrl.workflow.config import Config
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.answers import asked_keys, flag_of, is_needless
+from poolrl.workflow.config.configuration import Config, load_config
 
 FLAGS = {
     "products": "bread, milk",

@@ -12,12 +12,12 @@ import pytest
 
 from poolrl.certificate.leaflet import leaflet
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.config_file import load_config, parse_config
-from poolrl.workflow.config_problem import SHOPS
-from poolrl.workflow.kind_init import write_kind_example
+from poolrl.workflow.config.configuration import load_config, parse_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.toml import write_toml
+from poolrl.workflow.trades.shop_section import SHOPS
+from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.commands import run_poolrl
 
 OTHERS = [name for name in KINDS if name not in SHOPS]
@@ -109,7 +109,7 @@ def test_questions_without_an_answer(released: tuple[str, Path], flags: list[str
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_example_is_as_its_file_says(name: str, tmp_path: Path) -> None:
-    facts = write_kind_example(tmp_path, name)
+    facts = trade_named(name).example(tmp_path)
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
     said = run_poolrl("check", cwd=tmp_path)
     assert "The table is as the file says." in said
@@ -175,7 +175,7 @@ def test_a_table_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_a_file_are_named(change: str, message: str, tmp_path: Path) -> None:
-    text = write_toml(write_kind_example(tmp_path, "reserve-auction"))
+    text = write_toml(trade_named("reserve-auction").example(tmp_path))
     name = change.split(" ")[0]
     lines = [line for line in text.splitlines() if not line.startswith(f"{name} =")]
     if change.startswith("["):
@@ -190,7 +190,7 @@ def test_a_strangers_configuration_runs_no_code(tmp_path: Path, monkeypatch: pyt
     """The planted attack: a release beside which a module lies that leaves a mark when it is imported."""
     (tmp_path / "evil.py").write_text("from pathlib import Path\nPath(__file__).with_name('mark').touch()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    text = write_toml(write_kind_example(tmp_path, "reserve-auction")).replace("reserve-auction", "evil:Evil", 1)
+    text = write_toml(trade_named("reserve-auction").example(tmp_path)).replace("reserve-auction", "evil:Evil", 1)
     path = tmp_path / "poolrl.toml"
     path.write_text(text.replace('kind = "reserve-auction"', 'kind = "evil:Evil"'))
     with pytest.raises(ValueError, match="code of somebody's own"):
@@ -210,7 +210,7 @@ def test_a_strangers_configuration_runs_no_code(tmp_path: Path, monkeypatch: pyt
 def test_reserves_that_follow_knowledge_are_noticed(tmp_path: Path) -> None:
     """Sellers who know their lot set high reserves for good ones, which sell as often."""
     rng = np.random.default_rng(3)
-    facts = write_kind_example(tmp_path, "reserve-auction")
+    facts = trade_named("reserve-auction").example(tmp_path)
     facts["problem"] |= {"horizon": 1, "lots": 1, "bid_max": 9.0}
     facts["log"] |= {"scale": [], "scale_memory": None, "step": ""}
     for known in (False, True):

@@ -22,7 +22,7 @@ from poolrl.privacy import sensitivity
 from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes
-from poolrl.workflow.config import Config
+from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.paying import LEFT_OVER, left_over_share, require_payable
 from tests.helpers.neighbours import (
     Pair,

@@ -16,9 +16,9 @@ import pytest
 
 from poolrl.data.sources.duckdb import connected
 from poolrl.data.sources.engine import interruptible
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.toml import write_toml
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit

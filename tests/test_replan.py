@@ -19,7 +19,7 @@ from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, POLICY
 from poolrl.learning.rules import Levels
 from poolrl.learning.stored import Names, write_learned
 from poolrl.plans.saved import load_plan, save_plan
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.orders_csv import orders_csv
 from poolrl.workflow.plan_desk import is_plan
 from poolrl.workflow.release_folder import Released

@@ -15,8 +15,8 @@ from poolrl.data.counts import count_outcomes
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.sensitivity import every_level
-from poolrl.workflow.example import simulated_export, write_example
 from poolrl.workflow.open_log import open_log
+from poolrl.workflow.trades.shop_example import simulated_export, write_example
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.shops import Facts
 

@@ -14,7 +14,7 @@ import pytest
 from poolrl.data.counts import count_outcomes
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.sensitivity import every_level, moved_trajectories, outcome_trees
-from poolrl.workflow.config_log import SalesTable
+from poolrl.workflow.config.sections import SalesTable
 from poolrl.workflow.open_log import open_log
 from tests.helpers.exports import ROLES, configured, export_facts, write_export
 from tests.helpers.neighbours import Recorder, squared_change

@@ -15,9 +15,9 @@ import pytest
 
 from poolrl.data.counts import count_outcomes
 from poolrl.privacy.sensitivity import every_level
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.toml import write_toml
 
 Facts = dict[str, dict[str, Any]]
 

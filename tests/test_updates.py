@@ -24,10 +24,10 @@ from poolrl.certificate.verify import _against_config, period_faults
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.report import verify_folder
-from poolrl.workflow.toml import write_toml
 from poolrl.workflow.update import Moved, ProductNews, advice, by_product
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages

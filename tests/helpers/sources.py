@@ -11,7 +11,7 @@ import numpy as np
 from poolrl.data.counts import count_outcomes
 from poolrl.data.kept_rows import sketch_of
 from poolrl.privacy.sensitivity import every_level
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from tests.helpers.shops import Facts, write_config
 

@@ -9,7 +9,7 @@ import pytest
 
 from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.ledgers import spent

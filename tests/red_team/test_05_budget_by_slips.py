@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger, normal_name
-from poolrl.workflow.config_file import load_config, user_ledger
+from poolrl.workflow.config.configuration import load_config, user_ledger
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, write_config
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from poolrl.data.log import Columns
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from tests.helpers.shops import Facts, write_config
 
 GIVEN: dict[str, Any] = {

@@ -34,7 +34,7 @@ from poolrl.cli.configured_audit import configured_case
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.privacy import zcdp
-from poolrl.workflow.config_file import ConfigFile, load_config
+from poolrl.workflow.config.configuration import ConfigFile, load_config
 
 audit_verb = verb(
     "audit",

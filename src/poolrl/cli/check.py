@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.check import NOTICE, ORDER_HABITS, look_at
-from poolrl.workflow.config_file import ConfigFile, load_config
+from poolrl.workflow.config.configuration import ConfigFile, load_config
 from poolrl.workflow.trades.declared_findings import HABITS
 
 check_verb = verb(

@@ -17,11 +17,10 @@ from poolrl.audit.worst_case import Configured
 from poolrl.certificate.terms import PeriodFacts
 from poolrl.data.log import Log
 from poolrl.data.sources.opening import open_source
-from poolrl.workflow.config import Config
-from poolrl.workflow.config_file import ConfigFile
-from poolrl.workflow.config_kind import KindFacts
+from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.open_log import as_table, open_log
 from poolrl.workflow.paying import dependence_share, left_over_share, together_share
+from poolrl.workflow.trades.declared_section import DeclaredFacts
 
 # Rows of the simulated log: an engine counts so many in a fraction of a second.
 MOST_ROWS = 100_000
@@ -32,7 +31,7 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> Configured:
     config = file.config
     budget = config.privacy.rho if rho is None else rho
     trajectories = MOST_ROWS // config.problem.horizon
-    kind = KindCase if isinstance(config.problem, KindFacts) else Configured
+    kind = KindCase if isinstance(config.problem, DeclaredFacts) else Configured
     return kind(
         config.problem.posed,
         per_unit=None if config.privacy.unit is None else config.privacy.per_unit,
@@ -63,7 +62,7 @@ class AsByFit:
             with _opened_like_sales(config, case, rows) as table:
                 yield table
             return
-        if isinstance(config.problem, KindFacts):
+        if isinstance(config.problem, DeclaredFacts):
             with _opened_like_kinds(config, case, rows) as table:
                 yield table
             return

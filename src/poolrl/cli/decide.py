@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, verb
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.decide import decide_csv, decide_lines
 from poolrl.workflow.desk import BASIS, Desk
 from poolrl.workflow.json_lines import answers_as_json, in_columns, question_of

@@ -26,7 +26,7 @@ from poolrl.workflow.demo import (
     write_demo,
     write_demo_log,
 )
-from poolrl.workflow.example import DAYS, PRODUCTS
+from poolrl.workflow.trades.shop_example import DAYS, PRODUCTS
 
 demo_verb = verb(
     "demo",

@@ -15,7 +15,7 @@ from rich.markup import escape
 from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless
 from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import Forecast
 from poolrl.workflow.kind_forecast import KindForecast
 from poolrl.workflow.paying import why_not_together

@@ -13,35 +13,26 @@ from rich.markup import escape
 from rich.prompt import Prompt
 
 from poolrl.cli.verbs import CONFIG_NAME, verb
-from poolrl.problems.registry import KINDS
-from poolrl.workflow.answers import (
+from poolrl.workflow.column_names import LABEL_MEANINGS
+from poolrl.workflow.config.answers import (
     Answers,
+    Proposal,
     all_flags,
+    answer_for,
     asked_keys,
     check_answer,
     facts_from,
     flag_of,
     is_needless,
     missing_keys,
+    pairs,
+    propose_columns,
     split_names,
 )
-from poolrl.workflow.column_names import LABEL_MEANINGS
-from poolrl.workflow.config_file import parse_config
-from poolrl.workflow.config_log import SALES_ROLES
-from poolrl.workflow.config_problem import SHOPS
-from poolrl.workflow.example import write_example
-from poolrl.workflow.header import Proposal, propose_columns
-from poolrl.workflow.kind_init import (
-    ASKED,
-    kind_facts,
-    kind_keys,
-    needed_keys,
-    own_keys,
-    pairs,
-    write_kind_example,
-)
-from poolrl.workflow.toml import write_toml
-from poolrl.workflow.trades.trade import code_beside, trade_named
+from poolrl.workflow.config.configuration import LOST_SALES, parse_config
+from poolrl.workflow.config.sections import SALES_ROLES
+from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.trades.trade import TRADES, Trade, code_beside, trade_named
 
 init_verb = verb(
     "init",
@@ -63,8 +54,6 @@ init_verb = verb(
 )
 
 
-# Kinds of the registry that are no shops.
-OTHER_KINDS = [name for name in KINDS if name not in SHOPS]
 # Asked only where they are needed, and then they are.
 GO_TOGETHER = ("max_per_unit", "scale_memory")
 
@@ -99,7 +88,7 @@ def init(
     ] = False,
     problem: Annotated[
         str | None,
-        Parameter(help=f"Another problem than a shop: {', '.join(OTHER_KINDS)}, or module:Class of your own."),
+        Parameter(help=f"The trade: {', '.join(TRADES)} (the first if left out), or module:Class of your own."),
     ] = None,
     facts: Annotated[str, Parameter(help="With --problem: its own keys, 'lots=3; bid_max=4'.")] = "",
     columns: Annotated[str, Parameter(help="With --problem: which column holds what, 'reserve=limit'.")] = "",
@@ -110,27 +99,32 @@ def init(
     if out.exists() and not force:
         raise ValueError(f"{out} exists; write elsewhere with --out, or replace it with --force")
     given = {name: text for name, text in vars(answers or Flags()).items() if text is not None}
-    if problem is None and (facts or columns):
-        raise ValueError("--facts and --columns go with --problem")
-    if problem is not None:
-        _write_kind(console, out, problem, given, facts, columns, example=example)
-    elif example:
-        if given:
-            raise ValueError(f"--example writes its own facts; leave out {', '.join(map(flag_of, given))}")
-        written = write_example(out.parent, seed=1)
-        _write_whole(out, write_toml(written).encode())
-        console.print(
-            f"A simulated chain of 40 shops: [bold]{escape(str(out.parent / written['log']['source']))}[/] is its "
-            f"table, [bold]{escape(str(out))}[/] says what is public about it.",
-            highlight=False,
-        )
-    else:
-        header = None
-        if sales is not False:
-            given, header = _with_header(out, given, sales)
-            _print_proposal(console, given, header)
-        _write_answers(console, out, given, header)
-        console.print(f"Wrote {out}; every key in it says why it is asked for.", highlight=False, markup=False)
+    with code_beside(out):
+        trade = trade_named(problem or LOST_SALES)
+        if trade.section.has_flags and (facts or columns):
+            raise ValueError("--facts and --columns go with --problem of another trade than shops")
+        if example:
+            if extra := [*map(flag_of, given), *(flag for flag, text in _own(facts, columns).items() if text)]:
+                raise ValueError(f"--example writes its own facts; leave out {', '.join(extra)}")
+            written = trade.example(out.parent)
+            _write_whole(out, write_toml(written).encode())
+            source = escape(str(out.parent / written["log"]["source"]))
+            console.print(
+                f"A simulated log: [bold]{source}[/] is its table, [bold]{escape(str(out))}[/] says what is public "
+                "about it.",
+                highlight=False,
+            )
+        else:
+            header = None
+            if sales is not False:
+                given, header = _with_header(out, given, sales)
+                _print_proposal(console, given, header)
+            own = pairs(facts, "--facts") | ({"columns": columns} if columns else {})
+            if unknown := sorted(own.keys() - {key.flag for key in asked_keys(trade, sales=False)} - {"columns"}):
+                keys = [key.name for key in trade.section.keys(trade)]
+                raise ValueError(f"{trade.kind} has no key {unknown[0]!r}: its keys are {', '.join(keys)}")
+            _write_answers(console, out, trade, given | own, header)
+            console.print(f"Wrote {out}; every key in it says why it is asked for.", highlight=False, markup=False)
     flag = "" if out.name == CONFIG_NAME.name and out.parent == Path() else escape(f" --config {out}")
     console.print(
         f"Next: [bold]poolrl check{flag}[/] (is the table as the file says?), [bold]poolrl plan{flag}[/] (what "
@@ -139,43 +133,8 @@ def init(
     )
 
 
-def _write_kind(
-    console: Console, out: Path, name: str, given: Answers, facts: str, columns: str, *, example: bool
-) -> None:
-    """A configuration of another problem than a shop; asks on a terminal for what is missing."""
-    with code_beside(out):
-        if example:
-            if given or facts or columns:
-                raise ValueError("--example writes its own facts; leave out the others")
-            written = write_kind_example(out.parent, name)
-            console.print(f"A simulated table: {written['log']['source']}", highlight=False, markup=False)
-        else:
-            if sys.stdin.isatty() and console.is_terminal:
-                given, facts = _asked_kind(console, name, given, facts)
-            written = kind_facts(name, given, facts, columns)
-        content = write_toml(written).encode()
-        parse_config(out, content)
-        _write_whole(out, content)
-    console.print(f"Wrote {out}; every key in it says why it is there.", highlight=False, markup=False)
-
-
-def _asked_kind(console: Console, name: str, given: Answers, facts: str) -> tuple[Answers, str]:
-    kind = trade_named(name).problem
-    console.print("Everything asked for here is public. [bold]Answer from what you know, not from the log.[/]")
-    known, answers = pairs(facts, "facts"), dict(given)
-    reasons = {key.flag: key.why for key in kind_keys()}
-    try:
-        for key in needed_keys(kind):
-            if key not in known:
-                console.print(f"[dim]{escape(own_keys(kind)[key])}[/]", highlight=False)
-                known[key] = Prompt.ask(key, console=console)
-        for flag in ASKED:
-            if not answers.get(flag):
-                console.print(f"[dim]{escape(reasons[flag])}[/]", highlight=False)
-                answers[flag] = Prompt.ask(flag, console=console)
-    except (EOFError, KeyboardInterrupt):
-        raise ValueError("stopped; nothing was written") from None
-    return answers, "; ".join(f"{key}={value}" for key, value in known.items())
+def _own(facts: str, columns: str) -> dict[str, str]:
+    return {"--facts": facts, "--columns": columns}
 
 
 def _with_header(out: Path, given: Answers, sales: Path | bool) -> tuple[Answers, Proposal]:
@@ -204,11 +163,11 @@ def _print_proposal(console: Console, given: Answers, header: Proposal) -> None:
             console.print(f"{hint}, in the words of the column.", highlight=False, markup=False)
 
 
-def _write_answers(console: Console, out: Path, given: Answers, header: Proposal | None) -> None:
+def _write_answers(console: Console, out: Path, trade: Trade, given: Answers, header: Proposal | None) -> None:
     sales = header is not None
-    asking = bool(missing_keys(given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
-    answers = _ask(console, given, sales=sales) if asking else given
-    content = write_toml(facts_from(answers, sales=sales, header=header)).encode()
+    asking = bool(missing_keys(trade, given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
+    answers = _ask(console, trade, given, sales=sales) if asking else given
+    content = write_toml(facts_from(trade, answers, sales=sales, header=header)).encode()
     try:
         parse_config(out, content)
     except ValueError as error:
@@ -227,29 +186,30 @@ def _write_whole(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _ask(console: Console, given: Answers, *, sales: bool) -> Answers:
+def _ask(console: Console, trade: Trade, given: Answers, *, sales: bool) -> Answers:
     console.print(
-        "Everything asked for here is public. [bold]Answer from what you know of the shop, not from the log.[/]\n"
+        "Everything asked for here is public. [bold]Answer from what you know, not from the log.[/]\n"
         "Lists are separated by commas; an empty answer takes what stands in brackets."
     )
     answers, section = dict(given), ""
-    for key in asked_keys(sales=sales):
+    for key in asked_keys(trade, sales=sales):
         if key.flag in answers or is_needless(key, answers):
             continue
         if key.section != section:
             section = key.section
             console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
-        needed = key.answer is None or (key.flag in GO_TOGETHER)
+        usual = answer_for(trade, key)
+        needed = usual is None or (key.flag in GO_TOGETHER)
         console.print(f"[dim]{escape(key.why)}[/]", highlight=False)
         while key.flag not in answers:
             try:
                 shown = key.name if needed else f"{key.name} [dim](optional)[/]"
-                default = key.answer if not needed or key.answer else None
+                default = usual if not needed or usual else None
                 text = Prompt.ask(shown, console=console, default=default, show_default=bool(default))
                 if text is None or (not text.strip() and needed):
                     raise ValueError(f"{key.name} is needed")
                 if text.strip():
-                    check_answer(key, text, split_names(answers.get("products", "?")))
+                    check_answer(trade, key, text, split_names(answers.get("products", "?")))
                 answers[key.flag] = text
             except ValueError as error:
                 console.print(f"[red]{escape(str(error))}[/]")

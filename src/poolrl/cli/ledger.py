@@ -20,7 +20,7 @@ from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.units import Period, UnitsError
 from poolrl.privacy import zcdp
-from poolrl.workflow.config_file import ledger_named_in, load_config, user_ledger
+from poolrl.workflow.config.configuration import ledger_named_in, load_config, user_ledger
 
 ledger_verb = verb(
     "ledger",

@@ -15,7 +15,7 @@ from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, meaningless, percent
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.privacy.zcdp import attack_power, epsilon, epsilon_shown
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.plan import BudgetPlan, PlanQuestion, plan_budgets
 from poolrl.workflow.prediction import NOISE_DOMINATED, signed_percent
 

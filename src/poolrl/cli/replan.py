@@ -13,7 +13,7 @@ from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.fit import page_of
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.workflow.config_file import load_config
+from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.orders_csv import ORDERS_FILE
 from poolrl.workflow.replan import PLAN_FILE, replan_orders, replan_release
 from poolrl.workflow.report import load_verified

@@ -16,7 +16,7 @@ from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.config_file import ConfigFile
+from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.trades.shop_findings import empty_shelves, fields_of_rows, orders_against_demand, weeks_of_shops

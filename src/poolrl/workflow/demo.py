@@ -15,8 +15,8 @@ from poolrl.data.trajectories import Trajectories
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.simulation.evaluation import data_free, rollout_cost, saa
-from poolrl.workflow.example import PRODUCTS, draw_demand, simulated_log, simulated_shop
 from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
+from poolrl.workflow.trades.shop_example import PRODUCTS, draw_demand, simulated_log, simulated_shop
 
 DEMO_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SAVED_BUDGET = 0.1  # whose policy is saved

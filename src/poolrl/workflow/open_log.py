@@ -11,8 +11,7 @@ from poolrl.data.kept_rows import rows_of_period
 from poolrl.data.sources.log_files import CsvFormat
 from poolrl.data.sources.opening import Source, open_source
 from poolrl.data.table import Table
-from poolrl.workflow.config import Config
-from poolrl.workflow.config_file import ConfigFile
+from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.sales import columns_read
 
 # What an explained log has besides. No label of a user has such a name.

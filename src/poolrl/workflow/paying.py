@@ -13,7 +13,7 @@ from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.workflow.config import Config
+from poolrl.workflow.config.configuration import Config
 
 # The share of ρ that pays for sums of what was left, so that the page can say what today's ordering costs.
 LEFT_OVER = 0.1

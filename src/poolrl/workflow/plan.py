@@ -17,7 +17,7 @@ from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.words import Words
 from poolrl.simulation.families import FAMILIES
 from poolrl.simulation.worlds import World, worlds_of
-from poolrl.workflow.config import Config
+from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.prediction import (
     SIZES,
     AssumedLog,

@@ -70,7 +70,7 @@ from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import Problem
-from poolrl.workflow.config_file import ConfigFile
+from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.paying import dependence_share, left_over_share, require_payable, together_share
 from poolrl.workflow.trades.trade import own_problem

@@ -34,7 +34,7 @@ from poolrl.plans.unit_laws import UnitLaws, one_cell, unit_laws
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
-from poolrl.workflow.config_file import ConfigFile
+from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.hidden import average_over_cells
 from poolrl.workflow.levels_csv import BYTE_ORDER_MARK, spreadsheet_text
 from poolrl.workflow.orders_csv import ORDERS_FILE, orders_csv

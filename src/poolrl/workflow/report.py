@@ -11,7 +11,7 @@ from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.release_files import CERTIFICATE, PAGE, POLICY, TREES, sha256
 from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.learning.faded_trees import FadedTrees
-from poolrl.workflow.config_file import load_config, terms_of
+from poolrl.workflow.config.configuration import load_config, terms_of
 from poolrl.workflow.decision_table import DECISIONS_FILE, decisions_csv
 from poolrl.workflow.forecast import Forecast, make_forecast
 from poolrl.workflow.kind_forecast import KindForecast, forecast_kind

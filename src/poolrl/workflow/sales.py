@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from poolrl.data.sources.engine import quoted_name, quoted_text
-from poolrl.workflow.config_log import LABEL_COLUMN, SalesTable
+from poolrl.workflow.config.sections import LABEL_COLUMN, SalesTable
 
 # The largest number that is read. Thousandths of so many, summed up, are exact.
 LARGEST_READ = 10**12

@@ -31,7 +31,7 @@ from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.config_file import ConfigFile, terms_of
+from poolrl.workflow.config.configuration import ConfigFile, terms_of
 from poolrl.workflow.release_folder import Earlier
 
 # Public facts that may change from one period to the next: trees do not depend on costs.

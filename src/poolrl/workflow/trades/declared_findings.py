@@ -19,10 +19,10 @@ from poolrl.privacy.sensitivity import shows_levels
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
 from poolrl.problems.rounds import Rounds
 from poolrl.problems.words import Words
-from poolrl.workflow.config_file import ConfigFile
-from poolrl.workflow.config_kind import KindFacts
+from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.workflow.kind_play import HARDLY_CHANGES, WIDE
+from poolrl.workflow.trades.declared_section import DeclaredFacts
 from poolrl.workflow.trades.shop_findings import exact_dependence
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
@@ -39,7 +39,7 @@ HABITS = "decisions and outcomes"
 def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
     facts = file.config.problem
-    assert isinstance(facts, KindFacts)
+    assert isinstance(facts, DeclaredFacts)
     problem = facts.posed
     counted = dict(_faulty_rows(facts, log, file.config.log.scale))
     seen = answer(
@@ -66,9 +66,11 @@ def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
     return [*(found or good), use, *_habits(facts, problem, log)]
 
 
-def _faulty_rows(facts: KindFacts, log: Table, scales: list[str]) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
+def _faulty_rows(
+    facts: DeclaredFacts, log: Table, scales: list[str]
+) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
     """What is looked at, what is wrong, and the rows in which it is."""
-    problem, columns, words = facts.posed, log.columns, facts.words
+    problem, columns, words = facts.posed, log.columns, facts.trade.words
     after = [f"{name} after the {words.step}" for name in facts.products] + list(problem.shows)
     named = [column.name for column in facts.table_columns if column.reads == "flag"]
     flags = f", or {named[0]} is neither yes nor no ([log] yes and no say which words are)" if named else ""
@@ -100,11 +102,11 @@ def _faulty_rows(facts: KindFacts, log: Table, scales: list[str]) -> Iterator[tu
         yield (f"label {name}", "have a value that was not declared"), ~known.fill_null(False)
 
 
-def _habits(facts: KindFacts, problem: OutcomeProblem, log: Table) -> Iterator[LogFinding]:
+def _habits(facts: DeclaredFacts, problem: OutcomeProblem, log: Table) -> Iterator[LogFinding]:
     """Whether decisions varied, and whether they followed what was expected."""
     if not isinstance(problem, Rounds):
         return
-    words, rows = facts.words, log.rows
+    words, rows = facts.trade.words, log.rows
     state, decision, after = (
         rows[names[0]].cast("float64") for names in (log.columns.states, log.columns.actions, log.columns.next_states)
     )

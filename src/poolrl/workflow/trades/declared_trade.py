@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
-    from poolrl.workflow.config_file import ConfigFile
+    from poolrl.workflow.config.configuration import ConfigFile
+    from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.findings import LogFinding
 
 
@@ -24,6 +25,13 @@ class DeclaredTrade:
 
     def __init__(self, kind: str, problem: type[Problem]) -> None:
         self.kind, self.problem = kind, problem
+
+    @property
+    def section(self) -> type[ProblemSection]:
+        """The constructor's arguments."""
+        from poolrl.workflow.trades.declared_section import DeclaredFacts
+
+        return DeclaredFacts
 
     @property
     def words(self) -> Words:

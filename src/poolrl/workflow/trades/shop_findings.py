@@ -23,9 +23,8 @@ from poolrl.learning.dependence import compare_levels, compared
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
-from poolrl.workflow.config import Config
-from poolrl.workflow.config_file import ConfigFile
-from poolrl.workflow.config_log import LABEL_COLUMN, WEEKDAYS, SalesTable
+from poolrl.workflow.config.configuration import Config, ConfigFile
+from poolrl.workflow.config.sections import LABEL_COLUMN, WEEKDAYS, SalesTable
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.sales import SHUT, TWICE, columns_read, readings, typed_rows, unreadable

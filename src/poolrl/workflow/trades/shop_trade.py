@@ -15,16 +15,24 @@ if TYPE_CHECKING:
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
-    from poolrl.workflow.config_file import ConfigFile
+    from poolrl.workflow.config.configuration import ConfigFile
+    from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.findings import LogFinding
 
 
 class ShopTrade(DeclaredTrade):
     """Lost sales, or backlog."""
 
+    @property
+    def section(self) -> type[ProblemSection]:
+        """Products, costs and bounds."""
+        from poolrl.workflow.trades.shop_section import ShopFacts
+
+        return ShopFacts
+
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """The sales export of a simulated chain."""
-        from poolrl.workflow.example import write_example
+        from poolrl.workflow.trades.shop_example import write_example
 
         return write_example(folder, seed=1)
 

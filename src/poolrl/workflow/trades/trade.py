@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
-    from poolrl.workflow.config_file import ConfigFile
+    from poolrl.workflow.config.configuration import ConfigFile
+    from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.findings import LogFinding
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
@@ -56,6 +57,10 @@ class Trade(Protocol):
 
     kind: str
     problem: type[Problem]
+
+    @property
+    def section(self) -> type[ProblemSection]:
+        """Its [problem] in `poolrl.toml`."""
 
     @property
     def words(self) -> Words:

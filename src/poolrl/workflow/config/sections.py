@@ -1,15 +1,24 @@
-"""[log] and [sales] of `poolrl.toml`: where the log lies, and what its columns mean."""
+"""Sections of `poolrl.toml` that every trade has: [log], [privacy], [plan], what [problem] must say, and [sales]."""
 
 from __future__ import annotations
 
 import datetime
 import re
-from typing import Literal, Self
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import model_validator
 
-from poolrl.workflow.section import ConfigSection, key, name_key
+from poolrl.data.log import Columns
+from poolrl.ledger.ledger import normal_name
+from poolrl.problems.labels import MOST_LABEL_CELLS
+from poolrl.workflow.config.keys import ConfigSection, Key, key, keys_of_model, name_key
+
+if TYPE_CHECKING:
+    from poolrl.workflow.config.configuration import Config
+    from poolrl.workflow.trades.trade import Trade
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".db")
@@ -17,6 +26,8 @@ SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".
 LABEL_COLUMN = "label_{}"
 SAME_WEEKDAY = re.compile(r"same weekday, last (\d{1,2}) weeks?")
 # Columns of a sales export that no two keys may share.
+# The column of a sales export's rows that says when a week begins.
+MONDAY = "monday"
 SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out", "open")
 # Keys of [log] that a sales export has no use for.
 WIDE_ONLY = ("query", "trajectory", "step", "first_step", "opening", "order_up_to", "left", "scale", "scale_memory")
@@ -230,3 +241,208 @@ def reads_dates(form: str) -> bool:
         return all(datetime.datetime.strptime(day.strftime(form), form).date() == day for day in days)
     except (ValueError, re.error):
         return False
+
+
+class Privacy(ConfigSection):
+    """Who is protected, how strongly, and what may be spent in all."""
+
+    unit: str | None = key(
+        None,
+        why="column: who is protected with all their trajectories; left out, each trajectory by itself",
+        answer="",
+        min_length=1,
+    )
+    max_per_unit: int | None = key(
+        None,
+        why="goes with unit: how many trajectories of one unit are used; noise grows in proportion",
+        answer="",
+        ge=1,
+        le=10**6,
+    )
+    owns_at_most: int | None = key(
+        None,
+        why="goes with unit: every trajectory belongs to one unit, and none owns more of them than this, by a public "
+        "fact; needed where other releases of the account protect single trajectories",
+        asked=False,
+        ge=1,
+        le=10**6,
+    )
+    labels_public: bool = key(
+        False,
+        why="goes with labels: neighbours keep them, and how many rows have which labels is released exactly",
+        asked=False,
+    )
+    weeks_public: bool = key(
+        False,
+        why="goes with a scale of the same weekday: it is public which shop has rows in which week, so neighbours "
+        "replace what happened in a week; halves the memory",
+        answer="",
+    )
+    protects: str = key("", why="what one of those is, in words, for the leaflet: one week of one shop", answer="")
+    rho: float = key(
+        why="the privacy budget of one fit (zCDP): 0.1 is epsilon 2.15 at delta 1e-6, 1 is 7.77; see poolrl plan",
+        ge=1e-9,
+    )
+    budget: float = key(
+        why="what may be spent on this data set in all, over all fits, by the ledger; equal to rho, it allows one fit",
+        answer="",
+        gt=0,
+    )
+    together: bool = key(
+        False,
+        why="spend a tenth of rho on how far products sell much or little together, for a shared reserve; left out "
+        "where [plan] units are too few for it",
+        asked=False,
+    )
+    data_set: str = name_key(why="the name of its account in the ledger; a corrected or longer log keeps its name")
+    ledger: str | None = key(
+        None,
+        why="the ledger's file, with its secret keys beside it; left out, one place for all data sets of a user",
+        asked=False,
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.unit is None and self.max_per_unit is not None:
+            raise ValueError("max_per_unit needs unit: name the column that says whose trajectory it is")
+        if self.unit is not None and self.max_per_unit is None:
+            raise ValueError("unit needs max_per_unit: say how many trajectories of one unit are used")
+        if self.unit is None and self.owns_at_most is not None:
+            raise ValueError("owns_at_most needs unit: it says how many trajectories one unit owns")
+        if not normal_name(self.data_set):
+            raise ValueError("data_set must be a name with a letter or a digit")
+        if self.rho > self.budget:
+            raise ValueError(f"rho must not exceed budget: {self.rho:g} is more than {self.budget:g}")
+        return self
+
+    @property
+    def per_unit(self) -> int:
+        """c, the trajectories that one unit may own."""
+        return self.max_per_unit or 1
+
+
+class PlanFacts(ConfigSection):
+    """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
+
+    units: int = key(
+        1000,
+        why="about how many units (trajectories, if each is its own) the log holds; their number counts as public",
+        ge=1,
+        le=10**12,
+    )
+    trajectories_per_unit: int | None = key(
+        None,
+        why="goes with unit: how many a unit owns, about; max_per_unit if left out",
+        asked=False,
+        ge=1,
+        le=10**6,
+    )
+    demand: str = key(
+        "any",
+        why="the demand to plan with: any, prior, uniform, normal, beta, exponential or bimodal",
+        asked=False,
+    )
+
+
+# Declared values of a label: a list, in which "1..935" stands for all numbers between, or such a range alone.
+DeclaredValues = list[int | float | str] | str
+VALUE_RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})")
+
+
+class ProblemSection(ConfigSection, ABC):
+    """[problem]: what is decided. Each trade has its own keys; this is what all of them have and can."""
+
+    # Sections and keys of the file that the trade has no use for, with what to say about each.
+    unused: ClassVar[dict[str, str]] = {}
+    # Whether `init` has a flag for each of its keys; others go into --facts.
+    has_flags: ClassVar[bool] = False
+    # How a trajectory stands that lacks steps.
+    short_is: ClassVar[Literal["note", "bad"]] = "bad"
+
+    if TYPE_CHECKING:
+        # Keys, or made from keys: each trade has its own order of them.
+        kind: str
+        steps: list[str]
+        labels: dict[str, DeclaredValues]
+        step_labels: list[str]
+        scale_profile: list[float]
+
+        @property
+        def horizon(self) -> int:
+            """H."""
+
+        @property
+        def products(self) -> list[str]:
+            """A name for each coordinate of the state."""
+
+    @cached_property
+    @abstractmethod
+    def posed(self) -> Any:
+        """The problem that the learner sees."""
+
+    @abstractmethod
+    def unlabelled(self) -> Any:
+        """The same problem without labels."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """What it is about, for `poolrl check` and for an audit."""
+
+    @abstractmethod
+    def faults(self, config: Config) -> list[str]:
+        """What is wrong with the other sections, as far as this one says what they must be."""
+
+    @abstractmethod
+    def query(self, config: Config, *, explained: bool) -> str | None:
+        """The SQL that gives the log's rows; `explained` adds why a row of a sales export is unobserved."""
+
+    @abstractmethod
+    def columns(self, config: Config) -> Columns:
+        """Which column of these rows holds what."""
+
+    def columns_read(self, config: Config) -> list[str]:
+        """The columns that a file must have for a query of ours, as far as that is known."""
+        return []
+
+    def label_values(self) -> dict[str, list[int | float | str]]:
+        """The values that the declared labels stand for."""
+        return {name: declared_values(declared) for name, declared in self.labels.items()}
+
+    def usual_publication(self) -> dict[str, str]:
+        """What a record says where nobody has chosen other words."""
+        return {}
+
+    @classmethod
+    def keys(cls, trade: Trade) -> list[Key]:
+        """Its keys in the file of a trade."""
+        return keys_of_model("problem", cls)
+
+    @classmethod
+    def usual(cls, trade: Trade) -> dict[str, str]:
+        """Answers that stand for no answer, where the trade has better ones than the keys themselves, by flag."""
+        return {}
+
+    @classmethod
+    def complete(cls, trade: Trade, facts: dict[str, dict[str, Any]]) -> None:
+        """Add to the facts of a file what follows from others."""
+
+    @classmethod
+    def refuse(cls, key: Key, value: Any, products: int) -> bool:
+        """Refuse an answer by rules that no type has; whether the answer was judged so."""
+        return False
+
+
+def declared_values(declared: DeclaredValues) -> list[int | float | str]:
+    """The values that a declaration stands for."""
+    values: list[int | float | str] = []
+    for part in [declared] if isinstance(declared, str) else declared:
+        ends = VALUE_RANGE.fullmatch(part) if isinstance(part, str) else None
+        if ends is None:
+            values.append(part)
+            continue
+        first, last = int(ends[1]), int(ends[2])
+        if not 0 <= last - first < MOST_LABEL_CELLS:
+            raise ValueError(f"labels: {part} is no range of numbers, from the smallest to the largest")
+        values += range(first, last + 1)
+    return values

@@ -1,24 +1,28 @@
-"""From answers in words, given as flags or typed at a prompt, to the facts of a configuration."""
+"""From answers in words, given as flags or typed at a prompt, to the facts of a configuration.
+
+The header of a sales export proposes what its columns mean, by their names alone. Nothing behind it is read.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from poolrl.problems.inventory import LostSales
-from poolrl.workflow.column_names import LABEL_MEANINGS, weekday_named
-from poolrl.workflow.config import MONDAY
-from poolrl.workflow.config_keys import Key, config_keys
-from poolrl.workflow.config_log import DATABASE_FILE, SAME_WEEKDAY, WEEKDAYS, WIDE_ONLY
-from poolrl.workflow.config_problem import AMOUNTS
-from poolrl.workflow.header import Proposal
+from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
+from poolrl.workflow.config.configuration import LOST_SALES, keys_of
+from poolrl.workflow.config.keys import Key
+from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY
+from poolrl.workflow.trades.shop_section import AMOUNTS
+from poolrl.workflow.trades.trade import Trade, trade_named
 
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.
-BY_SALES = ("horizon", "steps", "source", "period_column")
+BY_SALES = ("kind", "horizon", "steps", "source", "period_column")
 # Amounts that follow from each other, so that exports have some of them.
 STOCKS = ("opening", "delivery", "sales")
 # One number with a decimal comma, or two numbers.
@@ -27,16 +31,49 @@ ONE_COMMA = re.compile(r"\d,\d+")
 SIGNS = {"tab": "\t", "space": " ", "comma": ",", "none": "", '""': "", "''": ""}
 
 
-def asked_keys(*, sales: bool) -> list[Key]:
-    """The keys that `init` asks for: those of a sales export, or those of a wide table."""
-    asked = [key for key in config_keys() if key.asked]
+@dataclass(frozen=True)
+class Proposal:
+    """What the names in a header may mean: for each meaning the columns that have such a name, in their order."""
+
+    delimiter: str
+    columns: dict[str, list[str]]
+
+    def only(self, meaning: str) -> str | None:
+        """The column that has this meaning, if there is exactly one."""
+        names = self.columns.get(meaning, [])
+        return names[0] if len(names) == 1 else None
+
+
+def propose_columns(source: Path, *, delimiter: str | None, encoding: str) -> Proposal:
+    """From the header of the first file, or a Parquet schema. With no delimiter, that which explains most."""
+    # Here, because `init --help` must not wait for what reads files.
+    import pyarrow.parquet as pq
+
+    from poolrl.data.sources.log_files import CsvFormat, files_of, header_of
+
+    files, is_csv = files_of(source)
+    if not is_csv:
+        return Proposal(",", meanings_of(pq.read_schema(files[0]).names))
+    proposals = []
+    for mark in DELIMITERS if delimiter is None else (delimiter,):
+        names = header_of(files[0], CsvFormat(mark, encoding))
+        columns = meanings_of(names)
+        proposals.append((sum(map(bool, columns.values())), len(names), Proposal(mark, columns)))
+    return max(proposals, key=lambda each: each[:2])[2]
+
+
+def asked_keys(trade: Trade | None = None, *, sales: bool) -> list[Key]:
+    """The keys that `init` asks for: those of a sales export, of a wide table of shops, or of another trade."""
+    keys = [key for key in keys_of(trade or trade_named(LOST_SALES), sales=sales) if key.asked]
     if sales:
-        return [
-            key
-            for key in asked
-            if not (key.section == "log" and key.name in WIDE_ONLY) and key.flag not in (*BY_SALES, "kind")
-        ]
-    return [key for key in asked if key.section != "sales" and key.name != "weeks_public"]
+        return [key for key in keys if key.flag not in BY_SALES]
+    return [key for key in keys if key.name != "weeks_public"]
+
+
+def all_flags() -> list[Key]:
+    """Every key of shops that has a flag, each flag once. The keys of another trade go into --facts."""
+    keys = [key for sales in (False, True) for key in keys_of(trade_named(LOST_SALES), sales=sales) if key.asked]
+    return list({key.flag: key for key in keys}.values())
 
 
 def is_needless(key: Key, answers: Answers) -> bool:
@@ -56,53 +93,74 @@ def is_needless(key: Key, answers: Answers) -> bool:
     return needless.get(key.flag, False)
 
 
-def all_flags() -> list[Key]:
-    """Every key that has a flag, each flag once."""
-    return [key for key in config_keys() if key.asked]
+def answer_for(trade: Trade, key: Key) -> str | None:
+    """The text that stands for no answer, as the trade has it or as the key has it."""
+    return trade.section.usual(trade).get(key.flag, key.answer)
 
 
-def missing_keys(answers: Answers, *, sales: bool) -> list[Key]:
+def missing_keys(trade: Trade, answers: Answers, *, sales: bool) -> list[Key]:
     """Those that still need an answer."""
-    return [key for key in asked_keys(sales=sales) if key.answer is None and not answers.get(key.flag, "").strip()]
+    keys = asked_keys(trade, sales=sales)
+    return [key for key in keys if key.answer is None and key.name != "kind" and not answers.get(key.flag, "").strip()]
 
 
-def facts_from(answers: Answers, *, sales: bool, header: Proposal | None = None) -> dict[str, dict[str, Any]]:
+def facts_from(
+    trade: Trade, answers: Answers, *, sales: bool = False, header: Proposal | None = None
+) -> dict[str, dict[str, Any]]:
     """The facts of a configuration; says all that is missing at once."""
-    missing = missing_keys(answers, sales=sales)
-    if missing:
-        stocks = [key.flag for key in missing if key.section == "sales" and key.name in STOCKS]
-        other = " A table with other stocks (after the delivery, at closing time) needs this one computed first: "
-        other += "docs/workflow.md shows how."
-        raise ValueError(
-            f"init needs {', '.join(_wanted(key, header) for key in missing)} as well; on a terminal it asks, and "
-            f"'poolrl init --example' writes a shop to try.{other if stocks else ''}"
-        )
-    used = {key.flag for key in asked_keys(sales=sales)} | ({"source"} if sales else set())
-    if extra := sorted(set(answers) - used):
-        kind = "a sales export" if sales else "a wide table; it goes with --sales"
-        raise ValueError(f"{flag_of(extra[0])} is not for {kind}")
-    products = split_names(answers["products"])
+    _refuse_missing(trade, answers, sales=sales, header=header)
+    keys = keys_of(trade, sales=sales)
+    taken = {key.flag for key in keys if not (sales and key.flag in BY_SALES)} | {"source"}
+    if extra := sorted(set(answers) - taken):
+        what = "a sales export" if sales else "a wide table; it goes with --sales"
+        raise ValueError(f"{flag_of(extra[0])} is not for {what if trade.section.has_flags else trade.kind}")
+    products = split_names(answers.get("products", ""))
     for name in AMOUNTS:
         _refuse_decimal_comma(name, answers)
     facts: dict[str, dict[str, Any]] = {}
-    for key in config_keys():
-        if key.section == "sales" and not sales:
-            continue
-        text = answers.get(key.flag, "").strip() or key.answer or ""
-        section = facts.setdefault(key.section, {})
-        if key.flag in used or (key.asked and sales and key.name == "kind"):
-            section[key.name] = value_of(key, text, products) if text else None
-        elif not key.asked and key.field.default is not None and key.field.default != []:
+    for key in keys:
+        section, text = facts.setdefault(key.section, {}), answers.get(key.flag, "").strip()
+        text = text or (answer_for(trade, key) if key.asked else None) or ""
+        if text:
+            section[key.name] = value_of(key, text, products)
+        elif not key.asked and key.field.default not in (None, [], {}):
             section[key.name] = key.field.default
+        else:
+            section[key.name] = None
+    facts["problem"]["kind"] = facts["problem"]["kind"] or trade.kind
     facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
     if sales:
-        closed = facts["sales"]["closed"] or []
-        days = [day for day in WEEKDAYS if day not in closed]
-        facts["problem"] |= {"horizon": len(days), "steps": days}
-        facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
         facts["sales"]["labels"] = _label_columns(facts, header)
-        facts["period"]["column"] = MONDAY if facts["period"]["first"] else None
+    trade.section.complete(trade, facts)
     return facts
+
+
+def _refuse_missing(trade: Trade, answers: Answers, *, sales: bool, header: Proposal | None) -> None:
+    missing = missing_keys(trade, answers, sales=sales)
+    if not missing:
+        return
+    stocks = any(key.section == "sales" and key.name in STOCKS for key in missing)
+    other = " A table with other stocks (after the delivery, at closing time) needs this one computed first: "
+    other += "docs/workflow.md shows how."
+    flags = trade.section.has_flags
+    wanted = [
+        _wanted(key, header) if flags or key.section != "problem" else f"--facts '{key.name}=...'" for key in missing
+    ]
+    raise ValueError(
+        f"init needs {', '.join(wanted)} as well; on a terminal it asks, and 'poolrl init --example' writes a table "
+        f"to try.{other if stocks else ''}"
+    )
+
+
+def pairs(text: str, flag: str) -> dict[str, str]:
+    """`lots=3; bid_max=4`."""
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, sign, value = (word.strip() for word in part.partition("="))
+        if not (name and sign and value):
+            raise ValueError(f"{flag} must be written like 'lots=3; bid_max=4', got {part!r}")
+        found[name] = value
+    return found
 
 
 def _refuse_decimal_comma(name: str, answers: Answers) -> None:
@@ -131,14 +189,10 @@ def _label_columns(facts: dict[str, dict[str, Any]], header: Proposal | None) ->
     return {name: column for name, column in found.items() if column is not None} | (facts["sales"]["labels"] or {})
 
 
-def check_answer(key: Key, text: str, products: list[str]) -> None:
+def check_answer(trade: Trade, key: Key, text: str, products: list[str]) -> None:
     """Refuse an answer that the file would refuse, as far as it can be judged alone."""
     value = value_of(key, text, products)
-    per_product = (*AMOUNTS, "opening", "order_up_to", "left")
-    if isinstance(value, list) and key.name in per_product and len(value) != len(products):
-        raise ValueError(f"{key.name} must be one, or {len(products)} with commas between: one per product")
-    if key.name in AMOUNTS:  # the shop itself knows which amounts are possible
-        LostSales(horizon=1, products=len(products), **(dict.fromkeys(AMOUNTS, 1.0) | {key.name: value}))
+    if trade.section.refuse(key, value, len(products)):
         return
     try:
         TypeAdapter(key.field.rebuild_annotation()).validate_python(value, strict=True)
@@ -149,6 +203,8 @@ def check_answer(key: Key, text: str, products: list[str]) -> None:
 
 def value_of(key: Key, text: str, products: list[str]) -> Any:
     """An answer as a value of the key's type."""
+    if key.field.annotation is object:
+        return _json_value(text)
     if key.section == "period":
         return int(text) if text.strip().isdecimal() else text.strip()
     kinds = [key.field.annotation, *get_args(key.field.annotation)]
@@ -194,13 +250,20 @@ def flag_of(name: str) -> str:
 
 def _labels_of(key: Key, text: str) -> dict[str, Any]:
     """`shop=1..40; promotion=no,yes`, or for columns `promotion=Aktion; holiday=Feiertag`."""
-    found: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, sign, values = (each.strip() for each in part.partition("="))
-        if not (name and sign and values):
-            raise ValueError(f"{key.name} must be written like 'shop=1..40; promotion=no,yes', got {part!r}")
-        found[name] = values if key.section == "sales" else _label_values(split_names(values))
-    return found
+    columns = key.section != "problem"
+    try:
+        named = pairs(text, key.name)
+    except ValueError:
+        raise ValueError(f"{key.name} must be written like 'shop=1..40; promotion=no,yes', got {text!r}") from None
+    return {name: values if columns else _label_values(split_names(values)) for name, values in named.items()}
+
+
+def _json_value(text: str) -> Any:
+    """A number, a truth value or a list, as JSON has them; otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _label_values(parts: list[str]) -> list[int | float | str] | str:

@@ -1,20 +1,24 @@
-"""[problem] of `poolrl.toml` for every kind but shops: the arguments of the problem's constructor, and its names."""
+"""[problem] of every trade but shops: the arguments of the problem's constructor, and the table that people have."""
 
 from __future__ import annotations
 
 import inspect
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
+from poolrl.data.log import Columns
 from poolrl.problems.problem import OutcomeProblem, Problem
-from poolrl.problems.words import TableColumn, Words
-from poolrl.workflow.config_log import SERVER, LogTable
-from poolrl.workflow.config_problem import DeclaredValues, declared_values
+from poolrl.problems.words import TableColumn
+from poolrl.workflow.config.keys import Key, faults_of_names, key, keys_of_model
+from poolrl.workflow.config.sections import SERVER, DeclaredValues, LogTable, ProblemSection
 from poolrl.workflow.findings import many
-from poolrl.workflow.section import ConfigSection, is_name, key
-from poolrl.workflow.trades.trade import trade_named
+from poolrl.workflow.trades.trade import Trade, trade_named
+
+if TYPE_CHECKING:
+    from poolrl.workflow.config.configuration import Config
 
 # More steps than any log has: a file must not ask for more memory than there is.
 MOST_STEPS_OF_FILE = 10_000
@@ -23,17 +27,29 @@ STATE, ACTION, NEXT_STATE, STEP = "poolrl_state_{}", "poolrl_action_{}", "poolrl
 SCALE = "poolrl_scale"
 
 
-class KindFacts(ConfigSection):
+class DeclaredFacts(ProblemSection):
     """What is decided: the kind, its own facts, and names for steps. Other keys are the constructor's arguments."""
+
+    unused: ClassVar[dict[str, str]] = {
+        "sales": "[sales] reads exports of shops: for this kind name columns in [log] columns",
+        "operations": "[operations] is for shops",
+        "privacy.together": "[privacy] together is for shops",
+        "privacy.weeks_public": "[privacy] weeks_public goes with [sales]",
+    } | {
+        f"log.{name}": f"[log] {name} is for shops; name columns in [log] columns"
+        for name in ("opening", "order_up_to", "left")
+    }
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False, strict=True)
 
     kind: str = key(why="which problem: one of the registry, or module:Class of your own")
     steps: list[str] = key([], why="names for the steps, for reports", answer="")
     labels: dict[str, DeclaredValues] = key(
-        {}, why='public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }'
+        {},
+        why='public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }',
+        answer="",
     )
-    step_labels: list[str] = key([], why="those labels that may change from one step to the next")
+    step_labels: list[str] = key([], why="those labels that may change from one step to the next", answer="")
     scale_profile: list[float] = Field(default=[], max_length=0)
 
     # Rounds end when nothing is left, and tables often end there too.
@@ -41,17 +57,14 @@ class KindFacts(ConfigSection):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        kind, given = self.problem_class, self.arguments
-        known = arguments_of(kind)
+        given, known = self.arguments, arguments_of(self.trade.problem)
         faults = [f"{name} is not known; known are {', '.join(known)}" for name in given if name not in known]
         needed = [name for name, default in known.items() if default is inspect.Parameter.empty]
         faults += [f"{name} is missing" for name in needed if name not in given]
         horizon = given.get("horizon", 1)
         if not isinstance(horizon, int) or not 1 <= horizon <= MOST_STEPS_OF_FILE:
             faults.append(f"horizon must be a whole number from 1 to {MOST_STEPS_OF_FILE:,}")
-        for names in (self.steps, list(self.labels)):
-            if len({each.lower() for each in names}) < len(names) or not all(map(is_name, names)):
-                faults.append("steps and labels must be printable names that differ, ignoring case")
+        faults += faults_of_names(steps=self.steps, labels=list(self.labels))
         if not set(self.step_labels) <= set(self.labels):
             faults.append("step_labels must be among the labels")
         if not faults:
@@ -64,9 +77,9 @@ class KindFacts(ConfigSection):
         return self
 
     @cached_property
-    def problem_class(self) -> type[Problem]:
-        """The class that `kind` names: found when the file is read, which may trust it."""
-        return trade_named(self.kind).problem
+    def trade(self) -> Trade:
+        """The trade that `kind` names: found when the file is read, which may trust it."""
+        return trade_named(self.kind)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -76,25 +89,20 @@ class KindFacts(ConfigSection):
     @cached_property
     def posed(self) -> Any:
         """The problem that the learner sees."""
-        labels = {name: declared_values(given) for name, given in self.labels.items()}
+        labels = self.label_values()
         try:
-            return self.problem_class(**self.arguments, **({"labels": labels} if labels else {}))
+            return self.trade.problem(**self.arguments, **({"labels": labels} if labels else {}))
         except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
             raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
 
     def unlabelled(self) -> Any:
         """The same problem without labels."""
-        return self.problem_class(**self.arguments)
-
-    @property
-    def words(self) -> Words:
-        """What people of this world say."""
-        return self.problem_class.words
+        return self.trade.problem(**self.arguments)
 
     @property
     def in_words(self) -> str:
         """What it is about, for `poolrl check`."""
-        words = self.words
+        words = self.trade.words
         return f"{self.kind}: {words.decisions} by {' and '.join(self.products)}, {many(self.horizon, words.step)}"
 
     @property
@@ -105,21 +113,16 @@ class KindFacts(ConfigSection):
     @property
     def products(self) -> list[str]:
         """A name for each coordinate of the state."""
-        named, width = self.words.states, self.posed.state_dim
+        named, width = self.trade.words.states, self.posed.state_dim
         return list(named) if len(named) == width else [f"state {i}" for i in range(width)]
 
-    def faults_of_log(self, log: LogTable) -> list[str]:
+    def faults(self, config: Config) -> list[str]:
         """What is wrong with the columns that [log] names."""
-        known = [column.name for column in self.table_columns]
+        log, known = config.log, [column.name for column in self.table_columns]
         faults = [
             f"[log] columns names {name!r}, which this kind does not read; it reads {', '.join(known)}"
             for name in log.columns
             if name not in known
-        ]
-        faults += [
-            f"[log] {name} is for shops; name columns in [log] columns"
-            for name in ("opening", "order_up_to", "left")
-            if getattr(log, name)
         ]
         if log.scale and len(log.scale) != 1:
             faults.append("[log] scale must name one column: all amounts of a row have the same unit")
@@ -132,16 +135,18 @@ class KindFacts(ConfigSection):
     @property
     def table_columns(self) -> tuple[TableColumn, ...]:
         """What a table of this kind has: as the words say, or the parts of a row themselves."""
-        if self.words.columns:
-            return self.words.columns
+        if self.trade.words.columns:
+            return self.trade.words.columns
         states, problem = self.products, self.posed
         actions = (
-            [self.words.decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
+            [self.trade.words.decision]
+            if problem.action_dim == 1
+            else [f"action {i}" for i in range(problem.action_dim)]
         )
         after = [f"next {name}" for name in states] + list(problem.shows)
         return tuple(TableColumn(name, "a part of the row") for name in (*states, *actions, *after))
 
-    def parts(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """The columns of `rows_query` that hold states, actions and next states."""
         problem = self.posed
         sizes = problem.state_dim, problem.action_dim, len(problem.arrival_low)
@@ -151,8 +156,16 @@ class KindFacts(ConfigSection):
         )
         return state, action, after
 
-    def rows_query(self, log: LogTable, kept: list[str]) -> str:
-        """SQL that gives states, actions and next states of every row, each from its own fields; `kept` stay."""
+    def columns(self, config: Config) -> Columns:
+        """Those of the rows that `query` gives."""
+        log, labels = config.log, {name: name for name in self.labels}
+        parts, scale = self._parts(), (SCALE,) * len(log.scale)
+        period = config.period.column or None
+        return Columns(log.trajectory, log.step or STEP, *parts, config.privacy.unit, scale, labels, period=period)
+
+    def query(self, config: Config, *, explained: bool) -> str:
+        """SQL that gives states, actions and next states of every row, each from its own fields."""
+        log = config.log
         # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
         cast = "{}" if log.source.startswith(SERVER) else "TRY_CAST({} AS DOUBLE)"
         if log.decimal == ",":
@@ -171,16 +184,16 @@ class KindFacts(ConfigSection):
         states, actions, after = self._expressions()
         chosen = [
             f"{text.format(**read)} AS {quoted(name)}"
-            for names, texts in zip(self.parts(), (states, actions, after), strict=True)
+            for names, texts in zip(self._parts(), (states, actions, after), strict=True)
             for name, text in zip(names, texts, strict=True)
         ]
         chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
         step = [] if log.step else [f"{log.first_step} AS {STEP}"]
         rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
-        return f"SELECT {', '.join([*map(quoted, dict.fromkeys(kept)), *step, *chosen])} FROM {rows}"
+        return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {rows}"
 
     def _expressions(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        words, problem = self.words, self.posed
+        words, problem = self.trade.words, self.posed
         if words.columns:
             states, actions, after = words.rows
             return states, actions, (*after, *(words.shown[name] for name in problem.shows))
@@ -188,16 +201,61 @@ class KindFacts(ConfigSection):
         width, choices = problem.state_dim, problem.action_dim
         return tuple(names[:width]), tuple(names[width : width + choices]), tuple(names[width + choices :])
 
-    def columns_read(self, log: LogTable) -> list[str]:
-        """The columns of the table that `rows_query` reads."""
-        return [
-            log.columns.get(column.name, column.name)
-            for column in self.table_columns
-            if not self._left_out(column, log)
-        ]
+    def columns_read(self, config: Config) -> list[str]:
+        """The columns of the table that the query reads."""
+        log = config.log
+        if log.query:
+            return []
+        parts = [column for column in self.table_columns if not self._left_out(column, log)]
+        return [*self._kept(config), *log.scale, *(log.columns.get(part.name, part.name) for part in parts)]
+
+    def _kept(self, config: Config) -> list[str]:
+        """Columns of the table that are used as they are."""
+        log, named = config.log, (config.privacy.unit, config.period.column, *self.labels)
+        return list(dict.fromkeys(name for name in (log.trajectory, log.step, *named) if name))
+
+    def usual_publication(self) -> dict[str, str]:
+        """In the words of the trade."""
+        return _publication(self.trade)
+
+    @classmethod
+    def keys(cls, trade: Trade) -> list[Key]:
+        """The constructor's arguments stand behind the kind, each with the reason that the trade's words give."""
+        kind, *others = (each for each in keys_of_model("problem", cls) if each.name != "scale_profile")
+        return [kind, *(Key("problem", name, _argument(trade, name)) for name in arguments_of(trade.problem)), *others]
+
+    @classmethod
+    def usual(cls, trade: Trade) -> dict[str, str]:
+        """Columns are called as the trade calls things."""
+        return {"trajectory": trade.words.trajectory, "step": trade.words.step}
+
+    @classmethod
+    def complete(cls, trade: Trade, facts: dict[str, dict[str, Any]]) -> None:
+        """One step needs no column, and papers speak of the trade's decisions."""
+        words, log, defaults = trade.words, facts["log"], arguments_of(trade.problem)
+        if log["step"] == words.step and (facts["problem"].get("horizon") or defaults.get("horizon")) == 1:
+            log["step"] = ""
+        alone = log["step"] == "" and words.alone
+        facts["privacy"]["protects"] = facts["privacy"].get("protects") or f"one {alone or words.trajectory}"
+        facts["publication"] |= _publication(trade)
 
     def _left_out(self, column: TableColumn, log: LogTable) -> bool:
         return column.name not in log.columns and column.spared(self.posed)
+
+
+def _publication(trade: Trade) -> dict[str, str]:
+    decisions = trade.words.decisions.capitalize()
+    return {"name": decisions, "intended_use": f"{decisions} to come."}
+
+
+def _argument(trade: Trade, name: str) -> FieldInfo:
+    """A key for one argument of a constructor, of any type."""
+    default = arguments_of(trade.problem)[name]
+    needed = default is inspect.Parameter.empty
+    why = trade.words.keys.get(name, "an argument of the problem")
+    field: FieldInfo = key(... if needed else default, why=why, answer=None if needed else "")
+    field.annotation = object
+    return field
 
 
 def arguments_of(kind: type[Problem]) -> dict[str, Any]:

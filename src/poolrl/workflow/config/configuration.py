@@ -1,0 +1,362 @@
+"""`poolrl.toml` as a whole: its sections, what they say together, and reading it with every mistake by its key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from platformdirs import user_data_path
+from pydantic import BaseModel, ValidationError, field_validator, model_validator
+
+from poolrl.certificate.terms import (
+    FORGETTING,
+    FORGETTING_SCALED,
+    AssumedPublic,
+    CertifiedWords,
+    PeriodFacts,
+    Publication,
+    Terms,
+)
+from poolrl.data.log import Columns
+from poolrl.learning.stored import Names
+from poolrl.ledger.units import REPLACE_ONE, Period, ProtectedUnit
+from poolrl.privacy import zcdp
+from poolrl.privacy.guarantee import KEEP_IDS
+from poolrl.privacy.sensitivity import moved_trajectories
+from poolrl.workflow.config.keys import ConfigSection, Key, keys_of_model
+from poolrl.workflow.config.sections import (
+    MONDAY,
+    WEEKDAYS,
+    WIDE_ONLY,
+    LogTable,
+    PlanFacts,
+    Privacy,
+    ProblemSection,
+    SalesTable,
+)
+from poolrl.workflow.trades.shop_section import AMOUNTS, OperationFacts
+from poolrl.workflow.trades.trade import Trade, code_beside, trade_named, trade_of
+
+LOST_SALES = "lost sales"
+# A key of many parts takes a parser memory and time that grow with their square.
+LARGEST_CONFIG, DEEP_KEY = 2**20, re.compile(r"""(?:["']?[\w-]+["']?[ \t]*\.[ \t]*){100}""")
+
+
+class Config(ConfigSection):
+    """The whole file."""
+
+    problem: ProblemSection
+    log: LogTable
+    sales: SalesTable | None = None
+    privacy: Privacy
+    plan: PlanFacts = PlanFacts()
+    publication: Publication = Publication()
+    period: PeriodFacts = PeriodFacts()
+    operations: OperationFacts = OperationFacts()
+
+    @field_validator("problem", mode="before")
+    @classmethod
+    def _of_its_trade(cls, problem: Any) -> Any:
+        """The kind says which trade it is, and the trade says which keys there are."""
+        return _trade_of_facts(problem).section.model_validate(problem) if isinstance(problem, dict) else problem
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> Self:
+        faults = [why for place, why in self.problem.unused.items() if self._says(place)]
+        faults += faults or self.problem.faults(self)
+        if self.privacy.labels_public and not self.problem.labels:
+            faults.append("[privacy] labels_public needs [problem] labels")
+        if faults:
+            raise ValueError("; ".join(dict.fromkeys(faults)))
+        self.columns()  # refuses a column that is named twice
+        self.declared_period()  # and a period that has no beginning or end
+        return self
+
+    def _says(self, place: str) -> bool:
+        """Whether a section, or a key of it, says anything but what is usual."""
+        name, _, inside = place.partition(".")
+        section = getattr(self, name)
+        if not inside:
+            return section not in (None, type(self).model_fields[name].default)
+        return bool(getattr(section, inside) != type(section).model_fields[inside].default)
+
+    @model_validator(mode="after")
+    def _numbers_are_no_names(self) -> Self:
+        first = self.first_step
+        for number, name in enumerate(self.problem.steps):
+            if name.isdecimal() and int(name) != first + number and first <= int(name) < first + self.problem.horizon:
+                raise ValueError(f"[problem] steps must not call a step by the number of another one, as {name!r} does")
+        return self
+
+    @property
+    def first_step(self) -> int:
+        """The number of the first step in the log; Monday is day 1 of a sales export."""
+        return self.log.first_step if self.sales is None else 1
+
+    @property
+    def scale_memory(self) -> int:
+        """How many other trajectories' scales may change with one."""
+        if self.sales is None:
+            return self.log.scale_memory or 0
+        return self.sales.memory(weeks_public=self.privacy.weeks_public)
+
+    @property
+    def scale_in_words(self) -> str:
+        """What levels are multiples of, for the page; nothing where they are in units."""
+        columns = list(self.log.scale)
+        if self.sales is not None:
+            if self.sales.weeks is not None:
+                last = "last same weekday" if self.sales.weeks == 1 else f"last {self.sales.weeks} same weekdays"
+                return f"the average of the {last}"
+            columns = [self.sales.scale] if self.sales.scale else []
+        return f"what {columns[0]} says" if len(columns) == 1 else "the expected amount" if columns else ""
+
+    @property
+    def moved(self) -> int:
+        """c, the trajectories that one unit moves."""
+        privacy = self.privacy
+        return moved_trajectories(
+            per_unit=privacy.per_unit, scale_memory=self.scale_memory, has_units=privacy.unit is not None
+        )
+
+    def query(self, *, explained: bool = False) -> str | None:
+        """The SQL that gives the log's rows, from the answer to `export` if there is one.
+
+        `explained` adds why a row of a sales export is unobserved.
+        """
+        return self.problem.query(self, explained=explained)
+
+    def columns_read(self) -> list[str]:
+        """The columns that a file must have for a query of ours, as far as that is known."""
+        return self.problem.columns_read(self)
+
+    def columns(self) -> Columns:
+        """Which column holds what."""
+        return self.problem.columns(self)
+
+    def export(self) -> str | None:
+        """The SQL that gives the rows of a sales export in a database file."""
+        from poolrl.workflow.sales import export_query
+
+        return None if self.sales is None else export_query(self.sales, self.columns_of_labels())
+
+    def export_and_query(self) -> str | None:
+        """Both as one, for a certificate."""
+        query, export = self.query(), self.export()
+        return query if query is None or export is None else query.replace("WITH ", f"WITH log AS ({export}), ", 1)
+
+    def columns_of_labels(self) -> dict[str, str]:
+        """Which column of a sales export holds which label."""
+        return {} if self.sales is None else self.sales.label_columns(list(self.problem.labels))
+
+    def declared_period(self) -> Period | None:
+        """Which trajectories a release reads; None stands for all of them."""
+        rule = () if self.sales is None or self.sales.scale is None else (self.sales.scale,)
+        found = self.period.of(rule or self.columns().scale)
+        return found if found is None or self.sales is None else replace(found, column=f"{MONDAY} by {self._dates}")
+
+    @property
+    def forgetting(self) -> float:
+        """What earlier periods count for in each update, as declared or as is usual."""
+        usual = FORGETTING_SCALED if self.columns().scale else FORGETTING
+        return usual if self.period.forgetting is None else self.period.forgetting
+
+    @property
+    def _dates(self) -> str:
+        """Which column of a sales export holds dates, and how they are read."""
+        assert self.sales is not None
+        return f"{self.sales.date} ({self.sales.date_format or 'ISO'})"
+
+    def unit(self) -> ProtectedUnit:
+        """Whom a release protects, for the ledger, by names that differ where other columns say who it is.
+
+        Every sales export has weeks and shops. Those of another column, or of dates read in another way, are others.
+        """
+        privacy, trajectory, owner = self.privacy, self.columns().trajectory, self.privacy.unit
+        if self.sales is not None:
+            trajectory, owner = f"week of {self.sales.shop} by {self._dates}", owner and self.sales.shop
+        return ProtectedUnit(
+            trajectory,
+            owner,
+            privacy.per_unit,
+            privacy.owns_at_most,
+            scale_memory=self.scale_memory,
+            labels_kept=privacy.labels_public,
+            adjacency=KEEP_IDS if privacy.weeks_public else REPLACE_ONE,
+        )
+
+    def _published(self) -> Publication:
+        """What the record says, in the words of the trade where nobody has chosen others."""
+        usual, chosen = self.problem.usual_publication(), self.publication.model_fields_set
+        return self.publication.model_copy(update={name: usual[name] for name in usual.keys() - chosen})
+
+    def names(self) -> Names:
+        """What the user calls products and steps; a step without a name has the number that it has in the log."""
+        first, problem, sales = self.first_step, self.problem, self.sales
+        numbers = [str(first + step) for step in range(problem.horizon)]
+        days = [] if sales is None else [WEEKDAYS[number - 1] for number in sales.open_days]
+        return Names(problem.products, problem.steps or days or numbers, first)
+
+    def terms(self, units: int) -> Terms:
+        """What a certificate repeats of this file, beside the number of units of the log."""
+        posed = self.problem.posed
+        public = AssumedPublic(
+            problem=posed.facts(),
+            words=CertifiedWords.of(trade_of(posed).words, self.problem.products, censored=posed.censored),
+            products=self.problem.products,
+            steps=self.names().steps,
+            columns=[self.unit().trajectory, *self.columns().names()[1:]],
+            unit_column=self.unit().column,
+            clip=self.log.clip,
+            query=self.export_and_query(),
+            protects=self.privacy.protects,
+            publication=self._published(),
+            units=units,
+        )
+        rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
+        fades = self.forgetting, self.period.forgetting is not None
+        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), self.declared_period(), *fades)
+
+
+def _trade_of_facts(problem: dict[str, Any]) -> Trade:
+    """The trade of a [problem]; without a kind that is a name, shops, whose section says so."""
+    kind = problem.get("kind", LOST_SALES)
+    return trade_named(kind if isinstance(kind, str) else LOST_SALES)
+
+
+def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
+    """Every key that the file of a trade has, in the order of the file.
+
+    A sales export has its own section, and a wide table has its own keys.
+    """
+    left_out = {*trade.section.unused, *((f"log.{name}" for name in WIDE_ONLY) if sales else ("sales",))}
+    keys = [
+        each
+        for section, model in _section_models(trade).items()
+        if section not in left_out
+        for each in (trade.section.keys(trade) if section == "problem" else keys_of_model(section, model))
+    ]
+    return [each for each in keys if each.place not in left_out]
+
+
+def _section_models(trade: Trade) -> dict[str, type[BaseModel]]:
+    """The model of each section; one that may be left out is a union with None."""
+    models: dict[str, type[BaseModel]] = {}
+    for name, field in Config.model_fields.items():
+        parts = (field.annotation, *get_args(field.annotation))
+        models[name] = next(part for part in parts if isinstance(part, type) and issubclass(part, BaseModel))
+    return models | {"problem": trade.section}
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A configuration, where it lies, and its bytes."""
+
+    path: Path
+    config: Config
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hash that a certificate names."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def folder(self) -> Path:
+        """What relative paths in the file are relative to."""
+        return self.path.parent
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        named = self.config.privacy.ledger
+        return user_ledger() if named is None else self.folder / Path(named).expanduser()
+
+
+def user_ledger() -> Path:
+    """The ledger of all data sets of this user, wherever their configurations lie."""
+    return user_data_path("poolrl") / "ledger.sqlite"
+
+
+def load_config(path: Path) -> ConfigFile:
+    """Read and check a configuration that the user names; every mistake is reported with its key.
+
+    It may name a problem of the user's own, whose code then runs.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path}; 'poolrl init' writes one, 'poolrl init --example' one to try")
+    with code_beside(path):
+        return parse_config(path, path.read_bytes())
+
+
+def ledger_named_in(path: Path) -> Path:
+    """The ledger that a configuration names. Nothing else of it is read: it may be a stranger's, and name code."""
+    section = read_toml(path.read_bytes()).get("privacy", {})
+    named = section.get("ledger") if isinstance(section, dict) else None
+    return path.parent / Path(named).expanduser() if isinstance(named, str) else user_ledger()
+
+
+def terms_of(path: Path, units: int) -> Terms:
+    """What the configuration at a path declares of a release from so many units. It may be a stranger's."""
+    return parse_config(path, path.read_bytes()).config.terms(units)
+
+
+def parse_config(path: Path, content: bytes) -> ConfigFile:
+    """Check the bytes of a configuration that lies, or is about to lie, at a path."""
+    try:
+        facts = read_toml(content)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a TOML file: {error}") from None
+    try:
+        return ConfigFile(path, Config.model_validate(facts), content)
+    except ValidationError as error:
+        faults = list(dict.fromkeys(_fault(each) for each in error.errors()))
+        raise ValueError(
+            "\n  ".join([f"{path} has {len(faults)} mistake{'s' * (len(faults) > 1)}:", *faults])
+        ) from None
+
+
+def _fault(error: Any) -> str:
+    """One mistake as `[section] key: what is wrong`, with the key that was probably meant."""
+    where: tuple[Any, ...] = error["loc"] or ("",)
+    kind = error["type"]
+    section = f"[{where[0]}]"
+    key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
+    if kind == "extra_forbidden":
+        owner = _section_models(trade_named(LOST_SALES)).get(str(where[0])) if len(where) > 1 else Config
+        known = [] if owner is None else list(owner.model_fields)
+        near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        return f"{key} is not known; {hint}"
+    if kind == "missing":
+        return f"{key} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if kind == "value_error":
+        return message if message.startswith("[") else f"{section} {message}"
+    if len(where) > 1 and where[1] in AMOUNTS:
+        return f"{section} {where[1]} must be a number, a list (one per product), or a list per step of such lists"
+    given = error["input"]
+    shown = f", got {given!r}" if isinstance(given, str | int | float) and len(repr(given)) < 80 else ""
+    return f"{key}: {message[0].lower()}{message[1:]}{shown}"
+
+
+def read_toml(content: bytes) -> dict[str, Any]:
+    """Facts from the bytes of a file; refuses, in words, what is no TOML or would take too long to read."""
+    if len(content) > LARGEST_CONFIG:
+        raise ValueError(f"it is larger than {LARGEST_CONFIG:,} bytes")
+    try:
+        text = content.decode()
+        if DEEP_KEY.search(text):
+            raise RecursionError
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from None
+    except ValueError:
+        raise ValueError("it has a number that is too long") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

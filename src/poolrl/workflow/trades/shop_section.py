@@ -1,0 +1,302 @@
+"""[problem] and [operations] of shops: products, costs and bounds, and how a shop really works."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from poolrl.data.log import Columns
+from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.operations import Operations
+from poolrl.workflow.config.keys import ConfigSection, Key, faults_of_names, key
+from poolrl.workflow.config.sections import (
+    DATABASE_FILE,
+    LABEL_COLUMN,
+    MONDAY,
+    SALES_ROLES,
+    SERVER,
+    WEEKDAYS,
+    WIDE_ONLY,
+    DeclaredValues,
+    LogTable,
+    ProblemSection,
+    SalesTable,
+)
+
+if TYPE_CHECKING:
+    from poolrl.workflow.config.configuration import Config
+    from poolrl.workflow.trades.trade import Trade
+
+SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
+AMOUNTS = ("holding", "shortage", "boundary", "demand_max")
+# One number, one per product, or (but for demand_max) one per step and product; `Inventory` knows their bounds.
+Amounts = float | list[float] | list[list[float]]
+
+
+class ShopFacts(ProblemSection):
+    """What is decided, how often, at which cost, within which bounds."""
+
+    has_flags: ClassVar[bool] = True
+    unused: ClassVar[dict[str, str]] = {
+        f"log.{name}": f"[log] {name} is for other problems than shops; [sales] has its own"
+        for name in ("columns", "delimiter", "decimal", "yes", "no")
+    }
+
+    kind: Literal["lost sales", "backlog"] = key(
+        why='"lost sales": unmet demand is gone and unseen; "backlog": it waits, and is seen', answer="lost sales"
+    )
+    products: list[str] = key(
+        why="a name for each product, in the order of all lists below", min_length=1, max_length=10_000
+    )
+    horizon: int = key(why="steps of one trajectory: 7 days of a week", ge=1, le=10_000)
+    steps: list[str] = key([], why="names for the steps, for reports", answer="")
+    holding: Amounts = key(
+        why="cost of a unit left after a step: a number, one per product, or a list per step of such lists"
+    )
+    shortage: Amounts = key(why="cost of one unit of demand that was not met: the same forms")
+    demand_max: float | list[float] = key(
+        why="demand never exceeds this, by shelf size or common sense, in units or in multiples of the scale; too "
+        "large costs accuracy, not privacy"
+    )
+    boundary: Amounts = key(
+        1.0, why="lambda: feedback exists up to this share of demand_max, and orders stay below it", answer="1"
+    )
+    labels: dict[str, DeclaredValues] = key(
+        {},
+        why='public facts of a row with their values, declared and never read off the log: { shop = "1..935", '
+        'promotion = ["no", "yes"] }; as an answer: shop=1..935; promotion=no,yes',
+        answer="",
+    )
+    step_labels: list[str] = key(
+        [], why="those labels that may change from one step to the next, such as a holiday", answer=""
+    )
+    scale_profile: list[float] = key(
+        [], why="goes with a scale: how large it usually is on each step, compared with the others", asked=False
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = faults_of_names(products=self.products, steps=self.steps, labels=list(self.labels))
+        if "step" in self.products:
+            faults.append("products must not be called step: decide has a column of that name")
+        if self.steps and len(self.steps) != self.horizon:
+            faults.append(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
+        if not set(self.step_labels) <= set(self.labels):
+            faults.append("step_labels must be among the labels")
+        if self.scale_profile and len(self.scale_profile) != self.horizon:
+            faults.append(f"scale_profile must have one number for each of the {self.horizon} steps, or be left out")
+        products = len(self.products)
+        for name in AMOUNTS:
+            shape = np.shape(np.asarray(getattr(self, name), dtype=object))
+            by_step = [] if name == "demand_max" else [(self.horizon, products), (self.horizon, 1)]
+            if shape not in [(), (products,), *by_step]:
+                lists = f", or {self.horizon} lists of {products}, one per step" if by_step else ""
+                faults.append(f"{name} must be one number, or {products}, one per product{lists}")
+        if faults:
+            raise ValueError("; ".join(faults))
+        _ = self.posed  # says what else is wrong with costs, bounds and labels
+        return self
+
+    @property
+    def in_words(self) -> str:
+        """What it is about, for `poolrl check` and for an audit."""
+        return f"{self.kind}: {len(self.products)} products, {self.horizon} steps"
+
+    @cached_property
+    def posed(self) -> LostSales | Backlog:
+        """The problem that the learner sees."""
+        return self._with_labels(self.label_values())
+
+    def unlabelled(self) -> LostSales | Backlog:
+        """The same shop without labels."""
+        return self._with_labels({})
+
+    def _with_labels(self, labels: dict[str, Any]) -> LostSales | Backlog:
+        facts: dict[str, Any] = {name: getattr(self, name) for name in AMOUNTS}
+        if self.scale_profile:
+            facts["scale_profile"] = [[size] for size in self.scale_profile]
+        return SHOPS[self.kind](horizon=self.horizon, products=len(self.products), labels=labels, **facts)
+
+    def faults(self, config: Config) -> list[str]:
+        """What is wrong with the table, and with [operations]."""
+        if config.sales is not None:
+            faults = self._faults_of_sales(config, config.sales)
+        else:
+            faults = self._faults_of_columns(config.log)
+            if config.privacy.weeks_public:
+                faults.append("[privacy] weeks_public goes with [sales]")
+        if config.privacy.together and len(self.products) < 2:
+            faults.append("[privacy] together needs two products or more")
+        if not faults:
+            config.operations.require_lengths(steps=self.horizon, products=len(self.products))
+            config.operations.of_steps(config.names().steps).of(self.posed)  # and what no shop can do
+        return faults
+
+    def _faults_of_columns(self, log: LogTable) -> list[str]:
+        wanted = len(self.products)
+        faults = [
+            f"[log] {name} must name one column for each of the {wanted} products, got {len(names)}"
+            for name, names in (("opening", log.opening), ("order_up_to", log.order_up_to), ("left", log.left))
+            if len(names) != wanted
+        ]
+        if log.scale and len(log.scale) not in (1, wanted):
+            faults.append(f"[log] scale must name one column, or one for each of the {wanted} products")
+        if not log.step:
+            faults.append("[log] step must name a column")
+        return faults
+
+    def _faults_of_sales(self, config: Config, sales: SalesTable) -> list[str]:
+        log, privacy = config.log, config.privacy
+        faults = [
+            f"[log] {name} goes without [sales], which says what the columns mean"
+            for name in WIDE_ONLY
+            if name in log.model_fields_set and getattr(log, name) not in (None, [])
+        ]
+        if log.source.startswith(SERVER):
+            faults.append("[sales] reads files; for a PostgreSQL server give [log] a query instead")
+        if log.source.endswith(DATABASE_FILE) != (sales.table is not None):
+            faults.append("[sales] table goes with a .duckdb file, and such a file needs it")
+        if self.horizon != len(sales.open_days):
+            faults.append(
+                f"[problem] horizon must be {len(sales.open_days)}: the days of a week but those of [sales] closed"
+            )
+        if config.period.column not in ("", MONDAY):
+            faults.append(f'[period] column must be "{MONDAY}" with [sales]: the date on which a week begins')
+        if privacy.unit not in (None, "shop"):
+            faults.append('[privacy] unit must be "shop" with [sales], or be left out: each week of a shop by itself')
+        if extra := sorted(set(sales.labels) - set(self.labels)):
+            faults.append(f"[sales] labels names {extra[0]!r}, which [problem] labels does not declare")
+        if privacy.weeks_public and (sales.weeks is None or privacy.unit is not None):
+            faults.append('[privacy] weeks_public goes with a scale of the same weekday, and without unit = "shop"')
+        columns = {name: getattr(sales, name) for name in SALES_ROLES if getattr(sales, name) is not None}
+        for name, column in columns.items():
+            if list(columns.values()).count(column) > 1:
+                faults.append(f"[sales] {name} names the column {column!r}, which another key names too")
+        return faults
+
+    def query(self, config: Config, *, explained: bool) -> str | None:
+        """The recipe of a sales export, or the query of a wide table."""
+        if config.sales is None:
+            return config.log.query
+        # Here, because engines take long to import.
+        from poolrl.workflow.sales import sales_query
+
+        labels = config.columns_of_labels()
+        return sales_query(config.sales, labels=labels, step_labels=self.step_labels, explained=explained)
+
+    def columns(self, config: Config) -> Columns:
+        """Of a sales export those of the recipe; of a wide table those that [log] names."""
+        log, unit, period = config.log, config.privacy.unit, config.period.column or None
+        if config.sales is not None:
+            labels = {name: LABEL_COLUMN.format(name) for name in self.labels}
+            by = ("scale",) if config.sales.scale else ()
+            amounts = ("opening",), ("order_up_to",), ("left",)
+            return Columns("week", "day", *amounts, unit, by, labels, "product", period)
+        scale = tuple(log.scale * len(log.opening) if len(log.scale) == 1 else log.scale)
+        opening, order_up_to, left = (tuple(names) for names in (log.opening, log.order_up_to, log.left))
+        own = {name: name for name in self.labels}
+        return Columns(log.trajectory, log.step, opening, order_up_to, left, unit, scale, own, period=period)
+
+    @classmethod
+    def complete(cls, trade: Trade, facts: dict[str, dict[str, Any]]) -> None:
+        """A sales export says itself how many days a week has, and what a trajectory is."""
+        if "sales" not in facts:
+            return
+        closed = facts["sales"]["closed"] or []
+        days = [day for day in WEEKDAYS if day not in closed]
+        facts["problem"] |= {"kind": trade.kind, "horizon": len(days), "steps": days}
+        facts["privacy"]["protects"] = facts["privacy"]["protects"] or "one week of one shop"
+        facts["period"]["column"] = MONDAY if facts["period"]["first"] else None
+
+    @classmethod
+    def refuse(cls, key: Key, value: Any, products: int) -> bool:
+        """The shop itself knows which amounts are possible."""
+        per_product = (*AMOUNTS, "opening", "order_up_to", "left")
+        if isinstance(value, list) and key.name in per_product and len(value) != products:
+            raise ValueError(f"{key.name} must be one, or {products} with commas between: one per product")
+        if key.name in AMOUNTS:
+            LostSales(horizon=1, products=products, **(dict.fromkeys(AMOUNTS, 1.0) | {key.name: value}))
+        return key.name in AMOUNTS
+
+
+class OperationFacts(ConfigSection):
+    """Costs and orders beyond those of [problem]; amounts as there: a number, one per product, or a list per step."""
+
+    purchase: Amounts | None = key(None, why="what a unit costs to buy", asked=False)
+    price: Amounts | None = key(None, why="what a unit is sold for: lost with a missed sale", asked=False)
+    fixed: Amounts | None = key(None, why="cost of placing an order, however large", asked=False)
+    spoilage: Amounts | None = key(
+        None, why="share of what is left that is gone the next morning; 1 for bread", asked=False
+    )
+    salvage: Amounts | None = key(None, why="what a unit brings that is left after the last step", asked=False)
+    pack: Amounts | None = key(None, why="orders are whole packs of so many units", asked=False)
+    minimum: Amounts | None = key(None, why="the smallest order that can be placed", asked=False)
+    deliveries: list[str] = key(
+        [], why="names of the steps on which an order can be placed; all if left out", asked=False
+    )
+    cycle: bool = key(False, why="the first step comes again after the last, for ever", asked=False)
+    capacity: float | list[float] | None = key(
+        None,
+        why="room for all that is there after a delivery, all products together: one number, or one per step",
+        asked=False,
+    )
+    volume: float | list[float] | None = key(
+        None, why="goes with capacity: how much of it a unit of each product takes; 1 if left out", asked=False
+    )
+    lead_time: int = key(
+        0, why="an order arrives so many steps later; goes with cycle = true", asked=False, ge=0, le=100
+    )
+    usual_scale: Amounts | None = key(
+        None,
+        why="goes with a scale: how large it usually is, because packs and costs of an order are in units",
+        asked=False,
+    )
+
+    @property
+    def declared(self) -> bool:
+        """Whether anything is said."""
+        return self != OperationFacts()
+
+    def of_steps(self, steps: list[str]) -> Operations:
+        """For a shop whose steps have these names."""
+        if unknown := [name for name in self.deliveries if name not in steps]:
+            raise ValueError(f"[operations] deliveries names {unknown[0]!r}; steps are {', '.join(steps)}")
+        given: dict[str, Any] = {
+            name: value
+            for name in ("purchase", "price", "fixed", "spoilage", "salvage", "pack", "minimum")
+            if (value := getattr(self, name)) is not None
+        }
+        self._refuse_what_does_not_go_together(len(steps))
+        if self.deliveries:
+            given["deliveries"] = np.array([[name in self.deliveries] for name in steps], dtype=np.float64)
+        return Operations(cycle=self.cycle, **given)
+
+    def _refuse_what_does_not_go_together(self, horizon: int) -> None:
+        """Before anything is planned, and long before anything is spent."""
+        if self.volume is not None and self.capacity is None:
+            raise ValueError("[operations] volume needs capacity: how much room is there for all products together?")
+        if self.lead_time > horizon:
+            raise ValueError(f"[operations] lead_time is longer than the {horizon} steps of a trajectory")
+        if self.lead_time and self.capacity is not None:
+            raise ValueError("[operations] capacity and lead_time cannot be planned together")
+        if self.lead_time and not self.cycle:
+            raise ValueError("[operations] lead_time needs cycle = true: what is ordered at the end arrives later")
+        alone = [name for name in ("fixed", "pack", "minimum") if getattr(self, name) is not None]
+        alone += [name for name, given in (("deliveries", self.deliveries), ("cycle", self.cycle)) if given]
+        if self.capacity is not None and alone:
+            raise ValueError(
+                f"[operations] capacity and {alone[0]} cannot be planned together: a shared capacity is planned for "
+                "orders of any amount on every step"
+            )
+
+    def require_lengths(self, *, steps: int, products: int) -> None:
+        """Refuse lists of another length than the shop's, and amounts that are none."""
+        for name, given, length in (("capacity", self.capacity, steps), ("volume", self.volume, products)):
+            amounts = given if isinstance(given, list) else [] if given is None else [given]
+            if isinstance(given, list) and len(given) != length:
+                raise ValueError(f"[operations] {name} must be one number, or a list of {length}, got {len(given)}")
+            if not all(0 < amount < float("inf") for amount in amounts):
+                raise ValueError(f"[operations] {name} must be positive")
