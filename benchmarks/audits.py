@@ -12,7 +12,7 @@ from rich.progress import track
 from benchmarks.report import Report, run
 from poolrl import Backlog, LostSales
 from poolrl.audit.audit import attack_case
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.cases import AuditCase
 from poolrl.workflow.paying import LEFT_OVER
 
 THREATS = Path(__file__).parent.parent / "docs" / "threat-model.md"
@@ -26,16 +26,16 @@ OPEN = TWO | {"boundary": 1.0}
 MEMORY: dict[str, Any] = {"scaled": True, "scale_memory": 2}
 # Budgets of 0.7 and 0.59 have variances that are not whole numbers.
 FITS = [
-    (Configured(LostSales(**TWO), units=UNITS, title="two products, three steps, a boundary of 0.9"), 1.0),
-    (Configured(Backlog(**TWO), units=UNITS, title="the same with a backlog"), 1.0),
-    (Configured(LostSales(**TWO), per_unit=3, units=UNITS, title="units of three trajectories"), 0.7),
-    (Configured(LostSales(**TWO, labels=SIZES), units=UNITS, title="three labels, protected"), 1.0),
-    (Configured(LostSales(**TWO, labels=SIZES), units=UNITS, labels_public=True, title="three labels, public"), 0.59),
-    (Configured(LostSales(**TWO), units=UNITS, scaled=True, scale_memory=2, title="a scale with a memory of 2"), 1.0),
-    (Configured(LostSales(**TWO), **SUMS, title="two products and what was left"), 1.0),
-    (Configured(LostSales(**TWO, labels=SIZES), **SUMS, title="three labels, protected, and what was left"), 1.0),
-    (Configured(LostSales(**OPEN), **SUMS, **MEMORY, title="a scale with a memory of 2, and what was left"), 1.0),
-    (Configured(LostSales(**FACTS, demand_max=8.0), "published", title="the published learner"), 1.0),
+    (AuditCase(LostSales(**TWO), units=UNITS, title="two products, three steps, a boundary of 0.9"), 1.0),
+    (AuditCase(Backlog(**TWO), units=UNITS, title="the same with a backlog"), 1.0),
+    (AuditCase(LostSales(**TWO), per_unit=3, units=UNITS, title="units of three trajectories"), 0.7),
+    (AuditCase(LostSales(**TWO, labels=SIZES), units=UNITS, title="three labels, protected"), 1.0),
+    (AuditCase(LostSales(**TWO, labels=SIZES), units=UNITS, labels_public=True, title="three labels, public"), 0.59),
+    (AuditCase(LostSales(**TWO), units=UNITS, scaled=True, scale_memory=2, title="a scale with a memory of 2"), 1.0),
+    (AuditCase(LostSales(**TWO), **SUMS, title="two products and what was left"), 1.0),
+    (AuditCase(LostSales(**TWO, labels=SIZES), **SUMS, title="three labels, protected, and what was left"), 1.0),
+    (AuditCase(LostSales(**OPEN), **SUMS, **MEMORY, title="a scale with a memory of 2, and what was left"), 1.0),
+    (AuditCase(LostSales(**FACTS, demand_max=8.0), "published", title="the published learner"), 1.0),
 ]
 
 

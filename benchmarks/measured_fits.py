@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.neighbour_logs import LogPair, shop_rows, write_chain_config, write_log
-from poolrl.audit.neighbours import Frozen
+from poolrl.audit.faults import Frozen
 from poolrl.checks import IntArray
 from poolrl.data.kept_rows import sketch_of
 from poolrl.ledger.chain import onto_disk

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from poolrl.audit.audit import attack_case, exceeds
-from poolrl.audit.evidence import (
+from poolrl.audit.attack import (
     Errors,
     ReleaseMoments,
     best_threshold,
@@ -20,8 +19,8 @@ from poolrl.audit.evidence import (
     roc,
     stated_score,
 )
-from poolrl.audit.neighbours import CASES
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.audit import attack_case, exceeds
+from poolrl.audit.cases import CASES, AuditCase
 from poolrl.privacy import zcdp
 from tests.helpers.noisy import discrete
 
@@ -138,7 +137,7 @@ def test_thresholds_and_curves() -> None:
     "noise", ["secure", *(pytest.param(each, marks=pytest.mark.slow) for each in ("opendp", "seeded"))]
 )
 @pytest.mark.parametrize("case", [CASES[0], *(pytest.param(case, marks=pytest.mark.slow) for case in CASES[1:])])
-def test_a_sound_release_is_not_flagged(case: Configured, noise: str) -> None:
+def test_a_sound_release_is_not_flagged(case: AuditCase, noise: str) -> None:
     found = attack_case(case, releases=800 if noise == "opendp" else 1600, noise=noise)
     assert found.faults == ()
     assert 0.2 < found.rho_bound < 1.2  # the attack works, and not too well

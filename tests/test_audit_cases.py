@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 from poolrl import Backlog, LostSales, Outcomes, SeededNoise
-from poolrl.audit.neighbours import CASES, Exact, revealed
-from poolrl.audit.repeated import Repeated
-from poolrl.audit.structure import moved_share
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.cases import CASES, AuditCase
+from poolrl.audit.faults import Exact, Repeated, moved_share, revealed
 from poolrl.certificate.certificate import AuditSummary
-from poolrl.cli.configured_audit import configured_case
+from poolrl.cli.audit import configured_case
 from poolrl.privacy.noise.secure import _SecureSampler
 from poolrl.workflow.config.configuration import load_config
 from tests.helpers.shops import Facts, Run, write_config
@@ -30,24 +28,24 @@ BY_LABEL = FACTS | {"demand_max": DEMAND_BY_LABEL, "labels": {"size": ["large", 
 STEPWISE = {"boundary": [[0.9, 0.3], [1.0, 0.5], [0.07, 0.2]]}
 WORST_CASES = {
     **{case.name: case for case in CASES},
-    "another boundary at every step": Configured(LostSales(**TWO | STEPWISE), units=30),
-    "backlog, another boundary at every step": Configured(Backlog(**TWO | STEPWISE), per_unit=2, units=30),
-    "a scale of one's own unit": Configured(LostSales(**TWO), per_unit=3, scaled=True, units=30),
-    "a scale with memory, backlog": Configured(Backlog(**TWO), scaled=True, scale_memory=3, units=30),
-    "a scale with memory behind a boundary": Configured(LostSales(**TWO), scaled=True, scale_memory=3, units=30),
-    "bounds by label": Configured(LostSales(**BY_LABEL), per_unit=2, units=30),
-    "bounds by public label": Configured(LostSales(**BY_LABEL), labels_public=True, units=30),
-    "all at once": Configured(Backlog(**BY_LABEL), scaled=True, scale_memory=2, units=30),
-    "a week of three products": Configured(
+    "another boundary at every step": AuditCase(LostSales(**TWO | STEPWISE), units=30),
+    "backlog, another boundary at every step": AuditCase(Backlog(**TWO | STEPWISE), per_unit=2, units=30),
+    "a scale of one's own unit": AuditCase(LostSales(**TWO), per_unit=3, scaled=True, units=30),
+    "a scale with memory, backlog": AuditCase(Backlog(**TWO), scaled=True, scale_memory=3, units=30),
+    "a scale with memory behind a boundary": AuditCase(LostSales(**TWO), scaled=True, scale_memory=3, units=30),
+    "bounds by label": AuditCase(LostSales(**BY_LABEL), per_unit=2, units=30),
+    "bounds by public label": AuditCase(LostSales(**BY_LABEL), labels_public=True, units=30),
+    "all at once": AuditCase(Backlog(**BY_LABEL), scaled=True, scale_memory=2, units=30),
+    "a week of three products": AuditCase(
         LostSales(horizon=7, products=3, holding=1.0, shortage=1.0, demand_max=[150.0, 200.0, 100.0]), units=2000
     ),
-    "two products, published": Configured(LostSales(**FACTS | {"demand_max": 8.0}), "published"),
+    "two products, published": AuditCase(LostSales(**FACTS | {"demand_max": 8.0}), "published"),
 }
 
 
 @pytest.mark.parametrize("engine", ["arrays", pytest.param("table", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", WORST_CASES.values(), ids=list(WORST_CASES))
-def test_the_logs_use_up_what_was_paid_for(case: Configured, engine: str) -> None:
+def test_the_logs_use_up_what_was_paid_for(case: AuditCase, engine: str) -> None:
     """The worst case indeed: the squared change is Δ₂², of every table, in integers."""
     prepared = case.prepared(1.0)
     with case.logs(engine) as logs:
@@ -61,7 +59,7 @@ def test_the_logs_use_up_what_was_paid_for(case: Configured, engine: str) -> Non
 def test_what_cannot_use_up_what_was_paid_for_says_so() -> None:
     """Behind λ = 1/20 a scale moves nobody out of the first quarter of a tree: the share shows it."""
     facts = TWO | {"boundary": 0.05}
-    case = Configured(LostSales(**facts), scaled=True, scale_memory=3, units=30, engine="arrays")
+    case = AuditCase(LostSales(**facts), scaled=True, scale_memory=3, units=30, engine="arrays")
     prepared = case.prepared(1.0)
     with case.logs() as logs:
         first, second = (revealed(prepared, prepared.release(log, Exact())) for log in logs)
@@ -70,11 +68,11 @@ def test_what_cannot_use_up_what_was_paid_for_says_so() -> None:
 
 def test_what_cannot_be_a_case_is_said() -> None:
     with pytest.raises(ValueError, match="there is no learner 'defualt'; did you mean default"):
-        Configured(LostSales(**TWO), "defualt")
-    with pytest.raises(ValueError, match="an audit needs an inventory problem"):
-        Configured(object())  # type: ignore[arg-type]
+        AuditCase(LostSales(**TWO), "defualt")
+    with pytest.raises(ValueError, match="an audit needs a problem that declares its outcomes, got object"):
+        AuditCase(object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="units must be a whole number of at least 5"):
-        Configured(LostSales(**TWO), scaled=True, scale_memory=3, units=4)
+        AuditCase(LostSales(**TWO), scaled=True, scale_memory=3, units=4)
 
 
 def test_releases_from_one_count_are_those_that_the_door_makes() -> None:

@@ -7,10 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from poolrl.audit.noise import _by_lag, moment_limits
-from poolrl.audit.parts import noise_faults
-from poolrl.audit.tally import FACTORS, Noise, Windows, _window_hashes, matchings, tally
-from tests.helpers.noisy import discrete
+from poolrl.audit.noise import FACTORS, Noise, Windows, _window_hashes, by_lag, matchings, moment_limits, tally
+from tests.helpers.noisy import discrete, noise_faults
 
 
 def test_noise_is_looked_at_number_by_number() -> None:
@@ -61,7 +59,7 @@ def test_noise_that_comes_back_at_another_place_is_seen() -> None:
 
 def test_of_many_windows_equal_ones_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.tile(discrete((500, 30), 9.0, np.random.default_rng(7)), (2, 1))
-    monkeypatch.setattr("poolrl.audit.tally.MOST_WINDOWS", 2000)
+    monkeypatch.setattr("poolrl.audit.noise.MOST_WINDOWS", 2000)
     about = Noise(((30,),), 9.0, 1000)
     starts = 1000 * (30 - about.width + 1)
     found = Windows.of(rows, about, first_release=0)
@@ -95,7 +93,7 @@ def test_sums_at_lags_are_those_of_plain_loops() -> None:
     about = Noise(SHAPES, 9.0, 7)
     rows = discrete((7, about.numbers), 9.0, np.random.default_rng(10))
     sums = tally(rows, about)
-    flat = _by_lag(sums["flat products"], about.numbers)
+    flat = by_lag(sums["flat products"], about.numbers, about.numbers)[0][about.numbers - 1 :]
     for lag in (0, 1, 4, 17, about.numbers - 1):
         by_hand = sum(int(row[i]) * int(row[i + lag]) for row in rows for i in range(about.numbers - lag))
         assert flat[lag] == pytest.approx(by_hand, abs=1e-2)

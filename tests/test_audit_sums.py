@@ -15,20 +15,20 @@ import pytest
 from scipy import stats
 
 from poolrl import Backlog, LostSales
+from poolrl.audit.attack import discreteness, joint_discreteness, stated_score
 from poolrl.audit.audit import attack_case
-from poolrl.audit.evidence import discreteness, joint_discreteness, stated_score
-from poolrl.audit.neighbours import CASES, Exact, Revealed, revealed
-from poolrl.audit.parts import SHARED, Parts, _by_lag_across, _products, noise_faults
-from poolrl.audit.structure import moved_share, moved_tables
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.cases import CASES, AuditCase
+from poolrl.audit.faults import Exact, Revealed, moved_share, moved_tables, revealed
+from poolrl.audit.noise import by_lag, products, spectrum
+from poolrl.audit.release_noise import SHARED, Parts
 from poolrl.checks import IntArray
-from poolrl.cli.configured_audit import configured_case
+from poolrl.cli.audit import configured_case
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.seeded import discrete_gaussian
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.paying import LEFT_OVER
-from tests.helpers.noisy import discrete
+from tests.helpers.noisy import discrete, noise_faults
 from tests.helpers.shops import Facts, Run, write_config
 
 FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "demand_max": [40.0, 60.0]}
@@ -44,12 +44,12 @@ Plant = pytest.MonkeyPatch
 @pytest.fixture
 def attacked_alone(monkeypatch: Plant) -> None:
     """For plants in the noise: no engines, and no self-test."""
-    monkeypatch.setattr("poolrl.audit.structure._counted_faults", lambda *_: [])
+    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
-    monkeypatch.setattr("poolrl.audit.construction.sampler_faults", list)
+    monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
 
 
-def exact(case: Configured, engine: str = "arrays") -> tuple[Revealed, Revealed]:
+def exact(case: AuditCase, engine: str = "arrays") -> tuple[Revealed, Revealed]:
     prepared = case.prepared(1.0)
     with case.logs(engine) as (one, other):
         first, second = (revealed(prepared, prepared.release(log, Exact())) for log in (one, other))
@@ -60,20 +60,20 @@ def exact(case: Configured, engine: str = "arrays") -> tuple[Revealed, Revealed]
 @pytest.mark.parametrize(
     ("case", "share"),
     [
-        (Configured(LostSales(**FACTS), **SUMS), 1),
-        (Configured(LostSales(**FACTS), per_unit=3, **SUMS), 1),
-        (Configured(LostSales(**FACTS, **LABELS), per_unit=2, **SUMS), 1),
-        (Configured(LostSales(**FACTS), scaled=True, scale_memory=4, **SUMS), 1),
+        (AuditCase(LostSales(**FACTS), **SUMS), 1),
+        (AuditCase(LostSales(**FACTS), per_unit=3, **SUMS), 1),
+        (AuditCase(LostSales(**FACTS, **LABELS), per_unit=2, **SUMS), 1),
+        (AuditCase(LostSales(**FACTS), scaled=True, scale_memory=4, **SUMS), 1),
         # Labels are paid for twice, because a unit may leave a cell for another. Here it stays.
-        (Configured(LostSales(**FACTS, **LABELS), labels_public=True, **SUMS), Fraction(1, 2)),
-        (Configured(LostSales(**FACTS, **LABELS), scaled=True, scale_memory=4, **SUMS), Fraction(1, 2)),
+        (AuditCase(LostSales(**FACTS, **LABELS), labels_public=True, **SUMS), Fraction(1, 2)),
+        (AuditCase(LostSales(**FACTS, **LABELS), scaled=True, scale_memory=4, **SUMS), Fraction(1, 2)),
         # Behind λ = 3/4 at most 24 of 32 parts are left. With a scale, a quarter of the bound must be sold besides.
-        (Configured(LostSales(**FACTS, boundary=0.75), **SUMS), Fraction(9, 16)),
-        (Configured(LostSales(**FACTS, boundary=0.75), scaled=True, scale_memory=4, **SUMS), Fraction(1, 4)),
+        (AuditCase(LostSales(**FACTS, boundary=0.75), **SUMS), Fraction(9, 16)),
+        (AuditCase(LostSales(**FACTS, boundary=0.75), scaled=True, scale_memory=4, **SUMS), Fraction(1, 4)),
     ],
-    ids=lambda each: each.name if isinstance(each, Configured) else None,
+    ids=lambda each: each.name if isinstance(each, AuditCase) else None,
 )
-def test_the_logs_move_both_mechanisms_at_once(case: Configured, share: Fraction, engine: str) -> None:
+def test_the_logs_move_both_mechanisms_at_once(case: AuditCase, share: Fraction, engine: str) -> None:
     """All that the trees pay for, and of the sums what is possible at the same time, in whole numbers."""
     first, second = exact(case, engine)
     trees, sums = moved_tables(first, second)
@@ -193,7 +193,7 @@ def test_a_part_with_the_other_part_s_variance_is_seen() -> None:
 @pytest.mark.parametrize("variances", [(0.02, 0.1), (0.1, 30.0), (9.0, 900.0)])
 def test_sound_parts_fail_no_oftener_than_they_may(variances: tuple[float, float], monkeypatch: Plant) -> None:
     """Each check may be wrong once in fifty times, and sound noise comes in."""
-    for module in ("noise", "parts"):
+    for module in ("noise", "release_noise"):
         monkeypatch.setattr(f"poolrl.audit.{module}.EACH", 0.02)
     rng, found = np.random.default_rng(5), []
     for _ in range(50):
@@ -208,13 +208,13 @@ def test_sound_parts_fail_no_oftener_than_they_may(variances: tuple[float, float
 def test_products_across_parts_are_those_of_plain_loops() -> None:
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(5, 3)).astype(np.float32)
-    sums = _products(x, y)
-    lags, overlap = _by_lag_across(sums["lags"], 7, 3)
+    sums = products("parts", x, y, spectrum(x, 3), spectrum(y, 7))
+    lags, overlap = by_lag(sums["parts: lags"], 7, 3)
     for place, lag in enumerate(range(-6, 3)):
         pairs = [(i, i + lag) for i in range(7) if 0 <= i + lag < 3]
         assert overlap[place] == len(pairs)
         assert lags[place] == pytest.approx(sum(float(x[:, i] @ y[:, j]) for i, j in pairs), abs=1e-4)
-    assert sums["pairs"] == pytest.approx(np.einsum("ri,rj->ij", x, y), abs=1e-4)
+    assert sums["parts: pairs"] == pytest.approx(np.einsum("ri,rj->ij", x, y), abs=1e-4)
 
 
 def test_tables_of_one_variance_are_one_part() -> None:
@@ -385,6 +385,6 @@ def test_pairs_with_the_noise_of_half_a_row_are_flagged(monkeypatch: Plant) -> N
 
 @pytest.mark.parametrize("memory", [0, 2])
 def test_pairs_move_all_that_is_paid_for_with_a_scale_too(memory: int) -> None:
-    case = Configured(LostSales(**FACTS), together=0.1, scaled=True, scale_memory=memory, units=5, engine="arrays")
+    case = AuditCase(LostSales(**FACTS), together=0.1, scaled=True, scale_memory=memory, units=5, engine="arrays")
     shares = {each.name: each.share for each in moved_tables(*exact(case))}
     assert shares == {"outcome trees": 1, "products that sell together": 1}

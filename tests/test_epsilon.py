@@ -15,7 +15,7 @@ from rich.table import Table
 
 from poolrl import LostSales, Policy, Pool
 from poolrl.audit.audit import CERTAINTY, AuditFinding
-from poolrl.audit.neighbours import CASES
+from poolrl.audit.cases import CASES
 from poolrl.certificate.certificate import Certificate, certify
 from poolrl.certificate.leaflet import leaflet, leaflet_sections
 from poolrl.certificate.registry_record import registry_record

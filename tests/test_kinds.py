@@ -28,8 +28,7 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.audit.audit import attack_case
-from poolrl.audit.kind_case import KindCase, worst_pair
-from poolrl.audit.neighbours import CASES
+from poolrl.audit.cases import CASES, AuditCase
 from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.row_by_row import FORMULAS, row_by_row
 from poolrl.learning.by_count import CountTable
@@ -162,8 +161,8 @@ def test_an_action_of_two_numbers_is_no_level() -> None:
 def test_a_row_that_is_counted_twice_would_be_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: rows of one trajectory stand in two label cells, or twice in one."""
     problem = make(name)
-    rows, pair = worst_pair(problem)
-    first, second = (Trajectories(**{part: array[[number, 0]] for part, array in rows.items()}) for number in pair)
+    with AuditCase(problem, units=2).logs("arrays") as logs:
+        first, second = logs
     paid = outcome_trees(problem, level_sizes=LEVELS[2:], per_unit=1, complete=False).sensitivity_squared
     plain = Trajectories.outcome_leaves
     coarse = squared_change(problem, first, second, LEVELS[2:])
@@ -253,7 +252,7 @@ def test_every_kind_but_shops_is_audited() -> None:
     audited = {type(case.problem) for case in CASES}
     assert set(KINDS.values()) <= audited
     for case in CASES:
-        if isinstance(case, KindCase):
+        if not case.problem.action_sets_state:
             found = attack_case(case, rho=1.0, releases=4_000)
             assert (found.verdict, found.moved_share) == ("not refuted", 1.0), case.name
 
@@ -269,7 +268,7 @@ def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.Monke
         return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / 16)
 
     monkeypatch.setattr(release.sensitivity, "outcome_trees", cheap)
-    case = next(each for each in CASES if isinstance(each, KindCase))
+    case = next(each for each in CASES if not each.problem.action_sets_state)
     found = attack_case(case, rho=1.0, releases=4_000)
     assert found.verdict == "FLAGGED"
 
@@ -284,7 +283,7 @@ def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytes
         layout = plain(problem, **known)
         return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / problem.horizon**4)
 
-    case = next(each for each in CASES if isinstance(each, KindCase) and each.dependence)
+    case = next(each for each in CASES if each.dependence)
     assert case.problem.horizon > 1
     monkeypatch.setattr(release.sensitivity, "joint_table", cheap)
     assert attack_case(case, rho=1.0, releases=4_000).verdict == "FLAGGED"

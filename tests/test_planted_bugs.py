@@ -14,7 +14,8 @@ import pytest
 
 from poolrl import LostSales, Outcomes, Trajectories
 from poolrl.audit.audit import AuditFinding, attack_case
-from poolrl.audit.neighbours import CASES, Exact
+from poolrl.audit.cases import CASES
+from poolrl.audit.faults import Exact
 from poolrl.data import kept_rows
 from poolrl.data.counts import OutcomeCounts
 from poolrl.data.log_labels import LogLabel
@@ -42,13 +43,13 @@ def faults(found: AuditFinding) -> str:
 def no_self_test(monkeypatch: Plant) -> None:
     """What the self-test would refuse to release, an audit must see by itself."""
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
-    monkeypatch.setattr("poolrl.audit.construction.sampler_faults", list)
+    monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
 
 
 @pytest.fixture
 def attacked_alone(monkeypatch: Plant) -> None:
     """For plants in the noise, or in the arrays of the shop that is attacked: no engines."""
-    monkeypatch.setattr("poolrl.audit.structure._counted_faults", lambda *_: [])
+    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
 
 
 @pytest.mark.usefixtures("attacked_alone")

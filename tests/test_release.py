@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolrl import Backlog, Grid, Guarantee, LostSales, Outcomes, Pool, SeededNoise, Trajectories, Visits, Zones
-from poolrl.audit.neighbours import Frozen
+from poolrl.audit.faults import Frozen
 from poolrl.checks import IntArray
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes, release_visits

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from poolrl import Backlog, Grid, LostSales, Pool, Trajectories, Visits
-from poolrl.audit.neighbours import revealed
+from poolrl.audit.faults import revealed
 from poolrl.checks import IntArray
 from poolrl.pool import Prepared
 from poolrl.privacy.noise.secure import SecureNoise

@@ -12,8 +12,8 @@ import pytest
 from mpmath import mp, mpf
 
 from poolrl.audit.audit import attack_case
-from poolrl.audit.construction import in_child, thresholds
-from poolrl.audit.neighbours import CASES
+from poolrl.audit.cases import CASES
+from poolrl.audit.faults import in_child, thresholds
 from poolrl.privacy.noise import inversion as tables
 from poolrl.privacy.noise import randomness, self_test
 from poolrl.privacy.noise.inversion import Inversion, inversion

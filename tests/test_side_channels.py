@@ -14,7 +14,7 @@ from benchmarks.neighbour_logs import PAIRS, SHOPS_OF_CHAIN, LogPair
 from benchmarks.side_channels import Finding, in_turn, rows_of
 from scipy.stats import mannwhitneyu
 
-from poolrl.audit.neighbours import Frozen
+from poolrl.audit.faults import Frozen
 from poolrl.checks import IntArray
 from tests.helpers.shops import DRAWN, RELEASE, Run
 

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import gamma, multivariate_normal
 
 from poolrl import Backlog, LostSales, Outcomes, Pool, PrivateModel, SeededNoise, Table, Trajectories, Visits
-from poolrl.audit.neighbours import Frozen
+from poolrl.audit.faults import Frozen
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.counts import sum_together
 from poolrl.geometry.bins import bin_edges

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poolrl import Grid, LostSales, SeededNoise, Zones
-from poolrl.audit.neighbours import Exact
+from poolrl.audit.faults import Exact
 from poolrl.data.counts import count_visits
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget

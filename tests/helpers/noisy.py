@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poolrl.audit.noise import NUMBERS_AT_ONCE
+from poolrl.audit.release_noise import Parts, judge_parts, look_at_noise
 from poolrl.privacy.noise.seeded import discrete_gaussian
 
 
@@ -14,3 +17,23 @@ def discrete(shape: tuple[int, ...], variance: float, rng: np.random.Generator) 
     """Independent draws."""
     support, weights = discrete_gaussian(math.sqrt(variance))
     return rng.choice(support, p=weights, size=shape).astype(np.int32)
+
+
+def noise_faults(
+    first: NDArray[np.int32],
+    second: NDArray[np.int32],
+    variance: float | Sequence[float],
+    shapes: Sequence[tuple[int, ...]] = (),
+) -> list[str]:
+    """The faults of the noise in the two logs' releases; `shapes` are those of the tables, with a variance each."""
+    shapes = shapes or (first.shape[1:],)
+    variances = [variance] * len(shapes) if isinstance(variance, float) else variance
+    parts = Parts.of(shapes, variances, len(first) + len(second))
+    length = max(2, NUMBERS_AT_ONCE // parts.numbers // 2 * 2)
+    found = None
+    for start in range(0, max(len(first), len(second)), length):
+        blocks = [each[start : start + length] for each in (first, second)]
+        seen = look_at_noise(blocks[0], blocks[1], parts, (start, len(first) + start))
+        found = seen if found is None else found + seen
+    assert found is not None
+    return judge_parts(found, parts)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Pool, Trajectories
-from poolrl.audit.neighbours import Exact
+from poolrl.audit.faults import Exact
 from poolrl.ledger.accounts import replay
 from poolrl.ledger.chain import STATEMENTS
 from poolrl.ledger.ledger import Ledger

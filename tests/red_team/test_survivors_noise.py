@@ -13,10 +13,8 @@ import pytest
 
 from poolrl import SeededNoise
 from poolrl.audit.audit import attack_case
-from poolrl.audit.construction import KNOWN_KEY, can_be_continued, construction_faults, drawn_with, in_child
-from poolrl.audit.neighbours import CASES
-from poolrl.audit.parts import noise_faults
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.cases import CASES, AuditCase
+from poolrl.audit.faults import KNOWN_KEY, can_be_continued, construction_faults, drawn_with, in_child
 from poolrl.checks import IntArray
 from poolrl.privacy import release
 from poolrl.privacy.noise import inversion as tables
@@ -25,10 +23,11 @@ from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.randomness import OneProcess, Stream, key_stream
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.problems.inventory import LostSales
+from tests.helpers.noisy import noise_faults
 
 DEFAULT, LABELLED = CASES[0], CASES[5]
 # More numbers than are compared pair by pair.
-WIDE = Configured(
+WIDE = AuditCase(
     LostSales(horizon=4, products=3, holding=1.0, shortage=1.0, demand_max=8.0, boundary=0.9), units=60, engine="arrays"
 )
 TOLD_APART = "the logs can be distinguished better than the claim allows"
@@ -41,8 +40,8 @@ slow = pytest.mark.slow
 def no_self_test(monkeypatch: Plant) -> None:
     """What the self-test would refuse to release, an audit must see by itself; and no engines, for they are sound."""
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
-    monkeypatch.setattr("poolrl.audit.construction.sampler_faults", list)
-    monkeypatch.setattr("poolrl.audit.structure._counted_faults", lambda *_: [])
+    monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
+    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])
 
 
 def plant_in_noise(monkeypatch: Plant, change: Callable[[Any], None]) -> None:
@@ -88,7 +87,7 @@ def label_cells(drawn: Any) -> None:
     ],
 )
 def test_noise_shared_between_parts_of_a_table(
-    monkeypatch: Plant, case: Configured, shared: Callable[[Any], None], fault: str
+    monkeypatch: Plant, case: AuditCase, shared: Callable[[Any], None], fault: str
 ) -> None:
     """Two hundred releases are enough, because all cells that share it are looked at together."""
     plant_in_noise(monkeypatch, shared)
@@ -172,7 +171,7 @@ def test_a_variance_rounded_by_the_sampler(monkeypatch: Plant) -> None:
 def test_a_variance_rounded_by_the_table(monkeypatch: Plant) -> None:
     honest = tables.inversion
     monkeypatch.setattr(tables, "inversion", lambda variance: honest(rounded(variance)))
-    monkeypatch.setattr("poolrl.audit.construction.inversion", tables.inversion)
+    monkeypatch.setattr("poolrl.audit.faults.inversion", tables.inversion)
     assert construction_faults(Fraction(12)) == ["the table of a distribution is not exact", OTHER_KEY]
     assert self_test.sampler_faults() == ["tables of the distribution differ from known ones"]
 

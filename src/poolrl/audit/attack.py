@@ -1,22 +1,28 @@
-"""Many releases of two logs, in blocks: what each block tells the two attacks, and the tests of the noise."""
+"""Attacks: many releases of two logs, the best tests between them, and the privacy loss that their errors prove.
+
+Sources: Clopper and Pearson 1934 (limits of a rate); Kairouz, Oh and Viswanath 2015 (tests and (ε, δ)); Dong, Roth and
+Su 2022 (tests and Gaussian DP); Nasr et al. 2023 (auditing by the latter).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
+from scipy.special import betainccinv, ndtr, ndtri
 
-from poolrl.audit.evidence import ReleaseMoments, Rows, learned_score, stated_score
-from poolrl.audit.neighbours import Revealed, revealed
+from poolrl.audit.cases import AuditCase
+from poolrl.audit.faults import NOISE, Repeated, Revealed, Rows, revealed
 from poolrl.audit.noise import NUMBERS_AT_ONCE
-from poolrl.audit.parts import NoiseEvidence, Parts, look_at_noise
-from poolrl.audit.repeated import Repeated
-from poolrl.audit.structure import NOISE
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.release_noise import NoiseEvidence, Parts, look_at_noise
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import Prepared
+from poolrl.privacy.noise.seeded import discrete_gaussian
 
 # The share of releases from which the second attack learns, and by which thresholds are chosen.
 TRAINING = 0.2
@@ -24,60 +30,52 @@ TRAINING = 0.2
 RELEASES_AT_ONCE = 1000
 # Releases of each log that are made like a fit, from the engine's count to the last table.
 END_TO_END = {"arrays": 100, "table": 20}
-# The second attack looks at so many numbers at most: at those that move, if there are more.
+# The most numbers that the second attack looks at: those that move, if there are more.
 MOST_LEARNED = 400
-
-
-@dataclass
-class Gathered:
-    """What all blocks together show. Scores come in the order of releases, those of training first."""
-
-    noise: NoiseEvidence | None = None
-    blocks: list[tuple[int, list[FloatArray], list[FloatArray]]] = field(default_factory=list)
-    moments: list[ReleaseMoments | None] = field(default_factory=lambda: [None, None])
-    trained: int = 0
-
-    @property
-    def stated(self) -> list[FloatArray]:
-        """The scores of the first attack, of each log."""
-        ordered = sorted(self.blocks, key=lambda block: block[0])
-        return [np.concatenate([block[1][which] for block in ordered]) for which in (0, 1)]
-
-    @property
-    def judged(self) -> list[FloatArray]:
-        """Those of the second attack, without the releases from which it learned."""
-        ordered = sorted(self.blocks, key=lambda block: block[0])
-        return [np.concatenate([block[2][which] for block in ordered if block[2]]) for which in (0, 1)]
+# The least variance of releases in any direction, as a share of the stated variance.
+LEAST_VARIANCE = 1e-9
+# Beyond this variance a discrete Gaussian is no easier to attack than a continuous one, to ten digits of μ.
+SMOOTH = 2000.0
+# An audit of millions of releases cannot distinguish smaller error rates from zero.
+RAREST = 1e-7
+Score = Callable[[Rows], FloatArray]
 
 
 @dataclass(frozen=True)
-class Block:
-    """What one block of releases adds."""
+class ReleaseEvidence:
+    """What some releases show of two logs: scores by the number of the first release, and what `+` adds up."""
 
-    start: int
-    stated: list[FloatArray]
-    judged: list[FloatArray]
-    moments: list[ReleaseMoments]
+    scores: dict[int, tuple[list[FloatArray], list[FloatArray]]]  # of the first attack and of the second, of each log
+    moments: tuple[ReleaseMoments, ...]  # of each log, for the second attack to learn from
     noise: NoiseEvidence
+
+    def __add__(self, other: ReleaseEvidence) -> ReleaseEvidence:
+        # Only training releases have moments.
+        moments = tuple(one + two for one, two in zip(self.moments, other.moments, strict=False))
+        return ReleaseEvidence(self.scores | other.scores, moments, self.noise + other.noise)
+
+    def scores_of(self, attack: int) -> list[FloatArray]:
+        """The scores of one attack, of each log, in the order of releases. The second has none for its training."""
+        blocks = [block[attack] for _, block in sorted(self.scores.items()) if block[attack]]
+        return [np.concatenate(of_log) for of_log in zip(*blocks, strict=True)]
 
 
 @dataclass(frozen=True)
 class Attack:
     """An attack on a case: what its releases are compared with, and how many there are of each log."""
 
-    case: Configured
+    case: AuditCase
     rho: float
     noise: str
     exact: tuple[Revealed, Revealed]
-    each: int
+    releases: int  # of each log
     end_to_end: int
     about: Parts
     learned_from: IntArray  # the places of the numbers that the second attack looks at
 
     @classmethod
-    def on(cls, case: Configured, rho: float, noise: str, exact: tuple[Revealed, Revealed], releases: int) -> Attack:
-        """The attack on the logs that have these exact counts, by so many releases of both together."""
-        numbers = exact[0].numbers.size
+    def on(cls, case: AuditCase, rho: float, noise: str, exact: tuple[Revealed, Revealed], releases: int) -> Attack:
+        """The attack on the logs that have these exact counts; `releases` are those of both together."""
         each = releases // 2
         about = Parts.of(tuple(exact[0].public["shapes"]), exact[0].table_variances, 2 * each)
         moves = exact[0].numbers != exact[1].numbers
@@ -85,64 +83,55 @@ class Attack:
         some = [
             where.start + np.flatnonzero(moves[where])[: MOST_LEARNED // len(about.slices)] for where in about.slices
         ]
-        learned_from = np.arange(numbers) if numbers <= MOST_LEARNED else np.concatenate(some)
+        learned_from = np.arange(moves.size) if moves.size <= MOST_LEARNED else np.concatenate(some)
         # The training releases are the first, so these are among them.
         whole_fits = max(1, min(END_TO_END[case.engine], each // 100))
         return cls(case, rho, noise, exact, each, whole_fits, about, learned_from)
 
-    def run(self, workers: int, progress: Callable[[int], None]) -> Gathered:
+    @property
+    def trained(self) -> int:
+        """Releases of each log for training."""
+        return int(TRAINING * self.releases)
+
+    def run(self, workers: int, progress: Callable[[int], None]) -> ReleaseEvidence:
         """All releases: first those from which the second attack learns."""
-        cut = int(TRAINING * self.each)
-        found = Gathered(trained=cut)
-        self._look(found, None, [(0, self.end_to_end), *self._blocks(self.end_to_end, cut)], workers, progress)
-        first, second = found.moments
-        assert first is not None
-        assert second is not None
-        score = learned_score(first, second, self.exact[0].variances[self.learned_from])
-        self._look(found, score, self._blocks(cut, self.each), workers, progress)
-        return found
+        training = [(0, self.end_to_end), *self._blocks(self.end_to_end, self.trained)]
+        seen = self._look(None, training, workers, progress)
+        score = learned_score(seen.moments[0], seen.moments[1], self.exact[0].variances[self.learned_from])
+        return seen + self._look(score, self._blocks(self.trained, self.releases), workers, progress)
 
     def _blocks(self, start: int, end: int) -> list[tuple[int, int]]:
         length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // self.about.numbers) // 2 * 2)
         return [(at, min(length, end - at)) for at in range(start, end, length)]
 
     def _look(
-        self,
-        found: Gathered,
-        score: Callable[[Rows], FloatArray] | None,
-        blocks: list[tuple[int, int]],
-        workers: int,
-        progress: Callable[[int], None],
-    ) -> None:
+        self, score: Score | None, blocks: list[tuple[int, int]], workers: int, progress: Callable[[int], None]
+    ) -> ReleaseEvidence:
         import joblib
 
-        run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
-        for block in run(joblib.delayed(self._block)(score, *each) for each in blocks if each[1]):
-            found.noise = block.noise if found.noise is None else found.noise + block.noise
-            found.blocks.append((block.start, block.stated, block.judged))
-            if score is None:
-                pairs = zip(found.moments, block.moments, strict=True)
-                found.moments = [more if so_far is None else so_far + more for so_far, more in pairs]
-            progress(len(block.stated[0]) + len(block.stated[1]))
+        def told(evidence: ReleaseEvidence) -> ReleaseEvidence:
+            progress(sum(len(scores) for stated, _ in evidence.scores.values() for scores in stated))
+            return evidence
 
-    def _block(self, score: Callable[[Rows], FloatArray] | None, start: int, count: int) -> Block:
+        run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
+        return reduce(add, map(told, run(joblib.delayed(self._block)(score, *block) for block in blocks)))
+
+    def _block(self, score: Score | None, start: int, count: int) -> ReleaseEvidence:
         prepared = self.case.prepared(self.rho)
         with self.case.logs() as logs:
             released = [self._released(prepared, log, which, start, count) for which, log in enumerate(logs)]
         first, second = (each.numbers for each in self.exact)
-        noise = [rows - each.astype(np.int32) for rows, each in zip(released, (first, second), strict=True)]
+        noise = [rows - exact.astype(np.int32) for rows, exact in zip(released, (first, second), strict=True)]
+        stated = [stated_score(rows, first, second, self.exact[0].variances) for rows in released]
         looked_at = [rows[:, self.learned_from] for rows in released]
-        places = start, self.each + start
-        return Block(
-            start,
-            [stated_score(rows, first, second, self.exact[0].variances) for rows in released],
-            [] if score is None else [score(rows) for rows in looked_at],
-            [] if score is not None else [ReleaseMoments.of(rows) for rows in looked_at],
-            look_at_noise(noise[0], noise[1], self.about, places),
+        return ReleaseEvidence(
+            {start: (stated, [] if score is None else [score(rows) for rows in looked_at])},
+            () if score is not None else tuple(ReleaseMoments.of(rows) for rows in looked_at),
+            look_at_noise(noise[0], noise[1], self.about, (start, self.releases + start)),
         )
 
     def _released(self, prepared: Prepared, log: Log, which: int, start: int, count: int) -> Rows:
-        """So many releases of a log, (count, numbers): the first of all from end to end, others from one count."""
+        """`count` releases of a log, (count, numbers): the first of all from end to end, others from one count."""
         # The two logs get different seeds, because the noise of a common seed would cancel in the difference.
         sources = [NOISE[self.noise](2 * number + which) for number in range(start, start + count)]
         if start >= self.end_to_end:
@@ -154,3 +143,153 @@ class Attack:
         # Also where the door releases anything else than what its sampler drew.
         rows = [revealed(prepared, prepared.release(log, source)).numbers for source in sources]
         return np.stack(rows).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How many releases of each log a test has seen, and how many it assigned to the wrong log."""
+
+    false_positives: int
+    negatives: int
+    false_negatives: int
+    positives: int
+
+    @classmethod
+    def of(cls, first: FloatArray, second: FloatArray, threshold: float) -> Errors:
+        """The errors of the test that assigns scores above the threshold to the second log."""
+        return cls(int((first > threshold).sum()), len(first), int((second <= threshold).sum()), len(second))
+
+    def limits(self, confidence: float) -> tuple[float, float]:
+        """Upper limits of both error rates, α and β, that hold together."""
+        failure = (1 - confidence) / 2
+        return (
+            rate_limit(self.false_positives, self.negatives, failure),
+            rate_limit(self.false_negatives, self.positives, failure),
+        )
+
+    def mu(self, confidence: float) -> float:
+        """μ ≥ Φ⁻¹(1 − α) − Φ⁻¹(β): no test on a μ-GDP release has smaller errors."""
+        alpha, beta = self.limits(confidence)
+        return max(0.0, float(-ndtri(alpha) - ndtri(beta)))
+
+    def epsilon(self, delta: float, confidence: float) -> float:
+        """ε ≥ log((1 − δ − α) / β) and the same with α and β exchanged, for any (ε, δ)-DP release."""
+        alpha, beta = self.limits(confidence)
+        best = max((1 - delta - alpha) / beta, (1 - delta - beta) / alpha)
+        return math.log(best) if best > 1 else 0.0
+
+
+def releases_needed(mu: float, share: float, confidence: float) -> int:
+    """About how many releases, of both logs together, prove this share of ρ = μ²/2."""
+    error, failure = float(ndtr(-mu / 2)), (1 - confidence) / 2
+    slack = mu * (1 - math.sqrt(share)) / 2  # for each of the two quantiles
+    density = math.exp(-(mu**2) / 8) / math.sqrt(2 * math.pi)
+    return math.ceil(2 * error * (1 - error) * (-float(ndtri(failure)) / (density * slack)) ** 2)
+
+
+def rate_limit(errors: int, trials: int, failure: float) -> float:
+    """An upper limit of a rate, wrong with at most this probability (Clopper-Pearson)."""
+    return 1.0 if errors >= trials else float(betainccinv(errors + 1, trials - errors, failure))
+
+
+def stated_score(released: Rows, first: IntArray, second: IntArray, variance: FloatArray | float) -> FloatArray:
+    """The log-likelihood ratio of each row, which is linear if the noise is as stated:
+
+    log p₂(t) − log p₁(t) = ⟨t − (c₁ + c₂)/2, (c₂ − c₁) / σ²⟩, where each number may have a σ² of its own
+    """
+    return (released - (first + second) / 2) @ ((second - first) / variance)
+
+
+@dataclass(frozen=True)
+class ReleaseMoments:
+    """How many releases there were, their sum, and the sum of their products, (numbers, numbers)."""
+
+    releases: int
+    sum: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, released: Rows) -> ReleaseMoments:
+        """Those of some releases."""
+        values = released.astype(np.float64)
+        return cls(len(values), values.sum(axis=0), values.T @ values)
+
+    def __add__(self, other: ReleaseMoments) -> ReleaseMoments:
+        return ReleaseMoments(self.releases + other.releases, self.sum + other.sum, self.products + other.products)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The mean release."""
+        return self.sum / self.releases
+
+    @property
+    def spread(self) -> FloatArray:
+        """Σ (t − mean)(t − mean)ᵀ."""
+        return self.products - np.outer(self.sum, self.mean)
+
+
+def learned_score(
+    first: ReleaseMoments, second: ReleaseMoments, variance: FloatArray | float
+) -> Callable[[Rows], FloatArray]:
+    """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
+
+    A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells,
+    does not change `stated_score`. But it changes this score.
+    """
+    covariance = (first.spread + second.spread) / max(first.releases + second.releases - 2, 1)
+    covariance[np.diag_indices_from(covariance)] += variance * LEAST_VARIANCE
+    weights = np.linalg.solve(covariance, second.mean - first.mean)
+    middle = float((first.mean + second.mean) @ weights / 2)
+    return lambda released: np.asarray(released @ weights - middle)
+
+
+def discreteness(moved: IntArray, variance: float) -> float:
+    """How much better the best test on discrete noise is than that on a Gaussian, as a μ. It matters for small σ only.
+
+    The stated score is a sum of discrete Gaussians, each multiplied by how far its count moved. Its distribution is
+    their convolution, and a threshold has errors α and β in it.
+    """
+    if variance > SMOOTH or not moved.any():
+        return 0.0
+    _, weights = discrete_gaussian(math.sqrt(variance))
+    steps, times = np.unique(np.abs(moved[moved != 0]), return_counts=True)
+    # The score in its own unit, because numbers that move by 32 have no others in between.
+    unit = int(np.gcd.reduce(steps))
+    steps = steps // unit
+    length = 1 + int((steps * times).sum()) * (len(weights) - 1)
+    transform = np.ones(length // 2 + 1, dtype=np.complex128)
+    for step, often in zip(steps, times, strict=True):
+        stretched = np.zeros((len(weights) - 1) * int(step) + 1)
+        stretched[:: int(step)] = weights
+        transform *= np.fft.rfft(stretched, length) ** int(often)
+    pmf = np.fft.irfft(transform, length)
+    below, shift = np.cumsum(pmf), int((moved.astype(np.int64) ** 2).sum()) // unit
+    # Under the second log the sum is higher by Σ moved², in the same unit.
+    alpha, beta = 1 - below[shift:], below[: len(below) - shift]
+    kept = (alpha > RAREST) & (beta > RAREST)
+    return float((-ndtri(alpha[kept]) - ndtri(beta[kept])).max(initial=0.0) - math.sqrt(shift * unit / variance))
+
+
+def joint_discreteness(moved: IntArray, variances: FloatArray) -> float:
+    """The same where numbers have different variances.
+
+    Those of one variance are (μᵢ + aᵢ)-GDP by `discreteness`, and all together √Σ (μᵢ + aᵢ)²-GDP (Dong, Roth and Su).
+    """
+    parts = [(moved[variances == variance], float(variance)) for variance in np.unique(variances)]
+    smooth = [math.sqrt(float((m.astype(np.float64) ** 2).sum()) / v) for m, v in parts]
+    more = [max(0.0, discreteness(m, v)) for m, v in parts]
+    return math.hypot(*np.add(smooth, more)) - math.hypot(*smooth)
+
+
+def best_threshold(first: FloatArray, second: FloatArray, *, delta: float, confidence: float) -> float:
+    """The threshold at which these releases prove the largest ε. Other releases must be judged by it."""
+    tried = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, 401)))
+    proved = [Errors.of(first, second, threshold).epsilon(delta, confidence) for threshold in tried]
+    return float(tried[int(np.argmax(proved))])
+
+
+def roc(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """False and true positive rates at 400 thresholds."""
+    thresholds = np.quantile(np.concatenate([first, second]), np.linspace(1, 0, 400))
+    rates = [np.searchsorted(np.sort(scores), thresholds, side="right") / len(scores) for scores in (first, second)]
+    return 1 - rates[0], 1 - rates[1]

@@ -9,19 +9,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from poolrl import __version__
-from poolrl.audit.attack import Attack
-from poolrl.audit.evidence import Errors, best_threshold, joint_discreteness, roc
-from poolrl.audit.neighbours import Exact, revealed
-from poolrl.audit.parts import judge_parts
-from poolrl.audit.structure import DIFFER, NOISE, MovedTable, moved_share, moved_tables, structure_faults
-from poolrl.audit.worst_case import Configured
+from poolrl.audit.attack import TRAINING, Attack, Errors, best_threshold, joint_discreteness, roc
+from poolrl.audit.cases import AuditCase
+from poolrl.audit.faults import (
+    DIFFER,
+    NOISE,
+    Exact,
+    MovedTable,
+    exact_counts,
+    moved_share,
+    moved_tables,
+    structure_faults,
+)
+from poolrl.audit.release_noise import judge_parts
 from poolrl.checks import FloatArray, positive, whole
+from poolrl.colours import ACCENT, INK, QUIET, WARNING
 from poolrl.privacy import zcdp
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DELTA = 1e-6
 CONFIDENCE = 0.95
@@ -41,7 +53,7 @@ CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
 class AuditFinding:
     """What one audit found."""
 
-    case: Configured
+    case: AuditCase
     noise: str
     releases: int
     rho: float  # claimed
@@ -99,7 +111,7 @@ def audit_summary(finding: AuditFinding, *, began: str, config_sha256: str) -> d
 
 
 def attack_case(
-    case: Configured,
+    case: AuditCase,
     *,
     rho: float = 1.0,
     releases: int = 200_000,
@@ -111,8 +123,7 @@ def attack_case(
     refuse_impossible(case, rho=rho, releases=releases, noise=noise)
     prepared = case.prepared(rho)
     with case.logs() as logs:
-        first, second = (revealed(prepared, prepared.release(log, Exact())) for log in logs)
-        exact = first, second
+        exact = exact_counts(prepared, logs[0]), exact_counts(prepared, logs[1])
         faults = structure_faults(case, logs, exact, rho, noise)
     facts: dict[str, Any] = {"numbers": exact[0].numbers.size}
     if any("self-test" in fault for fault in faults):
@@ -120,27 +131,34 @@ def attack_case(
     if exact[0].public != exact[1].public:
         everything = tuple(dict.fromkeys([*faults, DIFFER]))
         return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, everything, **facts)
-    facts["tables"] = moved_tables(*exact)
     attack = Attack.on(case, rho, noise, exact, releases)
-    found = attack.run(workers, progress)
-    assert found.noise is not None
-    faults += judge_parts(found.noise, attack.about)
-    stated, judged = found.stated, found.judged
+    seen = attack.run(workers, progress)
+    faults += judge_parts(seen.noise, attack.about)
+    stated, judged, trained = seen.scores_of(0), seen.scores_of(1), attack.trained
     tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
-    trained = found.trained
     threshold = best_threshold(stated[0][:trained], stated[1][:trained], delta=DELTA, confidence=CONFIDENCE)
     general = Errors.of(stated[0][trained:], stated[1][trained:], threshold)
     allowance = joint_discreteness(exact[1].numbers - exact[0].numbers, exact[0].variances)
     if exceeds(rho, tests, general, allowance=allowance):
         faults.append("the logs can be distinguished better than the claim allows")
     stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
-    proved, curve = (_mu(tests, CONFIDENCE), general.epsilon(DELTA, CONFIDENCE)), roc(stronger[0], stronger[1])
-    share, whole_fits = moved_share(exact[0], exact[1]), 2 * attack.end_to_end
-    seen = len(stated[0]) + len(stated[1])
-    return AuditFinding(case, noise, seen, rho, *proved, curve, tuple(faults), share, **facts, end_to_end=whole_fits)
+    return AuditFinding(
+        case,
+        noise,
+        len(stated[0]) + len(stated[1]),
+        rho,
+        _mu(tests, CONFIDENCE),
+        general.epsilon(DELTA, CONFIDENCE),
+        roc(stronger[0], stronger[1]),
+        tuple(faults),
+        moved_share(*exact),
+        tables=moved_tables(*exact),
+        end_to_end=2 * attack.end_to_end,
+        **facts,
+    )
 
 
-def refuse_impossible(case: Configured, *, rho: float, releases: int, noise: str) -> None:
+def refuse_impossible(case: AuditCase, *, rho: float, releases: int, noise: str) -> None:
     """Refuse what cannot be audited, and a budget at which an audit could find nothing."""
     positive(rho=rho)
     whole(releases=releases, at_least=100)
@@ -158,11 +176,57 @@ def refuse_impossible(case: Configured, *, rho: float, releases: int, noise: str
 
 def exceeds(rho: float, tests: list[Errors], general: Errors, *, allowance: float) -> bool:
     """Whether the two tests of μ, or the test of ε, prove more than ρ allows. μ may be larger by `allowance`."""
-    each = 1 - (1 - FLAGGING) / 2
-    too_much = _mu(tests, each) > math.sqrt(2 * rho) + max(0.0, allowance)
-    return too_much or general.epsilon(DELTA, each) > zcdp.epsilon(rho, DELTA)
+    of_each = 1 - (1 - FLAGGING) / 2
+    too_much = _mu(tests, of_each) > math.sqrt(2 * rho) + max(0.0, allowance)
+    return too_much or general.epsilon(DELTA, of_each) > zcdp.epsilon(rho, DELTA)
 
 
 def _mu(tests: list[Errors], confidence: float) -> float:
     """The larger of the bounds, which together hold with this confidence."""
     return max(test.mu(1 - (1 - confidence) * share) for test, share in zip(tests, SHARES, strict=True))
+
+
+def draw_audit(path: Path, findings: list[AuditFinding], times: int) -> None:
+    """One panel for each case, with the strongest of several audits: its curve, and the best that the claim allows."""
+    from matplotlib.figure import Figure
+
+    columns = min(2, len(findings))
+    rows = math.ceil(len(findings) / columns)
+    figure = Figure(figsize=(4.6 * columns, 5.0 * rows), layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for panel, finding in zip(panels, findings, strict=False):
+        _panel(panel, finding, times)
+    for empty in panels[len(findings) :]:
+        empty.set_axis_off()
+    if findings[0].noise == "seeded":
+        figure.suptitle("NOT PRIVATE: seeded noise", color=WARNING)
+    figure.savefig(path)
+    figure.savefig(path.with_suffix(".png"), dpi=120)
+
+
+def _panel(axes: Axes, finding: AuditFinding, times: int) -> None:
+    rates = np.linspace(0.002, 0.998, 120)
+    limit = np.array([zcdp.attack_power(finding.rho, rate) for rate in rates])
+    best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
+    colour = WARNING if finding.faults else ACCENT
+    false, true = finding.curve
+    # All measured rates of both logs are this close to the true rates (Dvoretzky, Kiefer and Wolfowitz 1956). That
+    # includes the choice of the stronger attack and of the strongest audit. No attack learned from these releases.
+    off = math.sqrt(math.log(8 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
+    low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
+    axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
+    axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)
+    axes.fill_between(rates, low, high, color=colour, alpha=0.3, linewidth=0, label=f"with {CONFIDENCE:.0%} confidence")
+    axes.plot(false, true, "-", color=colour, linewidth=2, label="attack, measured")
+    axes.plot(rates, best, "--", color=INK, linewidth=1, label="best attack on a Gaussian of this ρ")
+    axes.text(0.03, 0.985, "beyond the claim", va="top", color="#a5402d", fontsize=9)
+    axes.text(0.6, 0.57, "guessing", color=QUIET, rotation=45, fontsize=9, ha="center", va="center")
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false positives (releases of the first log)")
+    axes.set_ylabel("true positives (releases of the second log)")
+    axes.legend(loc="lower right", frameon=False, fontsize=9)
+    bound = "" if finding.faults else f": ρ ≥ {finding.rho_bound:.3f} of {finding.rho:g} claimed"
+    of = "" if times == 1 else f", the strongest of {times}"
+    title = f"{finding.case.name}, {finding.noise} noise{of}\n{finding.verdict}{bound}"
+    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
 import joblib
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from poolrl import __version__
+from poolrl.audit.attack import releases_needed
 from poolrl.audit.audit import (
     CONFIDENCE,
     DELTA,
@@ -22,19 +29,21 @@ from poolrl.audit.audit import (
     AuditFinding,
     attack_case,
     audit_summary,
+    draw_audit,
     refuse_impossible,
 )
-from poolrl.audit.evidence import releases_needed
-from poolrl.audit.neighbours import CASES
+from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.noise import CHECKS
-from poolrl.audit.picture import draw_audit
-from poolrl.audit.worst_case import Configured
+from poolrl.certificate.terms import PeriodFacts
 from poolrl.checks import one_of, whole
-from poolrl.cli.configured_audit import configured_case
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import AsJson, verb
+from poolrl.data.log import Log
+from poolrl.data.sources.opening import open_source
 from poolrl.privacy import zcdp
-from poolrl.workflow.config.configuration import ConfigFile, load_config
+from poolrl.workflow.config.configuration import Config, ConfigFile, load_config
+from poolrl.workflow.open_log import as_table
+from poolrl.workflow.paying import dependence_share, left_over_share, together_share
 
 audit_verb = verb(
     "audit",
@@ -54,6 +63,8 @@ Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can
 ENDLESS = 10**8  # releases that nobody waits for
 # Of a configured fit: enough to prove nine tenths of the claim, between these limits.
 FEWEST_RELEASES, MOST_RELEASES = 20_000, 200_000
+# Rows of the simulated log: an engine counts them in a fraction of a second.
+MOST_ROWS = 100_000
 AUDIT_COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
 OUR_OWN_IN_WORDS = (
     "simulated logs of small problems (one or two products, two to four steps, a few units), which differ in one unit "
@@ -78,7 +89,7 @@ def audit(
     workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Audit the configured fit, or every case of the learner, so many times; exits with 1 if anything was flagged."""
+    """Audit the configured fit, or every case of the learner, `times` times; exits with 1 if anything was flagged."""
     one_of(["all", *dict.fromkeys(case.learner for case in CASES)], learner=learner)
     if config is not None and learner != "all":
         raise ValueError("fit has the default learner: leave out the learner with --config")
@@ -101,9 +112,10 @@ def audit(
             folder.rmdir()
         raise
     draw_audit(folder / "audit.svg", [_strongest(found[i :: len(cases)]) for i in range(len(cases))], times)
+    when = began.isoformat(timespec="seconds")
     facts = {
         "poolrl": __version__,
-        "began": began.isoformat(timespec="seconds"),
+        "began": when,
         "private": noise != "seeded",
         "attacked": attacked,
         "noise_checks": [*CHECKS],
@@ -111,7 +123,6 @@ def audit(
     }
     # A certificate can carry an audit of its own budget and noise alone.
     if file is not None and noise == "secure" and budget == file.config.privacy.rho:
-        when = began.isoformat(timespec="seconds")
         facts["summary"] = audit_summary(_strongest(found), began=when, config_sha256=file.sha256)
     text = dumps(facts, indent=2) + "\n"
     (folder / "audit.json").write_text(text)
@@ -124,13 +135,74 @@ def audit(
         raise SystemExit(1)
 
 
+def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
+    """The fit that the file describes, at its ρ or another; as many units as `plan` assumes, or as can be simulated."""
+    config = file.config
+    budget = config.privacy.rho if rho is None else rho
+    trajectories = MOST_ROWS // config.problem.horizon
+    return AuditCase(
+        config.problem.posed,
+        per_unit=None if config.privacy.unit is None else config.privacy.per_unit,
+        scaled=bool(config.columns().scale),
+        scale_memory=config.scale_memory,
+        labels_public=config.privacy.labels_public,
+        left_over=left_over_share(config.problem.posed, moved=config.moved, rho=budget),
+        together=together_share(config, budget),
+        dependence=dependence_share(config, budget),
+        units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
+        title=str(file.path.name),
+        opened_by=AsByFit(file.config),
+    )
+
+
+@dataclass(frozen=True)
+class AsByFit:
+    """Opens a simulated log as `fit` opens the user's: under the names of its columns, from a file of its kind."""
+
+    config: Config
+
+    @contextmanager
+    def __call__(self, case: AuditCase, rows: pa.Table) -> Iterator[Log]:
+        """Write the rows to a folder that is gone afterwards. No query of the user's is run, and nothing of it read."""
+        # The simulated rows are those of the period.
+        config, wide = self.config.model_copy(update={"period": PeriodFacts()}), case.columns
+        columns = config.columns()
+        rows = rows.set_column(1, wide.step, pa.compute.add(rows[wide.step], config.first_step))
+        if columns.coordinate is None:
+            names = dict(zip(wide.names(), columns.names(), strict=True))
+            rows = rows.rename_columns([names[name] for name in rows.column_names])
+        else:
+            rows = _one_row_per_product(config, case, rows)
+        is_csv = config.log.source.endswith(".csv") and columns.coordinate is None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / ("log.csv" if is_csv else "log.parquet")
+            (pyarrow.csv.write_csv if is_csv else pq.write_table)(rows, path)
+            with open_source(path.name, columns, folder=path.parent) as opened:
+                yield as_table(config, opened)
+
+
+def _one_row_per_product(config: Config, case: AuditCase, rows: pa.Table) -> pa.Table:
+    """The rows as the query of a sales export gives them."""
+    columns, wide = config.columns(), case.columns
+    kept = {columns.trajectory: wide.trajectory, columns.step: wide.step}
+    kept |= {} if columns.unit is None else {columns.unit: str(wide.unit)}
+    kept |= {columns.labels[name]: column for name, column in wide.labels.items()}
+    parts = ("states", "actions", "next_states", *(["scale"] if columns.scale else []))
+    tables = []
+    for place, product in enumerate(config.problem.products):
+        shown = {name: rows[column] for name, column in kept.items()}
+        shown |= {getattr(columns, part)[0]: rows[getattr(wide, part)[place]] for part in parts}
+        tables.append(pa.table(shown | {str(columns.coordinate): pa.array([product] * len(rows))}))
+    return pa.concat_tables(tables)
+
+
 def _default_releases(file: ConfigFile | None, rho: float) -> int:
     if file is None or not 0 < rho < math.inf:
         return MOST_RELEASES
     return min(max(FEWEST_RELEASES, releases_needed(math.sqrt(2 * rho), 0.9, CONFIDENCE)), MOST_RELEASES)
 
 
-def _configured_in_words(file: ConfigFile, case: Configured) -> str:
+def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
     problem, config = file.config.problem, file.config
     unit = "one trajectory" if case.per_unit is None else f"one {config.privacy.unit} with {case.per_unit} trajectories"
     fewer = "" if case.units >= config.plan.units else f" ([plan] has {config.plan.units:,}, so its trees may be finer)"
@@ -157,7 +229,7 @@ def _strongest(found: list[AuditFinding]) -> AuditFinding:
 
 
 def _attack_all(
-    console: Console, cases: list[Configured], rho: float, releases: int, noise: str, workers: int
+    console: Console, cases: list[AuditCase], rho: float, releases: int, noise: str, workers: int
 ) -> list[AuditFinding]:
     with progress_bar(console) as bars:
         task = bars.add_task("releases", total=len(cases) * releases)
@@ -234,22 +306,18 @@ def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
 
 
 def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
+    case = finding.case
     return {
         "round": round_,
-        "case": finding.case.name,
-        "learner": finding.case.learner,
-        "trajectories_per_unit": finding.case.per_unit or 1,
-        "engine": finding.case.engine,
+        "case": case.name,
+        "learner": case.learner,
+        "trajectories_per_unit": case.per_unit or 1,
+        "engine": case.engine,
         "numbers": finding.numbers,
         "moved_share": finding.moved_share,
         "tables": [
-            {
-                "name": table.name,
-                "numbers": table.cells,
-                "rho": float(table.rho),
-                "variance": str(table.variance),
-                "moved_share": float(table.share),
-            }
+            {"name": table.name, "numbers": table.cells, "rho": float(table.rho), "variance": str(table.variance)}
+            | {"moved_share": float(table.share)}
             for table in finding.tables
         ],
         "end_to_end_releases": finding.end_to_end,

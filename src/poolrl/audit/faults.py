@@ -1,0 +1,413 @@
+"""The faults of a release that need no statistics: what it pays for, what is public, and how its noise is made.
+
+Two neighbours are released without noise, so that everything a release reveals of them can be compared exactly. Some
+faults of noise no statistics can see. A key of 40 bits makes words that look uniform, and an attacker can try all such
+keys. A variance of 20 for 20.5 takes a million releases to see. So the audit gives the sampler a known key, in a
+process of its own, and computes by other means what it must draw.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrl.audit.cases import AuditCase
+from poolrl.checks import FloatArray, IntArray
+from poolrl.data.log import Log
+from poolrl.pool import OnOutcomes, OnVisits, Prepared
+from poolrl.privacy import zcdp
+from poolrl.privacy.noise import randomness
+from poolrl.privacy.noise.inversion import inversion
+from poolrl.privacy.noise.randomness import Stream
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.seeded import SeededNoise
+from poolrl.privacy.noise.self_test import sampler_faults
+from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
+from poolrl.privacy.sensitivity import TableLayout, joint_table, left_sums, outcome_trees, pair_sums, visit_tables
+
+# Rows of released numbers, (releases, numbers).
+Rows = NDArray[np.int32]
+# A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
+NOISE: dict[str, Callable[[int], NoiseSource]] = {
+    "secure": lambda _: SecureNoise(),
+    "opendp": lambda _: OpenDPNoise(),
+    "seeded": SeededNoise,
+}
+DIFFER = "neighbours differ without noise"
+# No two bytes are equal, so the sampler cannot leave one out or use one twice unseen.
+KNOWN_KEY = bytes(range(101, 133))
+# Besides the audited variances: fractions, which must not be rounded to whole numbers.
+PROBED_VARIANCES = Fraction(41, 2), Fraction(1001, 3)
+PROBED_DRAWS = 2**14
+DIGITS = 60
+
+
+def structure_faults(
+    case: AuditCase, logs: tuple[Log, Log], exact: tuple[Revealed, Revealed], rho: float, noise: str
+) -> list[str]:
+    """All of them, by the logs and their exact counts. For another noise, secure noise is not looked at."""
+    prepared, mechanisms = case.prepared(rho), exact[0].public["guarantee"].mechanisms
+    faults = construction_faults(*(each.variance for each in mechanisms)) if noise == "secure" else []
+    if any("self-test" in fault for fault in faults):
+        return faults
+    # At rho = 1 no two releases are equal by chance.
+    if noise != "seeded" and len(set(_digests(case, noise))) < 4:
+        faults.append("two processes, or two releases, draw the same noise")
+    files = [policy_file(prepared, log, Frozen()) for log in logs]
+    if files[0] != files[1]:
+        faults.append("the policy depends on more than the released tables")
+    return faults + _counted_faults(case, prepared, exact) + _paid_faults(case, prepared, logs[0], exact, rho)
+
+
+@dataclass(frozen=True)
+class MovedTable:
+    """What two neighbours move of one mechanism: Σ (difference)² as a share of Δ₂², both in whole numbers."""
+
+    name: str
+    cells: int
+    rho: Fraction
+    variance: Fraction
+    share: Fraction
+
+
+def moved_tables(first: Revealed, second: Revealed) -> tuple[MovedTable, ...]:
+    """That of every mechanism."""
+    tables = []
+    for number, stated in enumerate(first.public["guarantee"].mechanisms):
+        moved = int(((second.of_mechanism(number) - first.of_mechanism(number)) ** 2).sum())
+        share = moved / stated.sensitivity_squared
+        tables.append(MovedTable(stated.name, stated.cells, stated.rho, stated.variance, share))
+    return tuple(tables)
+
+
+def moved_share(first: Revealed, second: Revealed) -> float:
+    """How much of ρ the neighbours use: each mechanism's share of Δ₂², weighted by what it costs."""
+    tables = moved_tables(first, second)
+    return float(sum(each.share * each.rho for each in tables) / sum(each.rho for each in tables))
+
+
+def _counted_faults(case: AuditCase, prepared: Prepared, exact: tuple[Revealed, Revealed]) -> list[str]:
+    """An engine counts what arrays count, and nothing without noise differs, also for a neighbour that owns less."""
+    faults, counted = [], {}
+    for engine in ("arrays", "table"):
+        with ExitStack() as opened:
+            two = [] if engine == case.engine else opened.enter_context(case.logs(engine))
+            logs = [log for log in (*two, opened.enter_context(case.poorer(engine))) if log is not None]
+            counted[engine] = [
+                *(exact if engine == case.engine else ()),
+                *(exact_counts(prepared, log) for log in logs),
+            ]
+    for array, table in zip(counted["arrays"][:2], counted["table"], strict=False):
+        # A table is never taken to be complete, so it may have unobserved counts after its trees.
+        mechanisms = range(len(array.public["guarantee"].mechanisms))
+        pairs = [(array.of_mechanism(number), table.of_mechanism(number)) for number in mechanisms]
+        if not all(np.array_equal(here, there[: here.size]) for here, there in pairs):
+            faults.append("a table in an engine gives other counts than the same arrays")
+            break
+    if any(other.public != logs[0].public for logs in counted.values() for other in logs[1:]):
+        faults.append(DIFFER)
+    return faults
+
+
+def _paid_faults(
+    case: AuditCase, prepared: Prepared, log: Log, exact: tuple[Revealed, Revealed], rho: float
+) -> list[str]:
+    """The guarantee follows from the formulas, exactly, and the noise has its variances; a unit moves no more."""
+    faults, watched, (first, second) = [], Repeated([Exact()]), exact
+    revealed(prepared, prepared.release(log, watched))  # it asks for every row of the tables
+    mechanisms = first.public["guarantee"].mechanisms
+    if zcdp.compose(each.rho for each in mechanisms) != zcdp.budget(rho):
+        faults.append("the guarantee states another rho")
+    # In the order in which tables are drawn: one must not have another's noise. A public root is not drawn.
+    if _without_repeats(watched.variances) != _without_repeats(mechanisms[n].variance for n in first.public["belongs"]):
+        faults.append("noise is drawn with another variance than the guarantee states")
+    stated = [(each.name, each.cells, each.sensitivity_squared) for each in mechanisms]
+    formulas = layouts(prepared, first, per_unit=case.moved)
+    by_formula = [(each.name, each.cells, each.sensitivity_squared) for each in formulas]
+    as_stated = first.public == second.public and stated == by_formula
+    # Each mechanism by itself, whatever the others have left.
+    if not as_stated or any(table.share > 1 for table in moved_tables(first, second)):
+        faults.append("one unit moves more than was paid for")
+    return faults
+
+
+def _without_repeats(variances: Iterable[Fraction]) -> list[Fraction]:
+    return [variance for variance, _ in groupby(variances)]
+
+
+def _digests(case: AuditCase, noise: str) -> list[bytes]:
+    """Two releases in this process, and one in each of two forks, which inherit the state of these releases."""
+    prepared = case.prepared(1.0)
+    # No engine's threads live on in a fork, and the noise is the same.
+    with case.logs("arrays") as (log, _):
+
+        def digest() -> bytes:
+            numbers = revealed(prepared, prepared.release(log, NOISE[noise](0))).numbers
+            return sha256(numbers.tobytes()).digest()
+
+        digests = [digest(), digest(), in_child(digest), in_child(digest)]
+    if not all(digests):
+        raise RuntimeError("a forked process could not release")
+    return digests
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """Everything that a release reveals: noisy numbers in one row, and public facts, equal for all neighbours.
+
+    Among these are the `shapes` of its tables, and the number of the mechanism to which each `belongs`.
+    """
+
+    numbers: IntArray
+    public: dict[str, Any]
+
+    @property
+    def mechanism_of(self) -> IntArray:
+        """The number of each number's mechanism."""
+        return np.repeat(self.public["belongs"], [math.prod(shape) for shape in self.public["shapes"]])
+
+    @property
+    def table_variances(self) -> list[float]:
+        """The stated variance of each table."""
+        mechanisms = self.public["guarantee"].mechanisms
+        return [float(mechanisms[number].variance) for number in self.public["belongs"]]
+
+    @property
+    def variances(self) -> FloatArray:
+        """That of each number."""
+        return np.array([float(each.variance) for each in self.public["guarantee"].mechanisms])[self.mechanism_of]
+
+    def of_mechanism(self, number: int) -> IntArray:
+        """The numbers of one mechanism."""
+        return self.numbers[self.mechanism_of == number]
+
+
+def revealed(prepared: Prepared, released: Any) -> Revealed:
+    """Everything at once, because a row of transitions is released once."""
+    if isinstance(prepared, OnVisits):
+        nodes = np.arange(prepared.where.pair_count)
+        tables = [released.pairs, *(released.transitions(step, nodes) for step in range(prepared.problem.horizon))]
+        belongs = [0] + [1] * prepared.problem.horizon
+    else:
+        trees = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
+        sums = [] if released.dependence is None else [released.dependence.counts]
+        sums += [each.sums for each in (released.left, released.together) if each is not None]
+        # In the guarantee's order; a table that it leaves out is compared with its last one.
+        last = len(released.guarantee.mechanisms) - 1
+        tables, belongs = [*trees, *sums], [0] * len(trees) + [min(1 + i, last) for i in range(len(sums))]
+    totals = getattr(released, "totals", None)
+    public = {
+        "guarantee": released.guarantee,
+        "total": getattr(released, "total", None),
+        "totals": None if totals is None else totals.tolist(),
+        "shapes": [table.shape for table in tables],
+        "belongs": belongs,
+    }
+    return Revealed(np.concatenate([table.ravel() for table in tables]), public)
+
+
+def exact_counts(prepared: Prepared, log: Log) -> Revealed:
+    """What a release without noise would reveal."""
+    return revealed(prepared, prepared.release(log, Exact()))
+
+
+def layouts(prepared: Prepared, counts: Revealed, *, per_unit: int) -> tuple[TableLayout, ...]:
+    """What the formulas of `privacy.sensitivity` say of these tables."""
+    if isinstance(prepared, OnVisits):
+        nodes = {"pairs": prepared.where.pair_count, "states": prepared.where.state_count}
+        return visit_tables(prepared.problem, **nodes, per_unit=per_unit)
+    assert isinstance(prepared, OnOutcomes)
+    # Levels are (*labels, H, k, kinds, size). Unless the log is complete, one table counts what is unobserved.
+    problem, belongs = prepared.problem, counts.public["belongs"]
+    trees = [shape for shape in counts.public["shapes"] if len(shape) == len(problem.labels.shape) + 4]
+    layout = outcome_trees(
+        problem,
+        level_sizes=tuple(shape[-1] for shape in trees),
+        per_unit=per_unit,
+        complete=len(trees) == belongs.count(0),
+        labels_public=counts.public["guarantee"].labels == "public",
+    )
+    joint = [joint_table(problem, per_unit=per_unit)] if prepared.dependence else []
+    on_top = [(prepared.left_over, left_sums), (prepared.together, pair_sums)]
+    return (layout, *joint, *(formula(problem, per_unit=per_unit) for budget, formula in on_top if budget))
+
+
+class Exact:
+    """No noise: the exact counts, for an attacker who knows everything but the noise."""
+
+    def begin(self) -> Exact:
+        """Itself."""
+        return self
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """The counts."""
+        return counts.copy()
+
+
+@dataclass
+class Frozen:
+    """Tables that do not depend on the counts. What is learned from them must not depend on the log either."""
+
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def begin(self) -> Frozen:
+        """From the beginning."""
+        return Frozen()
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """Numbers that do not depend on the counts."""
+        return self.rng.integers(0, 40, counts.shape)
+
+
+def policy_file(prepared: Prepared, log: Log, noise: NoiseSource) -> bytes:
+    """The policy file that a fit writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.npz"
+        prepared.learn(prepared.release(log, noise)).save(path)
+        return path.read_bytes()
+
+
+class Repeated:
+    """Many releases from one count: the door counts once, and the sampler of every release adds its own noise.
+
+    A count in an engine takes a tenth of a second, and it is the same for each release of a log. Each sampler is begun
+    as for a fit, and gets the same calls from the door as the sampler of a fit does.
+    """
+
+    def __init__(self, sources: Iterable[NoiseSource]) -> None:
+        self._sources = list(sources)
+        self._samplers: list[Sampler] = []
+        self._tables: list[Rows] = []
+        self.variances: list[Fraction] = []
+
+    def begin(self) -> Repeated:
+        """A sampler for every release."""
+        self._samplers = [source.begin() for source in self._sources]
+        return self
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """The table of the first release. Those of all are kept."""
+        noisy = [sampler.add(counts, variance) for sampler in self._samplers]
+        self._tables.append(np.stack([table.ravel() for table in noisy]).astype(np.int32))
+        self.variances.append(variance)
+        return noisy[0]
+
+    @property
+    def numbers(self) -> Rows:
+        """What was drawn, (releases, numbers), in the order in which the door asked for it."""
+        return np.concatenate(self._tables, axis=1)
+
+
+def construction_faults(*stated: Fraction) -> list[str]:
+    """The faults of the sampler of secure noise, for these variances and some others."""
+    failed = [f"the sampler fails its self-test: {fault}" for fault in sampler_faults()]
+    if failed:
+        return failed
+    faults, variances = [], dict.fromkeys((*stated, *PROBED_VARIANCES))
+    if not all(np.array_equal(inversion(each).thresholds, thresholds(each)[1]) for each in variances):
+        faults.append("the table of a distribution is not exact")
+    if not all(_follows_from_key(each) for each in variances):
+        faults.append("noise does not follow from the key that the system drew and the stated variance")
+    if can_be_continued():
+        faults.append("a forked process can continue a release")
+    return faults
+
+
+def in_child(work: Callable[[], bytes]) -> bytes:
+    """What some work in a forked process returns; nothing, if it fails there."""
+    end, start = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(end)
+            with os.fdopen(start, "wb") as pipe:
+                pipe.write(work())
+        finally:
+            os._exit(0)
+    os.close(start)
+    with os.fdopen(end, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def _follows_from_key(variance: Fraction) -> bool:
+    def draw() -> bytes:
+        SecureNoise().begin()  # its self-test needs real keys
+        asked: list[int] = []
+
+        def known(size: int) -> bytes:
+            asked.append(size)
+            return KNOWN_KEY[:size]
+
+        vars(randomness)["urandom"] = known  # in this process alone
+        noise = SecureNoise().begin().add(np.zeros(PROBED_DRAWS, dtype=np.int64), variance)
+        return noise.tobytes() if asked == [len(KNOWN_KEY)] else b""
+
+    return in_child(draw) == drawn_with(KNOWN_KEY, variance, PROBED_DRAWS).tobytes()
+
+
+def drawn_with(key: bytes, variance: Fraction, count: int) -> IntArray:
+    """The first numbers that a release with this key draws: AES block by block, decimals, and a search."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    blocks = b"".join(number.to_bytes(16, "big") for number in range((count + 1) // 2))
+    words = np.frombuffer(Cipher(algorithms.AES256(key), modes.ECB()).encryptor().update(blocks), dtype="<u8")
+    lowest, edges = thresholds(variance)
+    # A word on an edge, which would not decide, comes up once in 2⁵⁰.
+    return np.asarray(lowest + np.searchsorted(edges, words[:count], side="right"), dtype=np.int64)
+
+
+@lru_cache(maxsize=8)
+def thresholds(variance: Fraction) -> tuple[int, RandomWords]:
+    """The least k, and ⌊2⁶⁴ P(X ≤ k)⌋ from the last k where it is 0 to the first where it is 2⁶⁴ − 1, by decimals."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        ratio = (Decimal(-variance.denominator) / Decimal(2 * variance.numerator)).exp()
+        weights, step, square = [Decimal(1)], ratio, ratio * ratio
+        # Beyond 14σ a tail is below 2⁻¹⁴⁰.
+        for _ in range(math.ceil(14 * math.sqrt(variance)) + 3):
+            weights.append(weights[-1] * step)
+            step *= square
+        tails = [Decimal(0)]  # Σ_{j>k} from the far end
+        for weight in reversed(weights[1:]):
+            tails.append(tails[-1] + weight)
+        tails.reverse()
+        total, scale = 1 + 2 * tails[0], Decimal(2**64)
+        upper = [tail / total for tail in tails]
+        below = [int(scale * tail) for tail in upper]
+        end = below.index(0) + 1
+        above = [int(scale * (1 - tail)) for tail in upper[:end]]
+    return -end, np.array(below[:end][::-1] + above, dtype=np.uint64)
+
+
+def can_be_continued() -> bool:
+    """Whether a fork can go on where its parent's stream is, by any of its methods."""
+    stream = Stream()
+    stream.take(2)
+
+    def go_on() -> bytes:
+        went_on = b""
+        for method in (lambda: stream.take(2), lambda: stream.words(0, 2)):
+            try:
+                method()
+                went_on += b"!"
+            except RuntimeError:
+                went_on += b"."
+        return went_on
+
+    return in_child(go_on) != b".."
