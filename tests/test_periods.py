@@ -21,7 +21,7 @@ from poolrl.data.log import Columns
 from poolrl.ledger.accounts import OverspendError
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.units import Period, Portion, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
+from poolrl.ledger.units import Period, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 from tests.helpers.ledgers import WEEK, rows
@@ -32,8 +32,9 @@ WEEKS = 7
 Intervals = list[tuple[int, int]]
 
 
-def portion(first: int, before: int, rho: Fraction = RHO, memory: int = 0, scale: str = "sales") -> Portion:
-    return Portion(rho, Period("week", first, before, (scale,) if memory else ()), memory)
+def portion(first: int, before: int, rho: Fraction = RHO, memory: int = 0, scale: str = "sales") -> Spend:
+    period = Period("week", first, before, (scale,) if memory else ())
+    return Spend(rho, "committed", ProtectedUnit("trajectory", scale_memory=memory), period)
 
 
 @st.composite
@@ -70,10 +71,10 @@ def test_what_one_trajectory_loses_worked_by_hand() -> None:
     months = [portion(4 * month, 4 * month + 4) for month in range(12)]
     assert lost_by_one(months) == RHO
     assert lost_by_one([*months, portion(0, 1)]) == 2 * RHO
-    assert lost_by_one([*months, Portion(RHO, None)]) == 2 * RHO  # a release of everything reads every week
-    other_column = Portion(RHO, Period("day", 100, 200))
+    assert lost_by_one([*months, Spend(RHO, "committed")]) == 2 * RHO  # a release of everything reads every week
+    other_column = Spend(RHO, "committed", period=Period("day", 100, 200))
     assert lost_by_one([*months, other_column]) == 2 * RHO
-    dates = Portion(RHO, Period("week", "2025-01-06", "2025-02-03"))
+    dates = Spend(RHO, "committed", period=Period("week", "2025-01-06", "2025-02-03"))
     assert lost_by_one([*months, dates]) == 2 * RHO
     # Four later weeks change with one: all in its own month, or one month has it and the next has the four.
     remembering = [portion(4 * month, 4 * month + 4, memory=4) for month in range(12)]

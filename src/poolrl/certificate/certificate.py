@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Facts
 from poolrl.learning.stored import PeriodRead
 from poolrl.ledger.accounts import Account, Entry
-from poolrl.ledger.units import Period, Portion, ProtectedUnit, When, lost_by_one
+from poolrl.ledger.units import Period, ProtectedUnit, Spend, When, lost_by_one
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
 
@@ -265,12 +265,14 @@ def seen_in(claim: Certificate) -> InAll:
 def lost_to_periods(claim: Certificate) -> Fraction:
     """What one unit loses to the periods that a certificate names, its own included."""
     releases: list[EarlierRelease | Certificate] = [*claim.earlier, claim]
-    portions = [
-        Portion(zcdp.written(each.rho), each.period.period(), each.scale_memory) for each in releases if each.period
+    spends = [
+        Spend(zcdp.written(each.rho), "committed", ProtectedUnit("", scale_memory=each.scale_memory), period.period())
+        for each in releases
+        if (period := each.period)
     ]
     if claim.unit != "trajectory":
-        return sum((portion.rho for portion in portions), Fraction(0))
-    return lost_by_one(portions)
+        return sum((spend.rho for spend in spends), Fraction(0))
+    return lost_by_one(spends)
 
 
 def post_processing(words: CertifiedWords) -> list[str]:

@@ -101,12 +101,12 @@ def declared_sentences(certificate: Certificate) -> list[str]:
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    keep_ids, found = certificate.adjacency == KEEP_IDS, neighbours_in_words(certificate)
+    keep_ids, phrase = certificate.adjacency == KEEP_IDS, neighbours_in_words(certificate)
     if certificate.labels == "public":
-        found += ", and so do labels" if keep_ids else " with the same labels"
+        phrase += ", and so do labels" if keep_ids else " with the same labels"
     if certificate.period is not None and not keep_ids:
-        found += " of the same date" if certificate.unit == "trajectory" else " of the same periods"
-    return found
+        phrase += " of the same date" if certificate.unit == "trajectory" else " of the same periods"
+    return phrase
 
 
 def _also_public(certificate: Certificate) -> str:
@@ -139,18 +139,18 @@ def _query(certificate: Certificate) -> str:
 
 
 def _key_and_audit(certificate: Certificate) -> list[str]:
-    """Who signed, and what an audit found, where there is such."""
-    said = []
+    """The key of the signature, and the result of an audit, where the certificate names them."""
+    sentences = []
     if certificate.signed_by:
-        said.append(f"It is signed with the key of SHA-256 {certificate.signed_by}.")
+        sentences.append(f"It is signed with the key of SHA-256 {certificate.signed_by}.")
     if (audit := certificate.audit) is not None:
-        said.append(
+        sentences.append(
             f"As the data holder reports, an audit of this configuration attacked {audit.releases:,} simulated "
             "releases. "
             f"It proved a loss of at least rho = {audit.proved_rho:.3g} of {audit.claimed_rho:g} claimed: "
             f"{audit.verdict}."
         )
-    return said
+    return sentences
 
 
 def _attack(certificate: Certificate) -> list[str]:
@@ -173,24 +173,24 @@ def _attack(certificate: Certificate) -> list[str]:
 
 
 def periods_in_words(claim: Certificate) -> list[str]:
-    """Who of the log was read, who neighbours are, and which earlier periods the policy rests on; none without one."""
+    """Which part of the log was read, its neighbours, and earlier periods that the policy rests on."""
     if claim.period is None:
         return []
-    said = [f"Of the log only this period was read: {claim.period.period()}. {neighbours_keep(claim.unit)}"]
+    sentences = [f"Of the log only this period was read: {claim.period.period()}. {neighbours_keep(claim.unit)}"]
     if not claim.earlier:
-        return said
+        return sentences
     many = len(claim.earlier)
-    said.append(
+    sentences.append(
         f"The policy also rests on {many} release{'s' * (many > 1)} of earlier periods: "
         f"{'; '.join(f'{_ends(each.period)} (rho = {float(Fraction(each.rho)):g})' for each in claim.earlier)}. "
         f"In each update what came before counts {claim.forgetting:g} times as much."
     )
     lost = f"loses rho = {float(lost_to_periods(claim)):g}"
     if claim.unit == "trajectory":
-        said.append(f"A trajectory is in one of these periods. To all of them together it {lost} at most.")
+        sentences.append(f"A trajectory is in one of these periods. To all of them together it {lost} at most.")
     else:
-        said.append(f"One {claim.unit} may be in all of them, and {lost} to them together.")
-    return said
+        sentences.append(f"One {claim.unit} may be in all of them, and {lost} to them together.")
+    return sentences
 
 
 def neighbours_keep(unit: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -32,11 +32,12 @@ from poolrl.certificate.release_files import (
     sha256,
 )
 from poolrl.certificate.terms import Terms
+from poolrl.checks import FloatArray
 from poolrl.learning.model import MODEL_FORMAT, PrivateModel
-from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
+from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import says_it_is
-from poolrl.ledger.accounts import Account, Entry, replay
+from poolrl.ledger.accounts import Entry, replay
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
@@ -59,7 +60,7 @@ class VerifyCheck:
     why: str = ""
 
 
-# Reads a configuration, given the number of units of the log. The command line's is `shop.config_file.terms_of`.
+# Reads a configuration, given the number of units of the log.
 ReadTerms = Callable[[Path, int], Terms]
 
 
@@ -117,8 +118,8 @@ def verify_release(
     # A configuration counts as the release's own where the leaflet or the record lies beside it too.
     released = (folder / LEAFLET).exists() or (folder / RECORD).exists()
     own = folder / CONFIG if released and (folder / CONFIG).exists() else None
-    if found := config or own:
-        checks += _against_config(claim, found, read_terms, sound=not faults and not apart)
+    if made_with := config or own:
+        checks += _against_config(claim, made_with, read_terms, sound=not faults and not apart)
     if all(check.good for check in checks):
         checks += _papers(claim, folder)
     checks += _signature(claim, content, folder / SIGNATURE, key)
@@ -208,8 +209,8 @@ def _signature(claim: Certificate, content: bytes, path: Path, key: Path | None)
     checks = [VerifyCheck("the certificate is signed with the key that it names", named)]
     if wanted is not None:
         why = "" if signature.key == wanted else f"it names the key of SHA-256 {signature.key.fingerprint}"
-        mine = Signature(wanted, signature.raw).holds_for(content)
-        checks.append(VerifyCheck("the certificate is signed with your key", mine, why))
+        yours = Signature(wanted, signature.raw).holds_for(content)
+        checks.append(VerifyCheck("the certificate is signed with your key", yours, why))
     return checks
 
 
@@ -227,25 +228,39 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
     done = [e for e in entries if e.kind == "commit" and e.refers == named.entry]
     account = accounts.get(named.account)
     spend = account.spends.get(named.entry) if account else None
+    unrecorded = ""
+    if spend is not None and spend.unit == UNRECORDED:
+        unrecorded = "an entry of an earlier version does not say: 'poolrl ledger unit CERTIFICATE' adds it"
     then = _spent_then(entries, read[0].number, named.account, unit) if read else None
     now = _spent_then(entries, len(entries), named.account, unit)
     since = f"since then more was spent, {float(now):g} in all" if now is not None and now != then else ""
     return [
         unbroken,
         VerifyCheck("the ledger has the payment", bool(paid) and str(paid[0].rho) == claim.rho, since),
-        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit, _unrecorded(spend)),
+        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit, unrecorded),
         VerifyCheck("what was spent in all is what the ledger adds up for this unit", str(then) == named.spent),
-        *_paid_periods(claim, entries, account),
+        *_paid_periods(claim, entries, {} if account is None else account.spends),
         VerifyCheck("the ledger has committed these very files", bool(done) and done[0].note == hashes),
         *([VerifyCheck("the ledger names the key of the signature", claim.signed_by in keys)] * bool(claim.signed_by)),
     ]
 
 
-def _paid_periods(claim: Certificate, entries: list[Entry], account: Account | None) -> list[VerifyCheck]:
-    faults = unpaid_periods(claim, entries, account)
-    if claim.period is None and not faults:
-        return []
-    return [VerifyCheck("the ledger has paid for these periods", not faults, "; ".join(faults))]
+def _paid_periods(claim: Certificate, entries: list[Entry], spends: dict[int, Spend]) -> list[VerifyCheck]:
+    """Whether the ledger has paid for the periods of a certificate, each as the certificate says."""
+    what = "the ledger has paid for these periods"
+    if period_faults(claim):
+        return [VerifyCheck(what, False, "they do not add up")]
+    faults = []
+    spend = spends.get(claim.ledger.entry)
+    if spend is None or spend.period != (None if claim.period is None else claim.period.period()):
+        faults.append("its own period is not the one that was paid for")
+    for each in claim.earlier:
+        spend = spends.get(each.entry)
+        hashes = [text for e in entries if e.kind == "commit" and e.refers == each.entry for text in e.note.values()]
+        paid = spend is not None and (spend.period, str(spend.rho)) == (each.period.period(), each.rho)
+        if not paid or each.certificate_sha256 not in hashes:
+            faults.append(f"entry {each.entry} is not the release of {each.period.period()}")
+    return [VerifyCheck(what, not faults, "; ".join(faults))] if claim.period is not None or faults else []
 
 
 def _spent_then(entries: list[Entry], last: int, account: str, unit: ProtectedUnit) -> Fraction | None:
@@ -253,16 +268,10 @@ def _spent_then(entries: list[Entry], last: int, account: str, unit: ProtectedUn
     # Whom an older spend protects may have been added later.
     known = [e for e in entries if e.number <= last or (e.kind == "unit" and (e.refers or 0) <= last)]
     try:
-        found = replay(known).get(account)
-        return None if found is None else found.spent_by(unit)
+        books = replay(known).get(account)
+        return None if books is None else books.spent_by(unit)
     except ValueError:
         return None
-
-
-def _unrecorded(spend: Spend | None) -> str:
-    if spend is None or spend.unit != UNRECORDED:
-        return ""
-    return "an entry of an earlier version does not say: 'poolrl ledger unit CERTIFICATE' adds it"
 
 
 def tables_hold(policy: Policy, claim: Certificate) -> bool:
@@ -328,32 +337,33 @@ def release_layout(
 def made_again(policy: Path, certified: Path) -> tuple[bool, str]:
     """Whether a policy is a plan on the model of a certified one, by its own public facts; and why not."""
     try:
-        mine, model = Policy.load(policy), PrivateModel.of(Policy.load(certified))
-        if not isinstance(mine.problem, OutcomeProblem) or mine.outcomes is None:
+        plan, model = Policy.load(policy), PrivateModel.of(Policy.load(certified))
+        if not isinstance(plan.problem, OutcomeProblem) or plan.outcomes is None:
             return False, "it has no model"
-        again = model.plan(mine.problem)
+        again = model.plan(plan.problem)
         assert again.outcomes is not None
-        told = (mine.guarantee, mine.report) == (again.guarantee, again.report)
+        told = (plan.guarantee, plan.report, type(plan.rule)) == (again.guarantee, again.report, type(again.rule))
         # Pages are drawn from the estimate that a policy carries.
-        same = _same_laws(mine.outcomes, again.outcomes)
-        return told and same and np.allclose(again.levels, mine.levels, rtol=SAME_PLAN, atol=0), ""
-    except (ValueError, AttributeError) as error:
+        same = _same(plan.outcomes.arrays(), again.outcomes.arrays())
+        return told and same and _same(again.rule.arrays(), plan.rule.arrays(), SAME_PLAN), ""
+    except ValueError as error:
         return False, str(error)
 
 
 def is_its_model(model: Path, certified: Path) -> tuple[bool, str]:
     """Whether a file holds the model that a certified policy was planned on, to the last bit; and why not."""
     try:
-        mine, own = PrivateModel.load(model), PrivateModel.of(Policy.load(certified))
+        stored, own = PrivateModel.load(model), PrivateModel.of(Policy.load(certified))
     except ValueError as error:
         return False, str(error)
-    told = [(each.problem.facts(), each.guarantee, each.report) for each in (mine, own)]
-    return told[0] == told[1] and _same_laws(mine.outcomes, own.outcomes), ""
+    told = [(each.problem.facts(), each.guarantee, each.report) for each in (stored, own)]
+    return told[0] == told[1] and _same(stored.outcomes.arrays(), own.outcomes.arrays()), ""
 
 
-def _same_laws(one: OutcomeDistribution, other: OutcomeDistribution) -> bool:
-    mine, theirs = one.arrays(), other.arrays()
-    return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+def _same(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray], tolerance: float = 0.0) -> bool:
+    """Whether tables of the same names and shapes have the same numbers, up to a share of each."""
+    shapes = [{name: array.shape for name, array in tables.items()} for tables in (one, other)]
+    return shapes[0] == shapes[1] and all(np.allclose(one[name], other[name], tolerance, 0.0) for name in one)
 
 
 def period_faults(claim: Certificate) -> list[str]:
@@ -379,23 +389,4 @@ def period_faults(claim: Certificate) -> list[str]:
     fades = claim.forgetting is not None and 0 < claim.forgetting <= 1
     if not (trees and fades and (claim.bins is None) == (not claim.earlier)):
         faults.append("how earlier periods count is not said")
-    return faults
-
-
-def unpaid_periods(claim: Certificate, entries: list[Entry], account: Account | None) -> list[str]:
-    """Which periods of a certificate the ledger does not have, or has otherwise."""
-    if period_faults(claim):
-        return ["they do not add up"]
-    spends = {} if account is None else account.spends
-    faults = []
-    own = None if claim.period is None else claim.period.period()
-    spend = spends.get(claim.ledger.entry)
-    if spend is None or spend.period != own:
-        faults.append("its own period is not the one that was paid for")
-    for each in claim.earlier:
-        spend = spends.get(each.entry)
-        commits = [e.note for e in entries if e.kind == "commit" and e.refers == each.entry]
-        paid = spend is not None and (spend.period, str(spend.rho)) == (each.period.period(), each.rho)
-        if not paid or each.certificate_sha256 not in [found for note in commits for found in note.values()]:
-            faults.append(f"entry {each.entry} is not the release of {each.period.period()}")
     return faults

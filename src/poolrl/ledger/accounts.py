@@ -88,9 +88,9 @@ class Account:
     def require(self, reservation: Entry, stage: str) -> None:
         """Refuse to continue a spend that is not at this stage."""
         spend = self.spends.get(reservation.number)
-        found = "unknown" if spend is None else spend.stage
-        if found != stage:
-            raise ValueError(f"entry {reservation.number} of the ledger is {found}, not {stage}")
+        reached = "unknown" if spend is None else spend.stage
+        if reached != stage:
+            raise ValueError(f"entry {reservation.number} of the ledger is {reached}, not {stage}")
 
 
 # Kind of entry → the stage of its spend before and after it.

@@ -174,7 +174,7 @@ class Chain:
                     raise ValueError(self._lost())
                 if tables or not create:
                     raise ValueError(f"{self.path} is not a ledger")
-                _write_key(draft)
+                write_secret(draft, f"{secrets.token_hex(32)}\n".encode())
                 self._key = _read_key(draft)
                 for statement in STATEMENTS:
                     self._file.execute(statement)
@@ -209,12 +209,15 @@ def was_made(path: Path) -> bool:
     return path.exists() and not (empty and not path.with_name(path.name + ".key").exists())
 
 
-def _write_key(path: Path) -> None:
-    """Write a new key that only this user can read. It is on the disk before anything is sealed with it."""
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a new file that only this user can read. It is on the disk before anything is sealed or signed with it."""
     path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(secrets.token_hex(32) + "\n")
-    onto_disk(path)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(handle, content)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def onto_disk(path: Path) -> None:

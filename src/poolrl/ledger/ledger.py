@@ -73,7 +73,7 @@ class Ledger:
         return entries, replay(entries)
 
     def verify(self) -> list[str]:
-        """The faults of the file, its seals or its accounts; an empty list if there are none."""
+        """The faults of the file, its seals or its accounts; an empty list if nothing is wrong."""
         entries, faults = self._chain.checked_entries()
         if faults:
             return faults
@@ -84,7 +84,7 @@ class Ledger:
         return []
 
     def open_account(self, data_set: str, budget: zcdp.Budget) -> Account:
-        """The account of a data set, new if there is none; refuses a budget that is not the account's."""
+        """The account of a data set, made if it is missing; refuses a budget that is not the account's."""
         exact = zcdp.finite_budget(budget=budget)
         with self._chain.writing():
             accounts = self.accounts()
@@ -142,14 +142,14 @@ class Ledger:
             raise ValueError("reason must say how it is known whom the entry protects")
         with self._chain.writing():
             entries, accounts = self.state()
-            found = [e for e in entries if e.kind == "reserve" and e.number == entry]
-            if not found:
+            payments = [e for e in entries if e.kind == "reserve" and e.number == entry]
+            if not payments:
                 raise ValueError(f"entry {entry} of the ledger is no payment")
             done = [e.note for e in entries if e.kind == "commit" and e.refers == entry]
             if done and (not released or not released.items() <= done[0].items()):
                 raise ValueError(f"entry {entry} paid for a release: give that release's own certificate, unchanged")
             note = {"unit": unit.to_note(), "reason": reason}
-            self._append(accounts, "unit", found[0].account, refers=entry, note=note)
+            self._append(accounts, "unit", payments[0].account, refers=entry, note=note)
 
     def read(self, reservation: Entry, sketch: Sketch) -> Account:
         """Record whose rows are about to be released; returns the account. The budget cannot come back now.
@@ -160,26 +160,25 @@ class Ledger:
         secret = self._chain.secret("sketch")
         with self._chain.writing():
             accounts = self.accounts()
-            mine = accounts[reservation.account]
-            mine.require(reservation, "reserved")
-            for other in accounts.values():
-                known = open_sketches(other.sketches.values(), secret)
-                if other is not mine and any(map(sketch.overlaps, known)):
-                    raise OverspendError(
-                        f"these rows already have an account, as {other.data_set!r}: a new name gives no new budget"
-                    )
-            mine_now = mine.spends[reservation.number].period
-            for number, known_rows in zip(mine.sketches, open_sketches(mine.sketches.values(), secret), strict=True):
-                before = mine.spends[number].period
-                # Where periods overlap, both are paid for already.
-                apart = mine_now is not None and not mine_now.overlaps(before)
-                if apart and sketch.overlaps(known_rows):
-                    raise OverspendError(
-                        f"these rows were released before, in the period {before}: another date gives no new budget"
-                    )
+            own = accounts[reservation.account]
+            own.require(reservation, "reserved")
+            period = own.spends[reservation.number].period
+            for account in accounts.values():
+                for number, known in zip(
+                    account.sketches, open_sketches(account.sketches.values(), secret), strict=True
+                ):
+                    before = account.spends[number].period
+                    # Where periods of one account overlap, both are paid for already.
+                    paid = account is own and (period is None or period.overlaps(before))
+                    if paid or not sketch.overlaps(known):
+                        continue
+                    why = f"already have an account, as {account.data_set!r}: a new name"
+                    if account is own:
+                        why = f"were released before, in the period {before}: another date"
+                    raise OverspendError(f"these rows {why} gives no new budget")
             note = {"sketch": seal_sketch(sketch, secret)}
-            self._append(accounts, "read", mine.fingerprint, refers=reservation.number, note=note)
-            return mine
+            self._append(accounts, "read", own.fingerprint, refers=reservation.number, note=note)
+            return own
 
     def void(self, reservation: Entry) -> Entry:
         """Give a reservation back, because the log could not be read: nothing was released."""

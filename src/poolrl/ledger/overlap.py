@@ -48,9 +48,9 @@ class Sketch:
     def overlaps(self, other: Sketch) -> bool:
         """Whether more of these rows than chance explains are among the other ones, or the reverse."""
         ends = [each.marks[-1] for each in (self, other) if len(each.marks) == SKETCH_SIZE]
-        mine, theirs = (each.marks[: bisect_right(each.marks, min(ends, default=_NOTHING))] for each in (self, other))
-        common = len(set(mine).intersection(theirs))
-        fewer, share = min(len(mine), len(theirs)), self.by_chance + OVERLAPPING * (1 - self.by_chance)
+        own, theirs = (each.marks[: bisect_right(each.marks, min(ends, default=_NOTHING))] for each in (self, other))
+        common = len(set(own).intersection(theirs))
+        fewer, share = min(len(own), len(theirs)), self.by_chance + OVERLAPPING * (1 - self.by_chance)
         # Three standard deviations more, because both the chance and the marks of a small log are estimates.
         least = share * fewer + 3 * math.sqrt(fewer * share * (1 - share))
         # Logs without a trajectory, because a name was misspelt, have nothing in common.
@@ -71,7 +71,7 @@ def open_sketches(sealed: Iterable[str], key: bytes) -> list[Sketch]:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    found = []
+    sketches = []
     for text in sealed:
         try:
             content = base64.b64decode(text, validate=True)
@@ -79,5 +79,5 @@ def open_sketches(sealed: Iterable[str], key: bytes) -> list[Sketch]:
         except (InvalidTag, ValueError):
             raise ValueError("the ledger holds a sketch that its key does not open") from None
         whole, *marks = (opened[i : i + MARK_BYTES] for i in range(0, len(opened), MARK_BYTES))
-        found.append(Sketch(whole, tuple(mark for mark in marks if mark != _NOTHING)))
-    return found
+        sketches.append(Sketch(whole, tuple(mark for mark in marks if mark != _NOTHING)))
+    return sketches

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,6 +19,8 @@ from typing import Self
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from poolrl.ledger.chain import write_secret
 
 # What is signed begins with this, so that it can be nothing but a certificate.
 PURPOSE = b"poolrl certificate signature 1\0"
@@ -52,7 +53,7 @@ class PublicKey:
             key = None
         if not isinstance(key, Ed25519PublicKey):
             raise ValueError("not a public key: 'poolrl ledger key' prints one")
-        return cls(key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw))
+        return cls(key.public_bytes_raw())
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -119,22 +120,13 @@ class SigningKey:
     @classmethod
     def make(cls, path: Path) -> Self:
         """A new key, on the disk before anything names it."""
-        key = Ed25519PrivateKey.generate()
-        path.unlink(missing_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            content = key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-            os.write(handle, content)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        key, form = Ed25519PrivateKey.generate(), (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        write_secret(path, key.private_bytes(*form, serialization.NoEncryption()))
         return cls(path, key)
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """The key of a file; None if there is none."""
+        """The key of a file; None without a file."""
         try:
             key = serialization.load_pem_private_key(path.read_bytes(), password=None)
         except FileNotFoundError:

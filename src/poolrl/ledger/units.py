@@ -25,13 +25,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, Self, get_args, get_type_hints
 
-REPLACE_ONE = "replace one"
+from poolrl.privacy.guarantee import REPLACE_ANY
+
 # A date, written like 2025-01-31, or a whole number.
 When = str | int
 # ρ of a release, the number of the first of the sorted places that it holds, and of the first after those.
@@ -83,20 +84,10 @@ class Period:
     @classmethod
     def from_note(cls, note: Any) -> Self:
         """The inverse of `to_note`; refuses what it has not written."""
-        if not isinstance(note, dict) or set(note) != {each.name for each in fields(cls)}:
-            raise ValueError("an entry does not say which period it reads")
-        if not isinstance(note["column"], str) or not isinstance(note["scale"], list):
+        complete = isinstance(note, dict) and set(note) == set(get_type_hints(cls))
+        if not complete or not isinstance(note["column"], str) or not isinstance(note["scale"], list):
             raise ValueError("an entry does not say which period it reads")
         return cls(**note | {"scale": tuple(map(str, note["scale"]))})
-
-
-@dataclass(frozen=True)
-class Portion:
-    """What one release took: ρ, of which period (None: of everything), with which memory m of its scale."""
-
-    rho: Fraction
-    period: Period | None
-    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,7 +104,7 @@ class ProtectedUnit:
     owns_at_most: int | None = None  # k: every trajectory belongs to one unit, and no unit owns more; a declaration
     scale_memory: int = 0
     labels_kept: bool = False  # neighbours keep their labels, because these are public
-    adjacency: str = REPLACE_ONE
+    adjacency: str = REPLACE_ANY
 
     @property
     def name(self) -> str:
@@ -127,14 +118,10 @@ class ProtectedUnit:
     @classmethod
     def from_note(cls, note: Any) -> Self:
         """The inverse of `to_note`; refuses what it has not written."""
-        kinds = {each.name: type(getattr(UNRECORDED, each.name)) for each in fields(cls)}
-        kinds |= {"column": str, "owns_at_most": int}
-        if not isinstance(note, dict) or set(note) != set(kinds):
+        kinds = get_type_hints(cls)
+        complete = isinstance(note, dict) and set(note) == set(kinds)
+        if not complete or any(type(note[name]) not in (kind, *get_args(kind)) for name, kind in kinds.items()):
             raise ValueError("an entry does not say whom it protects")
-        for name, kind in kinds.items():
-            optional = name in ("column", "owns_at_most") and note[name] is None
-            if not optional and type(note[name]) is not kind:
-                raise ValueError("an entry does not say whom it protects")
         return cls(**note)
 
     def same_kind(self, other: ProtectedUnit) -> bool:
@@ -175,7 +162,7 @@ def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) ->
     """What one release costs another kind of unit, as a multiple of its ρ; None where it is not known."""
     if paid_for.same_kind(counted_for):
         return 1
-    if paid_for.adjacency != counted_for.adjacency or paid_for.adjacency != REPLACE_ONE:
+    if paid_for.adjacency != counted_for.adjacency or paid_for.adjacency != REPLACE_ANY:
         return None
     if paid_for.labels_kept and not counted_for.labels_kept:
         return None  # its neighbours kept their labels, and others need not
@@ -192,14 +179,14 @@ def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) ->
 
 def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
     """What each kind of unit among these spends has lost to all of them; refuses what cannot be converted."""
-    found = [spend for spend in spends if spend.stage != "void"]
+    counted = [spend for spend in spends if spend.stage != "void"]
     owned: Owned = {}
-    for unit in (spend.unit for spend in found):
+    for unit in (spend.unit for spend in counted):
         if unit.column is not None and unit.owns_at_most is not None:
             place = unit.column, unit.trajectory
             owned[place] = max(unit.owns_at_most, owned.get(place, 0))
     kinds: dict[tuple[object, ...], list[Spend]] = {}
-    for spend in found:
+    for spend in counted:
         kinds.setdefault(spend.unit._kind(), []).append(spend)
     sums = {alike[-1].unit: Fraction(0) for alike in kinds.values()}
     for unit in sums:
@@ -218,7 +205,7 @@ def _lost(spends: list[Spend]) -> Fraction:
     """
     if spends[0].unit.column is not None:
         return sum((spend.rho for spend in spends), Fraction(0))
-    return lost_by_one(Portion(spend.rho, spend.period, spend.unit.scale_memory) for spend in spends)
+    return lost_by_one(spends)
 
 
 def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
@@ -242,19 +229,19 @@ def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
     return f"{known}: keep to the unit of the first release"
 
 
-def lost_by_one(portions: Iterable[Portion]) -> Fraction:
+def lost_by_one(spends: Iterable[Spend]) -> Fraction:
     """What one trajectory has lost at most to all these releases, each of which protects single trajectories."""
-    total, by_axis = Fraction(0), dict[Hashable, list[Portion]]()
-    for each in portions:
-        if each.period is None:
-            total += each.rho
+    total, axes = Fraction(0), dict[Hashable, list[tuple[Spend, Period]]]()
+    for spend in spends:
+        if spend.period is None:
+            total += spend.rho
         else:
-            by_axis.setdefault(each.period.axis, []).append(each)
+            axes.setdefault(spend.period.axis, []).append((spend, spend.period))
     # A trajectory's places in two columns need not have to do with each other.
-    return total + sum((_lost_on_one_axis(found) for found in by_axis.values()), Fraction(0))
+    return total + sum(map(_lost_on_one_axis, axes.values()), Fraction(0))
 
 
-def _lost_on_one_axis(portions: list[Portion]) -> Fraction:
+def _lost_on_one_axis(spends: list[tuple[Spend, Period]]) -> Fraction:
     """The maximum above, by sums over sorted places.
 
         Σ_r ρ_r (1[v in r] + m 1[e in r])²  =  R(v) + m² R(e) + 2m R(v, e)
@@ -262,21 +249,20 @@ def _lost_on_one_axis(portions: list[Portion]) -> Fraction:
     R sums ρ over the releases that hold all of it. Where a period begins, all periods are in force that hold any place
     after it and before the next beginning. So no other place need be tried.
     """
-    spans = [(each, each.period) for each in portions if each.period is not None]
-    places = sorted({period.first for _, period in spans})
+    places = sorted({period.first for _, period in spends})
     scales: dict[tuple[int, tuple[str, ...]], list[_Span]] = {}
-    for each, period in spans:
-        scale = each.memory, period.scale if each.memory else ()
+    for spend, period in spends:
+        memory = spend.unit.scale_memory
         start, end = (bisect_left(places, place) for place in (period.first, period.before))
-        scales.setdefault(scale, []).append((each.rho, start, end))
+        scales.setdefault((memory, period.scale if memory else ()), []).append((spend.rho, start, end))
     lost = [Fraction(0)] * (len(places) + 1)  # the last place is in no period
-    for (memory, _), found in scales.items():
-        held = _held_at(found, len(lost))
+    for (memory, _), spans in scales.items():
+        held = _held_at(spans, len(lost))
         furthest = memory**2 * max(held)
         for v, own in enumerate(held):
             both = []
             if memory:
-                with_v = _held_at([span for span in found if span[1] <= v < span[2]], len(lost))
+                with_v = _held_at([span for span in spans if span[1] <= v < span[2]], len(lost))
                 both = [memory**2 * other + 2 * memory * shared for other, shared in zip(held, with_v, strict=True)]
             lost[v] += (own + max([furthest, *both])) / (1 + memory) ** 2
     return max(lost)

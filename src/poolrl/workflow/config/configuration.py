@@ -24,9 +24,9 @@ from poolrl.certificate.terms import (
 )
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
-from poolrl.ledger.units import REPLACE_ONE, Period, ProtectedUnit
+from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import KEEP_IDS
+from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.workflow.config.keys import ConfigSection, Key, keys_of_model
 from poolrl.workflow.config.sections import (
@@ -187,7 +187,7 @@ class Config(ConfigSection):
             privacy.owns_at_most,
             scale_memory=self.scale_memory,
             labels_kept=privacy.labels_public,
-            adjacency=KEEP_IDS if privacy.weeks_public else REPLACE_ONE,
+            adjacency=KEEP_IDS if privacy.weeks_public else REPLACE_ANY,
         )
 
     def _published(self) -> Publication:
