@@ -17,10 +17,10 @@ from pathlib import Path
 from attacks.disks import can_mount, mounted, remount
 from attacks.shop import Process, Shop, hold, spent
 from poolrl.ledger.ledger import Ledger
-from poolrl.paper.reproduce import Plan
 from poolrl.paper.results import Results
 from poolrl.paper.sweeps import BASE
 from poolrl.paper.trials import MEASURES
+from poolrl.paper.workers import Plan
 
 Fault = Callable[[], list[str]]
 WRITER = """
@@ -46,8 +46,7 @@ REPRODUCER = """
 import sys
 from pathlib import Path
 from attacks.faults import PLAN
-from poolrl.paper.backends import started
-from poolrl.paper.reproduce import carry_out
+from poolrl.paper.workers import carry_out, started
 from poolrl.paper.results import Results
 try:
     with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():

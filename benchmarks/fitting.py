@@ -19,7 +19,7 @@ from benchmarks import transcription
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Pool, SeededNoise, Trajectories
 from poolrl.checks import IntArray
-from poolrl.paper.baselines import dp_apvi
+from poolrl.paper.trials import dp_apvi
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource, Sampler
 

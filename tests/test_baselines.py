@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
 from poolrl.learning.rules import Levels, PartitionQ
 from poolrl.learning.stored import Report
-from poolrl.paper import baselines
-from poolrl.paper.q_learning import _QLearning, fql, hql, replay_log
+from poolrl.paper import trials
+from poolrl.paper.trials import _QLearning, fql, hql, replay_log
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.sensitivity import LATTICE
 from poolrl.privacy.zcdp import budget
@@ -62,18 +62,18 @@ def test_the_sensitivities_are_attained() -> None:
     assert recorders[0].variances == [Fraction(4 * LATTICE**2, 4)]
 
 
-@pytest.mark.parametrize("method", [baselines.input_perturbation, baselines.output_perturbation])
+@pytest.mark.parametrize("method", [trials.input_perturbation, trials.output_perturbation])
 def test_without_noise_a_perturbation_is_non_private(method) -> None:
     """Rounding to the lattice is all that is left, so the levels agree to a thousandth of the range."""
     problem, log = shop()
-    learned = baselines.non_private(101).fit(problem, log)
+    learned = trials.non_private(101).fit(problem, log)
     perturbed = method(problem, log, math.inf, points=101)
     assert perturbed.levels == pytest.approx(learned.levels, abs=0.05)
     assert not perturbed.guarantee.private
     assert "rho = inf" in str(perturbed.guarantee)
 
 
-@pytest.mark.parametrize("method", [baselines.input_perturbation, baselines.output_perturbation])
+@pytest.mark.parametrize("method", [trials.input_perturbation, trials.output_perturbation])
 def test_perturbations_carry_their_guarantee(method) -> None:
     problem, log = shop(episodes=30)
     private = method(problem, log, 0.1)
@@ -83,7 +83,7 @@ def test_perturbations_carry_their_guarantee(method) -> None:
     dry = method(problem, log, 0.1, noise=SeededNoise(3))
     assert not dry.guarantee.private
     assert (dry.levels == method(problem, log, 0.1, noise=SeededNoise(3)).levels).all()
-    if method is baselines.output_perturbation:
+    if method is trials.output_perturbation:
         assert private.report == Report()  # the learner behind it paid for nothing
 
 
@@ -94,20 +94,20 @@ def test_noise_in_the_right_place_is_what_makes_the_difference() -> None:
     best = rollout_cost(problem, saa(problem, paths), paths)
     noise = SeededNoise(1)
     pool = rollout_cost(problem, Pool(1.0).fit(problem, log, noise=noise), paths) / best - 1
-    for method in (baselines.input_perturbation, baselines.output_perturbation):
+    for method in (trials.input_perturbation, trials.output_perturbation):
         assert rollout_cost(problem, method(problem, log, 1.0, noise=noise), paths) / best - 1 > 20 * pool
 
 
 def test_compositions() -> None:
     problem, log = shop(products=1, episodes=3000)
-    middle = baselines.order_to_the_middle(problem)
+    middle = trials.order_to_the_middle(problem)
     assert (middle.levels == 25).all()
     assert "no private log was released" in str(middle.guarantee)
-    grid = baselines.dp_apvi(1.0, 10, scale=1e-4).fit(problem, log, noise=SeededNoise(0))
+    grid = trials.dp_apvi(1.0, 10, scale=1e-4).fit(problem, log, noise=SeededNoise(0))
     assert isinstance(grid.rule, PartitionQ)
     assert grid.guarantee.rho == 1
     assert grid.report.planned.nodes == 100
-    qin = baselines.partial_discretisation(30).fit(problem, log)
+    qin = trials.partial_discretisation(30).fit(problem, log)
     assert qin.report.planned.nodes == 60
     assert not qin.guarantee.private
     rng = np.random.default_rng(9)
@@ -132,7 +132,7 @@ def test_the_published_example_costs_0835_per_step() -> None:
     assert costs.min() == pytest.approx(0.835)
     assert grid[costs.argmin()] == 0.85
     problem, _, test = example(Backlog)
-    policy = baselines.order_to_the_middle(problem)
+    policy = trials.order_to_the_middle(problem)
     exact = type(policy)(problem, Levels((LEAST + 0.85)[:, None]), policy.guarantee, {})
     assert rollout_cost(problem, exact, test) / HORIZON == pytest.approx(0.835, rel=0.005)
 

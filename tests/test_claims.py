@@ -11,12 +11,21 @@ import numpy as np
 import pytest
 
 from poolrl.paper import theory
-from poolrl.paper.claims import CLAIMS, Verdict, privacy_verdicts, verdicts
-from poolrl.paper.privacy_check import change_by_replay, privacy_evidence
-from poolrl.paper.runs import Runs
-from poolrl.paper.statistics import Estimate, judge, mean_slope, of_mean, slope_of_means
+from poolrl.paper.claims import (
+    CLAIMS,
+    Estimate,
+    Verdict,
+    judge,
+    mean_slope,
+    of_mean,
+    privacy_verdicts,
+    slope_of_means,
+    target_verdicts,
+    verdicts,
+)
+from poolrl.paper.results import Runs
 from poolrl.paper.sweeps import JUDGED, NAMES, SOFTENED
-from poolrl.paper.targets import target_verdicts
+from poolrl.paper.theory import change_by_replay, privacy_evidence
 from poolrl.privacy import release
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SecureNoise

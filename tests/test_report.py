@@ -24,15 +24,22 @@ from rich.console import Console
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
 from poolrl.paper import figures
-from poolrl.paper.backends import started
-from poolrl.paper.pages import html_page, markdown, save_figures, svg
-from poolrl.paper.report import SEEDED_NOTICE, report_sections
-from poolrl.paper.results import Results
+from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
-from poolrl.paper.runs import Runs
 from poolrl.paper.sections import Section, number
-from poolrl.paper.summary import HEADLINE_METHODS, Origin, summary_section
 from poolrl.paper.sweeps import NAMES, Setting
+from poolrl.paper.workers import started
+from poolrl.paper.write_up import (
+    HEADLINE_METHODS,
+    SEEDED_NOTICE,
+    Origin,
+    html_page,
+    markdown,
+    report_sections,
+    save_figures,
+    summary_section,
+    svg,
+)
 from tests.helpers.commands import CommandLine
 from tests.helpers.made_up_rows import as_the_paper_says, made_up, superlinear_grid
 from tests.helpers.processes import program, wait_until

@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 
 from poolrl.paper import sweeps, trials
-from poolrl.paper.backends import started
-from poolrl.paper.reproduce import carry_out, plan_for
-from poolrl.paper.results import RESULTS_FORMAT, Results
+from poolrl.paper.results import RESULTS_FORMAT, Results, resolved, tuning
 from poolrl.paper.rossmann import Rossmann
-from poolrl.paper.runs import resolved, tuning
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
+from poolrl.paper.workers import carry_out, plan_for, started
 from tests.helpers.processes import environment, program
 from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 

@@ -18,13 +18,11 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from poolrl.paper import trials, workers
-from poolrl.paper.backends import started
-from poolrl.paper.reproduce import Plan, plan_for
 from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import SCALES, SWEEPS, real
 from poolrl.paper.trials import Run, run
-from poolrl.paper.workers import AT_ONCE, finished_runs, together
+from poolrl.paper.workers import AT_ONCE, Plan, finished_runs, plan_for, started, together
 from tests.helpers.processes import environment, processes_of, program, wait_until
 from tests.helpers.sweeps import SMALL, bits, do, small_plan, stored
 

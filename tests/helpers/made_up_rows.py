@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from poolrl.paper import sweeps
-from poolrl.paper.runs import Runs
+from poolrl.paper.results import Runs
 from poolrl.paper.sweeps import SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run
 

@@ -7,11 +7,10 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-from poolrl.paper.backends import started
-from poolrl.paper.reproduce import Plan, carry_out
 from poolrl.paper.results import Results
 from poolrl.paper.sweeps import BASE, TUNED, Setting
 from poolrl.paper.trials import MEASURES, Run
+from poolrl.paper.workers import Plan, carry_out, started
 
 SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
 NOTHING = lambda *_: None  # noqa: E731

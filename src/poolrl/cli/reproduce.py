@@ -17,16 +17,12 @@ from rich.table import Column, Table
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import verb
 from poolrl.paper import rossmann
-from poolrl.paper.backends import Backend, started
-from poolrl.paper.pages import html_page, markdown, save_figures
-from poolrl.paper.report import report_sections
-from poolrl.paper.reproduce import Plan, carry_out, plan_for
-from poolrl.paper.results import Results
-from poolrl.paper.runs import Runs
+from poolrl.paper.results import Results, Runs
 from poolrl.paper.sections import Section
-from poolrl.paper.summary import Origin
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
+from poolrl.paper.workers import Backend, Plan, carry_out, plan_for, started
+from poolrl.paper.write_up import Origin, html_page, markdown, report_sections, save_figures
 
 RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")

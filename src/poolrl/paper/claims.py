@@ -1,28 +1,118 @@
-"""The paper's claims, each judged from the results by one rule. No verdict is typed.
+"""The paper's claims and our own targets, each judged from the results by one rule. No verdict is typed.
 
-A claim is a set of comparisons, each a number that the claim says is positive, with a bootstrap interval over seeds;
-`statistics.judge` is the rule. A claim that holds for a policy that never changes is *vacuous*.
+A claim is a set of comparisons, each a number that the claim says is positive, paired over seeds, with a bootstrap
+interval that assumes nothing about how gaps are distributed; `judge` is the rule. A claim that holds for a policy that
+never changes is *vacuous*.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.paper import sweeps
-from poolrl.paper.privacy_check import privacy_evidence
-from poolrl.paper.runs import Runs
-from poolrl.paper.statistics import EQUAL_WITHIN, Estimate, judge, mean_difference, mean_slope, slope_of_means
-from poolrl.paper.sweeps import GRANULARITIES, GRID, INPUT, JUDGED, NAMES, OUTPUT, PLACES, RHOS, Place, Range, Setting
+from poolrl.paper.results import Runs
+from poolrl.paper.sweeps import FEWEST_SEEDS, GRANULARITIES, GRID, INPUT, JUDGED, NAMES, OUTPUT, PLACES, RHOS, Setting
+from poolrl.paper.theory import privacy_evidence
 
-# "Closely approaches" in numbers: within one percentage point.
-CLOSE = 0.01
+RESAMPLES = 10_000
+EQUAL_WITHIN = 1e-9  # smaller differences are rounding
 NEIGHBOURS = "neighbouring logs"
 NEVER_CHANGES = "the policy never changes"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its bootstrap distribution, and what it is about."""
+
+    value: float
+    plausible: FloatArray = field(repr=False, compare=False)  # sorted; its quantiles bound the truth
+    seeds: int
+    about: str = ""
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95% interval."""
+        return float(np.quantile(self.plausible, 0.025))
+
+    @property
+    def high(self) -> float:
+        """Its upper end."""
+        return self.upper(1)
+
+    def upper(self, comparisons: int) -> float:
+        """The upper end when this is one of several comparisons, any of which may fail by chance (Bonferroni)."""
+        return float(np.quantile(self.plausible, 1 - 0.025 / comparisons))
+
+    def within(self, room: float, about: str) -> Estimate:
+        """The interval of room − |x|: how far x is from being larger than `room` on either side."""
+        return Estimate(room - abs(self.value), np.sort(room - np.abs(self.plausible)), self.seeds, about)
+
+    def below(self, limit: float, about: str) -> Estimate:
+        """The interval of limit − x."""
+        return Estimate(limit - self.value, np.sort(limit - self.plausible), self.seeds, about)
+
+
+def of_mean(values: FloatArray, about: str = "") -> Estimate:
+    """The mean over seeds, with a bootstrap-t interval. With few seeds a percentile interval would be too short.
+
+    The truth is m − t* s, with t* = (m* − m) / s* over resamples of the seeds and s the standard error.
+    """
+    count, mean = len(values), float(values.mean())
+    error = values.std(ddof=1) / np.sqrt(count) if count > 1 else 0.0
+    if error <= EQUAL_WITHIN:
+        return Estimate(mean, np.full(2, mean), count, about)
+    sample = values[np.random.default_rng(0).integers(0, count, (RESAMPLES, count))]
+    spread = np.maximum(sample.std(axis=1, ddof=1) / np.sqrt(count), 1e-3 * error)  # a resample may be all one seed
+    return Estimate(mean, np.sort(mean - (sample.mean(axis=1) - mean) / spread * error), count, about)
+
+
+def mean_difference(pairs: FloatArray, about: str = "") -> Estimate:
+    """Mean over seeds of second minus first."""
+    return of_mean(pairs[:, 1] - pairs[:, 0], about)
+
+
+def mean_slope(values: FloatArray, at: FloatArray, about: str = "") -> Estimate:
+    """Mean over seeds of the least-squares slope of `values` (seeds, points) against `at` (points,)."""
+    centred = at - at.mean()
+    return of_mean(values @ centred / (centred @ centred), about)
+
+
+def slope_of_means(values: FloatArray, at: FloatArray) -> Estimate:
+    """The slope of log mean gap against `at`: single gaps may be zero, their means are not.
+
+    This slope is not a mean over seeds. The jackknife makes it one: n θ − (n − 1) θ₋ᵢ stands for seed i.
+    """
+    centred = at - at.mean()
+
+    def slope(gaps: FloatArray) -> float:
+        return float(np.log(np.maximum(gaps.mean(axis=0), 1e-9)) @ centred / (centred @ centred))
+
+    count, every = len(values), slope(values)
+    if count < 2:
+        return Estimate(every, np.full(2, every), count)
+    without = np.array([slope(np.delete(values, seed, axis=0)) for seed in range(count)])
+    return replace(of_mean(count * every - (count - 1) * without), value=every)
+
+
+def judge(comparisons: Sequence[Estimate]) -> tuple[str, Estimate]:
+    """Whether every comparison is positive, and the one that decided.
+
+    *holds*: every 95% interval lies above zero. *does not hold*: one lies at or below zero, at a level that allows for
+    their number. Otherwise, or with fewer than FEWEST_SEEDS, the claim is *undecided*.
+    """
+    worst = min(comparisons, key=lambda estimate: estimate.low)
+    if min(estimate.seeds for estimate in comparisons) < FEWEST_SEEDS:
+        return "undecided", worst
+    against = [estimate for estimate in comparisons if estimate.upper(len(comparisons)) <= EQUAL_WITHIN]
+    if against:
+        return "does not hold", min(against, key=lambda estimate: estimate.high)
+    return ("holds" if worst.low > EQUAL_WITHIN else "undecided"), worst
 
 
 @dataclass(frozen=True)
@@ -31,15 +121,12 @@ class Verdict:
 
     claim: str
     data: str
-    learner: str
-    verdict: str  # holds, does not hold, undecided, vacuous or not run
     statistic: str  # what is claimed to be positive
-    worst: Estimate | None  # the comparison that decided
     unit: str
+    learner: str
+    verdict: str = "not run"  # or holds, does not hold, undecided, vacuous
+    worst: Estimate | None = None  # the comparison that decided
     comparisons: int = 1  # of which `worst` is one
-
-
-Comparisons = Callable[[Runs, Setting], list[Estimate]]
 
 
 @dataclass(frozen=True)
@@ -50,110 +137,100 @@ class Claim:
     data: str
     statistic: str
     unit: str
-    compare: Comparisons
+    compare: Callable[[Runs, Setting], Iterable[Estimate]]
 
     def verdict(self, runs: Runs, learner: Setting) -> Verdict:
         """Judge one learner."""
-        name, comparisons = NAMES[learner], self.compare(runs, learner)
+        not_run = Verdict(self.text, self.data, self.statistic, self.unit, NAMES[learner])
+        comparisons = [*self.compare(runs, learner)]
         if not comparisons:
-            return Verdict(self.text, self.data, name, "not run", self.statistic, None, self.unit)
-        found, worst = judge(comparisons)
-        if found == "holds" and all(NEVER_CHANGES in estimate.about for estimate in comparisons):
-            found = "vacuous"
-        return Verdict(self.text, self.data, name, found, self.statistic, worst, self.unit, len(comparisons))
+            return not_run
+        verdict, worst = judge(comparisons)
+        if verdict == "holds" and all(NEVER_CHANGES in estimate.about for estimate in comparisons):
+            verdict = "vacuous"
+        return replace(not_run, verdict=verdict, worst=worst, comparisons=len(comparisons))
 
 
-def beats(rival: Setting, place: Place, each: Range = RHOS) -> Comparisons:
+def _beats(rival: Setting, place: sweeps.Place, each: sweeps.Range, runs: Runs, learner: Setting) -> Iterator[Estimate]:
     """At each value: the rival's gap minus the learner's."""
-
-    def compare(runs: Runs, learner: Setting) -> list[Estimate]:
-        found = []
-        for ours in each.over(place(learner)):
-            theirs = replace(ours, method=rival.method, scale=rival.scale)
-            pairs = runs.paired([ours, theirs], "gap_common")
-            if len(pairs):
-                found.append(mean_difference(100 * pairs, f"{each.symbol} = {each.of(ours):g}"))
-        return found
-
-    return compare
+    for ours in each.over(place(learner)):
+        pairs = runs.paired([ours, replace(ours, method=rival.method, scale=rival.scale)], "gap_common")
+        if len(pairs):
+            yield mean_difference(100 * pairs, f"{each.symbol} = {each.of(ours):g}")
 
 
-def approaches(place: Place, rhos: Range, within: float) -> Comparisons:
-    """At each ρ: how much room is left between the gap with and without privacy, on either side."""
-
-    def compare(runs: Runs, learner: Setting) -> list[Estimate]:
-        found = []
-        for ours in rhos.over(place(learner)):
-            pairs = runs.paired([ours, replace(ours, rho=math.inf)])
-            if len(pairs):
-                gaps = 100 * pairs.mean(axis=0)
-                about = f"ρ = {ours.rho:g}: {gaps[0]:.2f} against {gaps[1]:.2f} percent"
-                found.append(mean_difference(100 * pairs).within(100 * within, about))
-        return found
-
-    return compare
+def _beats_grid(place: sweeps.Place, runs: Runs, learner: Setting) -> Iterator[Estimate]:
+    """Like against like: the printed constants meet the printed grid, the others meet the better one."""
+    grid = GRID if learner == sweeps.PUBLISHED else sweeps.SOFT_GRID
+    return _beats(grid, place, GRANULARITIES, runs, learner)
 
 
-def _trend(each: Range, at: Callable[[FloatArray], FloatArray], sign: int) -> Comparisons:
+def _approaches(
+    place: sweeps.Place, rhos: sweeps.Range, within: float, runs: Runs, learner: Setting
+) -> Iterator[Estimate]:
+    """At each ρ: how much room is left between the gap with and without privacy, on either side, in points."""
+    for ours in rhos.over(place(learner)):
+        pairs = 100 * runs.paired([ours, replace(ours, rho=math.inf)])
+        if len(pairs):
+            private, without = pairs.mean(axis=0)
+            about = f"ρ = {ours.rho:g}: {private:.2f} against {without:.2f} percent"
+            yield mean_difference(pairs).within(within, about)
+
+
+def _trend(
+    each: sweeps.Range, at: Callable[[FloatArray], FloatArray], sign: int, runs: Runs, learner: Setting
+) -> Iterator[Estimate]:
     """The slope of the gap against at(value), with the sign that makes the claim positive."""
-
-    def compare(runs: Runs, learner: Setting) -> list[Estimate]:
-        there = runs.present(each.over(learner))
-        gaps = runs.paired(there)
-        if len(there) < 2 or not len(gaps):
-            return []
+    there = runs.present(each.over(learner))
+    gaps = runs.paired(there)
+    if len(there) >= 2 and len(gaps):
         means = 100 * gaps.mean(axis=0)
         about = f"{means[0]:.3g} to {means[-1]:.3g} percent over {len(there)} values{_same(gaps)}"
-        return [mean_slope(sign * 100 * gaps, at(np.array([each.of(setting) for setting in there])), about)]
-
-    return compare
+        yield mean_slope(sign * 100 * gaps, at(np.array([each.of(setting) for setting in there])), about)
 
 
-def _beats_grid(place: Place) -> Comparisons:
-    def compare(runs: Runs, learner: Setting) -> list[Estimate]:
-        # Like against like: the printed constants meet the printed grid, the others meet the better one.
-        grid = GRID if learner == sweeps.PUBLISHED else sweeps.SOFT_GRID
-        return beats(grid, place, GRANULARITIES)(runs, learner)
-
-    return compare
-
-
-def _scales_better(place: Place) -> Comparisons:
+def _scales_better(place: sweeps.Place, runs: Runs, learner: Setting) -> Iterator[Estimate]:
     """The exponent of the grid's time in M, minus the learner's."""
-
-    def compare(runs: Runs, learner: Setting) -> list[Estimate]:
-        ours = GRANULARITIES.over(place(learner))
-        pairs = [(mine, replace(mine, method=GRID.method, scale=GRID.scale)) for mine in ours]
-        there = [(mine, grid) for mine, grid in pairs if runs.of(mine) and runs.of(grid)]
-        count = len(there)
-        if count < 2:
-            return []
-        at = np.log([mine.granularity for mine, _ in there])
-        measured = runs.paired([mine for mine, _ in there] + [grid for _, grid in there], "seconds")
-        seconds = np.log(np.maximum(measured, 1e-6))
-        exponent, grids = (mean_slope(part, at).value for part in (seconds[:, :count], seconds[:, count:]))
-        last = np.exp(seconds[:, [count - 1, -1]]).mean(axis=0)
+    pairs = [(ours, replace(ours, method=GRID.method, scale=GRID.scale)) for ours in GRANULARITIES.over(place(learner))]
+    there = [(ours, grid) for ours, grid in pairs if runs.of(ours) and runs.of(grid)]
+    if len(there) >= 2:
+        ours, grids = zip(*there, strict=True)
+        at = np.log([setting.granularity for setting in ours])
+        seconds = np.log(np.maximum(runs.paired([*ours, *grids], "seconds"), 1e-6))
+        own, other = seconds[:, : len(ours)], seconds[:, len(ours) :]
+        exponents = [mean_slope(part, at).value for part in (own, other)]
+        last = [np.exp(part[:, -1]).mean() for part in (own, other)]
         about = (
-            f"time ~ M^{exponent:.2f}, grid ~ M^{grids:.2f}; at M = {there[-1][0].granularity} "
+            f"time ~ M^{exponents[0]:.2f}, grid ~ M^{exponents[1]:.2f}; at M = {ours[-1].granularity} "
             f"{last[0]:.2f} s, grid {last[1]:.2f} s"
         )
-        return [mean_slope(seconds[:, count:] - seconds[:, :count], at, about)]
-
-    return compare
+        yield mean_slope(other - own, at, about)
 
 
-def _grows_at_most(place: Place, each: Range, sign: int, power: float, symbol: str) -> Comparisons:
+def _grows_at_most(
+    place: sweeps.Place, each: sweeps.Range, sign: int, power: float, symbol: str, runs: Runs, learner: Setting
+) -> Iterator[Estimate]:
     """How far the slope of log gap on sign · log value stays below `power`, on the gap to the true optimum."""
-
-    def compare(runs: Runs, learner: Setting) -> list[Estimate]:
-        there = runs.present(each.over(place(learner)))
-        gaps = runs.paired(there, "gap_optimum")
-        if len(there) < 2 or not len(gaps):
-            return []
+    there = runs.present(each.over(place(learner)))
+    gaps = runs.paired(there, "gap_optimum")
+    if len(there) >= 2 and len(gaps):
         slope = slope_of_means(gaps, sign * np.log([each.of(setting) for setting in there]))
-        return [slope.moved(-1, power, f"gap ~ {symbol}^{slope.value:.2f}{_same(gaps)}")]
+        yield slope.below(power, f"gap ~ {symbol}^{slope.value:.2f}{_same(gaps)}")
 
-    return compare
+
+def _ratio(rival: Setting, times: float, runs: Runs, learner: Setting) -> Iterator[Estimate]:
+    """The rival's gap minus a multiple of the learner's."""
+    pairs = 100 * runs.paired([learner, replace(learner, method=rival.method)])
+    if len(pairs):
+        about = f"{pairs[:, 0].mean():.3f} against {pairs[:, 1].mean():.1f} percent"
+        yield mean_difference(pairs * np.array([times, 1.0]), about)
+
+
+def _gap_below(limit: float, rho: float, runs: Runs, learner: Setting) -> Iterator[Estimate]:
+    """How far the gap on Store 1 stays below a limit."""
+    gaps = 100 * runs.paired([sweeps.real(replace(learner, rho=rho))])
+    if len(gaps):
+        yield of_mean(limit - gaps[:, 0], f"gap {gaps.mean():.2f} percent")
 
 
 def _same(gaps: FloatArray) -> str:
@@ -161,41 +238,65 @@ def _same(gaps: FloatArray) -> str:
     return f"; {NEVER_CHANGES}" if np.ptp(gaps, axis=1).max() < EQUAL_WITHIN else ""
 
 
-def _claims() -> list[Claim]:
-    found = []
+def _tenths(values: FloatArray) -> FloatArray:
+    return 10 * values
+
+
+def _rhos_from(least: float) -> sweeps.Range:
+    return replace(RHOS, values=tuple(rho for rho in RHOS.values if rho >= least))
+
+
+def _claims() -> Iterator[Claim]:
     for data, place in PLACES.items():
         for rival in (INPUT, OUTPUT):
             text, statistic = f"POOL beats {NAMES[rival]} at every ρ", f"gap of {NAMES[rival]} − gap, least over ρ"
-            found.append(Claim(text, data, statistic, "pp", beats(rival, place)))
+            yield Claim(text, data, statistic, "pp", partial(_beats, rival, place, RHOS))
     for data, place in PLACES.items():
         text = "POOL closely approaches NonPrivate (within 1 pp at the largest ρ)"
-        compare = approaches(place, replace(RHOS, values=RHOS.values[-1:]), CLOSE)
-        found.append(Claim(text, data, "1 pp − |gap − gap at ρ = ∞|", "pp", compare))
-    for text, statistic, compare in (
-        ("The gap grows with the horizon H", "slope per doubling of H", _trend(sweeps.HORIZONS, np.log2, 1)),
-        ("The gap falls as |λ| grows", "−slope per 0.1 of λ", _trend(sweeps.BOUNDARIES, lambda value: 10 * value, -1)),
-        ("The gap grows with w + d", "slope per doubling of w + d", _trend(sweeps.PRODUCT_COUNTS, np.log2, 1)),
-        ("The gap falls as M grows", "−slope per doubling of M", _trend(GRANULARITIES, np.log2, -1)),
+        compare = partial(_approaches, place, _rhos_from(RHOS.values[-1]), 1.0)
+        yield Claim(text, data, "1 pp − |gap − gap at ρ = ∞|", "pp", compare)
+    for text, statistic, trend in (
+        ("The gap grows with the horizon H", "slope per doubling of H", partial(_trend, sweeps.HORIZONS, np.log2, 1)),
+        ("The gap falls as |λ| grows", "−slope per 0.1 of λ", partial(_trend, sweeps.BOUNDARIES, _tenths, -1)),
+        ("The gap grows with w + d", "slope per doubling of w + d", partial(_trend, sweeps.PRODUCT_COUNTS, np.log2, 1)),
+        ("The gap falls as M grows", "−slope per doubling of M", partial(_trend, GRANULARITIES, np.log2, -1)),
     ):
-        found.append(Claim(text, sweeps.SYNTHETIC, statistic, "pp", compare))
+        yield Claim(text, sweeps.SYNTHETIC, statistic, "pp", trend)
     for data in sweeps.PAPERS:
-        text = "POOL beats a grid on the gap at every M"
-        found.append(Claim(text, data, "gap of the grid − gap, least over M", "pp", _beats_grid(PLACES[data])))
+        text, statistic = "POOL beats a grid on the gap at every M", "gap of the grid − gap, least over M"
+        yield Claim(text, data, statistic, "pp", partial(_beats_grid, PLACES[data]))
     for data in sweeps.PAPERS:
-        text = "POOL's time grows more slowly with M than a grid's"
-        found.append(Claim(text, data, "exponent of the grid − exponent", "", _scales_better(PLACES[data])))
-    for data in sweeps.KNOWN_OPTIMUM:
-        text = "Sample complexity: the gap falls at least as n^(−1/2)"
-        compare = _grows_at_most(PLACES[data], sweeps.LOG_SIZES, 1, -0.5, "n")
-        found.append(Claim(text, data, "−1/2 − slope of log gap on log n", "", compare))
-    for data in sweeps.KNOWN_OPTIMUM:
-        text = "Sample complexity: the gap grows at most as (1/ρ)^(1/4)"
-        compare = _grows_at_most(PLACES[data], RHOS, -1, 0.25, "(1/ρ)")
-        found.append(Claim(text, data, "1/4 − slope of log gap on log 1/ρ", "", compare))
-    return found
+        text, statistic = "POOL's time grows more slowly with M than a grid's", "exponent of the grid − exponent"
+        yield Claim(text, data, statistic, "", partial(_scales_better, PLACES[data]))
+    for text, statistic, each, sign, power, symbol in (
+        ("falls at least as n^(−1/2)", "−1/2 − slope of log gap on log n", sweeps.LOG_SIZES, 1, -0.5, "n"),
+        ("grows at most as (1/ρ)^(1/4)", "1/4 − slope of log gap on log 1/ρ", RHOS, -1, 0.25, "(1/ρ)"),
+    ):
+        for data in sweeps.KNOWN_OPTIMUM:
+            compare = partial(_grows_at_most, PLACES[data], each, sign, power, symbol)
+            yield Claim(f"Sample complexity: the gap {text}", data, statistic, "", compare)
 
 
-CLAIMS = tuple(_claims())
+def _targets() -> Iterator[Claim]:
+    """What we ask of the default ourselves."""
+    rivals = ((INPUT, "IP"), (OUTPUT, "OP"))
+    for data in sweeps.PAPERS:
+        for rival, name in rivals:
+            compare = partial(_beats, rival, PLACES[data], _rhos_from(0.03))
+            yield Claim(f"beats {name} at every ρ ≥ 0.03", data, f"gap of {name} − gap", "pp", compare)
+    for rival, name in rivals:
+        text, statistic = f"gap at most 1/20 of {name}'s at ρ = 1", f"gap of {name} − 20 gap"
+        yield Claim(text, sweeps.SYNTHETIC, statistic, "pp", partial(_ratio, rival, 20))
+    for data in sweeps.KNOWN_OPTIMUM:
+        text = "within 0.5 pp of NonPrivate at every ρ ≥ 1, n = 10,000"
+        compare = partial(_approaches, PLACES[data], _rhos_from(1.0), 0.5)
+        yield Claim(text, data, "0.5 pp − |gap − gap at ρ = ∞|", "pp", compare)
+    for rho, limit in ((10.0, 2.0), (1.0, 8.0)):
+        text = f"gap to SAA on the same 66 weeks at most {limit:g}% at ρ = {rho:g}"
+        yield Claim(text, sweeps.STORE_1, f"{limit:g} − gap", "pp", partial(_gap_below, limit, rho))
+
+
+CLAIMS, TARGETS = tuple(_claims()), tuple(_targets())
 
 
 def verdicts(runs: Runs) -> list[Verdict]:
@@ -203,10 +304,15 @@ def verdicts(runs: Runs) -> list[Verdict]:
     return [claim.verdict(runs, learner) for claim in CLAIMS for learner in JUDGED]
 
 
+def target_verdicts(runs: Runs) -> list[Verdict]:
+    """Every target, for the default."""
+    return [claim.verdict(runs, sweeps.BASE) for claim in TARGETS]
+
+
 def privacy_verdicts() -> list[Verdict]:
-    """ρ-zCDP by measurement (`privacy_check`)."""
-    text, statistic = "POOL satisfies ρ-zCDP", "1 − largest ‖Δ counts‖² / Δ₂², not below zero"
-    found = []
+    """ρ-zCDP by measurement (`theory`)."""
+    claim = "POOL satisfies ρ-zCDP", NEIGHBOURS, "1 − largest ‖Δ counts‖² / Δ₂², not below zero", ""
+    judged = []
     for evidence in privacy_evidence():
         room = 1 - evidence.largest_change
         about = (
@@ -215,7 +321,6 @@ def privacy_verdicts() -> list[Verdict]:
         )
         verdict, exactly = "holds" if evidence.holds else "does not hold", Estimate(room, np.full(2, room), 0, about)
         # Both scales of Γ share one release: Γ is applied after it.
-        for name in (NAMES[learner] for learner in JUDGED):
-            if name.startswith(evidence.learner):
-                found.append(Verdict(text, NEIGHBOURS, name, verdict, statistic, exactly, ""))
-    return found
+        names = [NAMES[learner] for learner in JUDGED if NAMES[learner].startswith(evidence.learner)]
+        judged += [Verdict(*claim, name, verdict, exactly) for name in names]
+    return judged

@@ -19,8 +19,8 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from poolrl.checks import FloatArray
 from poolrl.colours import INK, QUIET
 from poolrl.paper import sweeps
+from poolrl.paper.results import Runs
 from poolrl.paper.rossmann import Rossmann, autocorrelation
-from poolrl.paper.runs import Runs
 from poolrl.paper.sweeps import BASE, GRANULARITIES, NAMES, NON_PRIVATE, PLACES, PUBLISHED, RHOS, Range, Setting
 from poolrl.privacy.zcdp import epsilon_shown
 
@@ -61,18 +61,15 @@ def budgets(runs: Runs, places: Sequence[str]) -> Figure:
     """The paper's first figure: the gap against ρ, one panel per data set, ε on the upper axis."""
     columns = min(len(places), 3)
     rows = math.ceil(len(places) / columns)
-    figure = Figure(figsize=(5.4 * columns, 4.4 * rows + 0.5), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+    figure, panels = _panels(5.4 * columns, 4.4 * rows + 0.5, rows, columns)
     for panel, place in zip(panels, places, strict=False):
         _budget_panel(panel, runs, place)
-    _legend(figure, panels)
-    return figure
+    return _with_legend(figure, panels)
 
 
 def hyperparameters(runs: Runs) -> Figure:
     """The paper's second figure: H, |λ|, w + d and M, around the base setting."""
-    figure = Figure(figsize=(10.8, 8.4), layout="constrained")
-    panels = figure.subplots(2, 2).ravel()
+    figure, panels = _panels(10.8, 8.4, 2, 2)
     for panel, each in zip(panels, sweeps.HYPERPARAMETERS, strict=True):
         for stroke in (POOL, BEST, PRINTED):
             _curve(panel, runs, stroke, each)
@@ -81,67 +78,56 @@ def hyperparameters(runs: Runs) -> Figure:
             _curve(panel, runs, within, each, measure="gap_within")
         _log_gaps(panel)
         _ticks(panel, each, log=each is not sweeps.BOUNDARIES)
-    _legend(figure, panels)
-    return figure
+    return _with_legend(figure, panels)
 
 
 def discretisations(runs: Runs) -> Figure:
     """The paper's third figure: zones against a grid over M, gap on the left, time on the right; both data sets."""
-    figure = Figure(figsize=(10.8, 8.4), layout="constrained")
-    panels = figure.subplots(2, 2)
-    for (gap, time), place in zip(panels, sweeps.PAPERS, strict=True):
+    figure, panels = _panels(10.8, 8.4, 2, 2)
+    for gap, time, place in zip(panels[::2], panels[1::2], sweeps.PAPERS, strict=True):
         for stroke in (POOL, BEST, PRINTED, BEST_GRID, PRINTED_GRID, ZONES_ON_OUTCOMES):
             _curve(gap, runs, stroke, GRANULARITIES, place)
-            _curve(time, runs, stroke, GRANULARITIES, place, measure="seconds", times=1.0)
+            _curve(time, runs, stroke, GRANULARITIES, place, measure="seconds")
         _log_gaps(gap)
         time.set_yscale("log")
-        time.set_ylabel("processor seconds of one fit")
-        _finish(time)
+        _finish(time, ylabel="processor seconds of one fit")
         for panel in (gap, time):
             _ticks(panel, GRANULARITIES)
             panel.set_title(place, loc="left", color=INK)
-    _legend(figure, panels.ravel())
-    return figure
+    return _with_legend(figure, panels)
 
 
 def sample_sizes(runs: Runs) -> Figure:
     """The gap to the true optimum against n, for three demand families."""
-    figure = Figure(figsize=(14.4, 4.8), layout="constrained")
-    panels = figure.subplots(1, 3)
+    figure, panels = _panels(14.4, 4.8, 1, 3)
     for panel, place, demand in zip(panels, sweeps.KNOWN_OPTIMUM, sweeps.DEMAND_LAWS, strict=True):
         for stroke in (POOL, WITHOUT_PRIVACY, BEST, PRINTED):
             _curve(panel, runs, stroke, sweeps.LOG_SIZES, place, measure="gap_optimum")
         _log_gaps(panel, "cost above the true optimum")
-        panel.set_xscale("log")
-        panel.set_xlabel(sweeps.LOG_SIZES.label)
+        panel.set(xscale="log", xlabel=sweeps.LOG_SIZES.label)
         panel.set_title(f"{demand} demand", loc="left", color=INK)
-    _legend(figure, panels)
-    return figure
+    return _with_legend(figure, panels)
 
 
 def weekly_cycle(real: Rossmann) -> Figure:
     """The autocorrelation of Store 1's daily sales: its peaks are seven days apart."""
-    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-    panel = figure.subplots()
+    figure, (panel,) = _panels(7.2, 3.6, 1, 1)
     series = real.weeks[:, :, 0].ravel()
-    found = autocorrelation(series, 28)
+    heights = autocorrelation(series, 28)
     panel.axhline(0, color=QUIET, linewidth=0.8)
     band = 1.96 / math.sqrt(len(series))
     panel.axhspan(-band, band, color=QUIET, alpha=0.2, linewidth=0)
-    panel.vlines(range(len(found)), 0, found, color=BLUE, linewidth=2)
-    panel.plot(range(len(found)), found, "o", color=BLUE, markersize=4)
+    panel.vlines(range(len(heights)), 0, heights, color=BLUE, linewidth=2)
+    panel.plot(range(len(heights)), heights, "o", color=BLUE, markersize=4)
     panel.set_xticks(range(0, 29, 7))
-    panel.set_xlabel("lag in days")
-    panel.set_ylabel("autocorrelation")
     panel.set_title("Daily sales of Store 1 repeat every week", loc="left", color=INK)
-    _finish(panel)
+    _finish(panel, xlabel="lag in days", ylabel="autocorrelation")
     return figure
 
 
 def fallbacks(runs: Runs) -> Figure:
     """Why `Pool.published` fails: noise-dominated nodes, values cut at zero, rings without data."""
-    figure = Figure(figsize=(10.8, 4.4), layout="constrained")
-    panels = figure.subplots(1, 2)
+    figure, panels = _panels(10.8, 4.4, 1, 2)
     shares = {
         "fell_back": Stroke(PUBLISHED, "#d55e00", "o", words="noise-dominated nodes (ñ ≤ E_ρ)"),
         "clipped": replace(PRINTED, words="nodes with Q cut at zero, printed constants"),
@@ -150,14 +136,15 @@ def fallbacks(runs: Runs) -> Figure:
     for panel, each in zip(panels, (RHOS, sweeps.LOG_SIZES), strict=True):
         for measure, stroke in shares.items():
             _curve(panel, runs, stroke, each, measure=measure)
-        panel.set_xscale("log")
-        panel.set_ylim(-4, 106)
+        panel.set(xscale="log", ylim=(-4, 106))
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
-        panel.set_xlabel(each.label)
-        panel.set_ylabel("share, synthetic data, base setting")
-        _finish(panel)
-    _legend(figure, panels)
-    return figure
+        _finish(panel, xlabel=each.label, ylabel="share, synthetic data, base setting")
+    return _with_legend(figure, panels)
+
+
+def _panels(width: float, height: float, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [*figure.subplots(rows, columns, squeeze=False).ravel()]
 
 
 def _budget_panel(panel: Axes, runs: Runs, place: str) -> None:
@@ -181,38 +168,27 @@ def _budget_panel(panel: Axes, runs: Runs, place: str) -> None:
 
 
 def _curve(
-    panel: Axes,
-    runs: Runs,
-    stroke: Stroke,
-    each: Range,
-    place: str = sweeps.SYNTHETIC,
-    *,
-    measure: str = "gap",
-    times: float = 100.0,
+    panel: Axes, runs: Runs, stroke: Stroke, each: Range, place: str = sweeps.SYNTHETIC, *, measure: str = "gap"
 ) -> None:
     """The mean of a measure over seeds with the middle two thirds of them, against one field of the settings."""
     there = runs.present(each.over(PLACES[place](stroke.setting)))
     if not there:
         return
+    times = 1.0 if measure == "seconds" else 100.0  # the others are shares, shown in percent
     samples = [times * runs.measured(setting, measure) for setting in there]
     means = np.array([sample.mean() for sample in samples])
     low, high = np.array([np.quantile(sample, (0.16, 0.84)) for sample in samples]).T
     if measure.startswith("gap"):
         means, low, high = _floored(means), _floored(low), _floored(high)
     bars = np.maximum([means - low, high - means], 0.0)  # a mean may lie outside when one run is far off
-    panel.errorbar(
-        [each.shown(setting) for setting in there],
-        means,
-        yerr=bars,
-        color=stroke.colour,
-        marker=stroke.marker,
-        linestyle=stroke.style,
-        linewidth=1.8,
-        markersize=5,
-        elinewidth=0.8,
-        capsize=2,
-        label=stroke.name,
-    )
+    look: dict[str, Any] = {
+        "color": stroke.colour,
+        "marker": stroke.marker,
+        "linestyle": stroke.style,
+        "label": stroke.name,
+    }
+    sizes: dict[str, Any] = {"linewidth": 1.8, "markersize": 5, "elinewidth": 0.8, "capsize": 2}
+    panel.errorbar([each.shown(setting) for setting in there], means, yerr=bars, **look, **sizes)
 
 
 def _ticks(panel: Axes, each: Range, *, log: bool = True) -> None:
@@ -235,18 +211,17 @@ def _log_gaps(panel: Axes, label: str = "cost above SAA") -> None:
     panel.yaxis.set_major_formatter(
         FuncFormatter(lambda value, _: f"≤ {value:g}%" if value <= FLOOR * 1.001 else f"{value:g}%")
     )
-    panel.set_ylabel(label)
-    _finish(panel)
+    _finish(panel, ylabel=label)
 
 
-def _finish(panel: Axes) -> None:
+def _finish(panel: Axes, **words: str) -> None:
+    panel.set(**words)
     panel.grid(axis="y", color="#d9dee3", linewidth=0.6)
     panel.set_axisbelow(True)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    panel.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(figure: Figure, panels: Iterable[Axes]) -> None:
+def _with_legend(figure: Figure, panels: Iterable[Axes]) -> Figure:
     """One legend for all panels, below them; a panel without data is not shown."""
     entries: dict[str, Any] = {}
     for panel in panels:
@@ -255,3 +230,4 @@ def _legend(figure: Figure, panels: Iterable[Axes]) -> None:
             entries.setdefault(name, handle)
     columns = 3 if len(entries) > 4 and figure.get_figwidth() > 8 else 2
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    return figure

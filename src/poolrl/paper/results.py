@@ -1,8 +1,8 @@
-"""The results file: one row per finished run, on disk before the next begins (SQLite).
+"""The results file, one row per finished run, on disk before the next begins (SQLite); and finished runs by setting.
 
 In WAL mode the processes of one machine write side by side, and others read meanwhile, so every worker stores its own
 runs. WAL uses shared memory, so it does not work across machines: runs made elsewhere travel back, and the command
-that asked for them stores them (`backends`). The file belongs on a local disk.
+that asked for them stores them (`workers`). The file belongs on a local disk.
 """
 
 from __future__ import annotations
@@ -10,28 +10,33 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from poolrl import __version__
-from poolrl.paper.sweeps import Setting
+from poolrl.checks import FloatArray
+from poolrl.paper.sweeps import SCALES, TUNED, TUNING_SEEDS, Setting
 from poolrl.paper.trials import MEASURES, Run
 
 # A new version may learn better or worse: its rows must not mix with old ones.
 RESULTS_FORMAT = f"poolrl {__version__}, results 2"
 SECONDS_FOR_WRITERS = 60.0  # how long to wait for other processes that are writing
 
-_SQL = {"str": "TEXT", "float": "REAL", "int": "INTEGER"}
-_KEYS = {field.name: f"{_SQL[str(field.type)]} NOT NULL" for field in fields(Setting)} | {"seed": "INTEGER NOT NULL"}
+_SQL: dict[str, tuple[str, Any]] = {
+    "str": ("TEXT NOT NULL", str),
+    "float": ("REAL NOT NULL", float),
+    "int": ("INTEGER NOT NULL", int),
+}
+_FIELDS = [field.name for field in fields(Setting)]
+_KEYS = {field.name: _SQL[str(field.type)] for field in fields(Setting)} | {"seed": _SQL["int"]}
 # Measures have no type, because a column of type REAL loses the sign of −0.0. NaN is NULL: SQLite has no NaN.
-_COLUMNS = _KEYS | dict.fromkeys(MEASURES, "")
-_STORED: dict[str, Any] = {"TEXT": str, "REAL": float, "INTEGER": int, "": float | int | None}
-_KINDS = {name: _STORED[kind.removesuffix(" NOT NULL")] for name, kind in _COLUMNS.items()}
+_COLUMNS = _KEYS | dict.fromkeys(MEASURES, ("", float | int | None))
 
 
 class Results:
@@ -65,29 +70,30 @@ class Results:
 
     def add(self, run: Run) -> None:
         """Store one finished run, durably. A run that is already there stays as it is."""
-        row = run.row()
         names, marks, keys = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS)), ", ".join(_KEYS)
-        self._write(
-            f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING",
-            [row[name] for name in _COLUMNS],
-        )
+        statement = f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING"
+        row = run.row()
+        self._write(statement, [row[name] for name in _COLUMNS])
 
     def runs(self) -> list[Run]:
         """Every run, in the order of its setting and seed: the same however many processes made them."""
-        names = [field.name for field in fields(Setting)]
-        found = self._read(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}")
-        rows = [dict(zip(_COLUMNS, values, strict=True)) for values in found]
-        if not all(isinstance(row[name], _KINDS[name]) for row in rows for name in _COLUMNS):
+        stored = self._read(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}")
+        rows = [dict(zip(_COLUMNS, values, strict=True)) for values in stored]
+        if not all(isinstance(row[name], kind) for row in rows for name, (_, kind) in _COLUMNS.items()):
             raise self._unreadable("a row is not a run")
         return [
-            Run(Setting(**{n: row[n] for n in names}), row["seed"], **{n: _measure(row[n]) for n in MEASURES})
+            Run(
+                Setting(**{name: row[name] for name in _FIELDS}),
+                row["seed"],
+                **{name: math.nan if row[name] is None else row[name] for name in MEASURES},
+            )
             for row in rows
         ]
 
     def fact(self, name: str) -> str | None:
         """A fact about the file."""
-        found = self._read("SELECT value FROM facts WHERE name = ?", [name])
-        return str(found[0][0]) if found else None
+        values = self._read("SELECT value FROM facts WHERE name = ?", [name])
+        return str(values[0][0]) if values else None
 
     def note(self, name: str, value: str) -> None:
         """Store a fact about the file."""
@@ -130,7 +136,7 @@ class Results:
         self._write("PRAGMA journal_mode = WAL")  # a property of the file, not of the connection
         self._write("BEGIN IMMEDIATE")
         if not self._tables():  # otherwise another process was quicker
-            columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+            columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
             self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
             self._write("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self.note("format", RESULTS_FORMAT)
@@ -140,32 +146,30 @@ class Results:
     def _tables(self) -> set[str]:
         return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _execute(self, statement: str, values: list[Any]) -> sqlite3.Cursor:
+    def _execute(self, statement: str, values: Sequence[Any] | None) -> sqlite3.Cursor:
         """SQLite waits for other writers, but not while the file is switched to WAL mode or recovered: then we wait."""
         end = time.monotonic() + SECONDS_FOR_WRITERS
         while True:
             try:
-                return self._db.execute(statement, values)
+                return self._db.execute(statement, values or ())
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(0.05)
 
-    def _read(self, statement: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    def _read(self, statement: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         try:
-            return self._execute(statement, values or []).fetchall()
+            return self._execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
     def _unreadable(self, error: object) -> ValueError:
-        return ValueError(
-            f"{self.path} is not a results file, or is damaged ({error}); "
-            "move it away, or choose another folder with --out"
-        )
+        words = "move it away, or choose another folder with --out"
+        return ValueError(f"{self.path} is not a results file, or is damaged ({error}); {words}")
 
-    def _write(self, statement: str, values: list[Any] | None = None) -> None:
+    def _write(self, statement: str, values: Sequence[Any] | None = None) -> None:
         try:
-            self._execute(statement, values or [])
+            self._execute(statement, values)
         except sqlite3.Error as error:
             raise OSError(
                 f"could not write to {self.path} ({error}); every run before this one is kept: "
@@ -173,5 +177,58 @@ class Results:
             ) from None
 
 
-def _measure(stored: float | None) -> float:
-    return math.nan if stored is None else stored
+class Runs:
+    """Finished runs by setting and seed. Seeds that tuned a scale judge nothing."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = {(run.setting, run.seed): run for run in runs}
+        self._by_setting: dict[Setting, dict[int, Run]] = {}
+        for run in runs:
+            if run.seed not in TUNING_SEEDS:
+                self._by_setting.setdefault(run.setting, {})[run.seed] = run
+
+    def chosen(self, setting: Setting) -> Setting:
+        """A TUNED setting with the scale that the tuning seeds chose."""
+        return resolved(setting, self._runs)
+
+    def of(self, setting: Setting) -> dict[int, Run]:
+        """Its runs by seed, none if it was not run."""
+        return self._by_setting.get(self.chosen(setting), {})
+
+    def measured(self, setting: Setting, measure: str) -> FloatArray:
+        """One measure of its runs, a number per seed."""
+        return np.array([getattr(run, measure) for run in self.of(setting).values()])
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds judge."""
+        return len({seed for runs in self._by_setting.values() for seed in runs})
+
+    def paired(self, settings: Sequence[Setting], measure: str = "gap") -> FloatArray:
+        """One row per seed that all settings share, one column per setting."""
+        by_seed = [self.of(setting) for setting in settings]
+        seeds = sorted(set.intersection(*map(set, by_seed))) if by_seed else []
+        values = [[getattr(runs[seed], measure) for runs in by_seed] for seed in seeds]
+        return np.array(values, dtype=np.float64).reshape(len(seeds), len(settings))
+
+    def present(self, settings: Sequence[Setting]) -> list[Setting]:
+        """Those that were run."""
+        return [setting for setting in settings if self.of(setting)]
+
+
+def tuning(settings: Sequence[Setting]) -> list[tuple[Setting, int]]:
+    """The runs from which the scale of every TUNED setting is chosen, on seeds that judge nothing."""
+    tuned = [setting for setting in settings if setting.scale == TUNED]
+    return [(replace(setting, scale=scale), seed) for seed in TUNING_SEEDS for setting in tuned for scale in SCALES]
+
+
+def resolved(setting: Setting, runs: dict[tuple[Setting, int], Run]) -> Setting:
+    """A TUNED setting with its scale filled in: the least mean gap over the tuning seeds; ties go to the smallest."""
+    if setting.scale != TUNED:
+        return setting
+
+    def mean_gap(scale: float) -> float:
+        gaps = [runs[key].gap for seed in TUNING_SEEDS if (key := (replace(setting, scale=scale), seed)) in runs]
+        return sum(gaps) / len(gaps) if gaps else math.inf
+
+    return replace(setting, scale=min(SCALES, key=mean_gap))

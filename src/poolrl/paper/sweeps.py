@@ -16,6 +16,7 @@ from typing import Any
 from poolrl.paper import rossmann
 
 PAPER_RUNS = 10  # seeds 0 .. 9
+FEWEST_SEEDS = 5  # fewer decide nothing
 
 # Γ of the paper softened: the best of these on seeds that judge nothing. Zero trusts every visited node fully, one
 # is as printed.
@@ -29,7 +30,7 @@ class Setting:
     """One point of a sweep: demand, a learner, a budget. With a seed it is a run."""
 
     data: str = "uniform"  # a demand family, or "rossmann"
-    method: str = "pool"  # a key of trials.METHODS
+    method: str = "pool"  # a key of trials.POOLS or trials.OTHERS
     rho: float = 1.0
     horizon: int = 5
     products: int = 1  # w = d

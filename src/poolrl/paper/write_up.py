@@ -1,0 +1,349 @@
+"""What the results say: every section of the report, the summary first; as an HTML page, as Markdown, as pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from poolrl import __version__
+from poolrl.paper import figures, rossmann, sections, sweeps, theory
+from poolrl.paper.claims import (
+    EQUAL_WITHIN,
+    NEIGHBOURS,
+    Verdict,
+    judge,
+    mean_difference,
+    privacy_verdicts,
+    target_verdicts,
+    verdicts,
+)
+from poolrl.paper.results import Runs
+from poolrl.paper.sections import Picture, Rows, Section, filled, in_percent, number
+from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, JUDGED, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED, Setting
+from poolrl.privacy.zcdp import epsilon_shown
+
+TITLE = "POOL, reproduced"
+SEEDED_NOTICE = (
+    "Every run here uses seeded noise of the true distribution, so that it can be repeated; such runs are NOT "
+    "PRIVATE. Demand is simulated or public, so nothing needed protection."
+)
+HEADLINE_DATA = (sweeps.SYNTHETIC, "normal demand", sweeps.STORE_1)
+HEADLINE_METHODS = (BASE, SOFTENED, PUBLISHED, INPUT, OUTPUT, DATA_FREE)
+LEARNERS_IN_TABLES = tuple(NAMES[learner] for learner in JUDGED)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows came from, as the results file remembers it."""
+
+    runs: int  # rows in the file
+    seconds: float  # of running, all calls together
+    workers: str
+    md5: str | None  # of train.csv, where rows used it
+    quick: bool = False
+
+    @property
+    def effort(self) -> str:
+        """How much was run."""
+        return f"{self.runs:,} runs in {self.seconds / 60:.1f} minutes, {self.workers} at a time"
+
+
+def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | None) -> dict[str, list[Section]]:
+    """Everything, by the name under which it can be asked for; parts that were not run are left out."""
+    judged = [*verdicts(runs), *privacy_verdicts()]
+    papers = [verdict for verdict in judged if verdict.data in (*sweeps.PAPERS, NEIGHBOURS)]
+    others = [verdict for verdict in judged if verdict not in papers]
+    groups = {
+        "summary": [summary_section(runs, papers, origin)],
+        "claims": [*_claims_sections(papers, others), _targets_section(runs)],
+        "rq1": sections.rq1_sections(runs, source),
+        "rq2": sections.rq2_sections(runs),
+        "rq3": sections.rq3_sections(runs),
+        "sensitivity": sections.sensitivity_sections(runs),
+        "qlearning": sections.q_learning_sections(runs),
+        "theory": [_first_theorem(), _second_theorem(runs), _replay_section()],
+        "settings": [_settings_section(origin)],
+    }
+    return {name: [part for part in parts if part.rows or part.picture or part.text] for name, parts in groups.items()}
+
+
+def summary_section(runs: Runs, judged: Sequence[Verdict], origin: Origin) -> Section:
+    """What a busy reader needs; `judged` are the verdicts on the paper's own data."""
+    counts = {name: Counter(each.verdict for each in judged if each.learner == name) for name in NAMES.values()}
+    places = [place for place in HEADLINE_DATA if runs.of(PLACES[place](BASE))]
+    rows = []
+    for method in HEADLINE_METHODS:
+        count, gaps = counts[NAMES[method]], [in_percent(runs, PLACES[place](method), spread=False) for place in places]
+        tally = (count["holds"], count["does not hold"], count["undecided"] + count["vacuous"])
+        rows.append((NAMES[method], *(str(cell) if count else "" for cell in tally), *gaps))
+    header = ("method", "claims hold", "do not hold", "undecided", *(f"gap, {place}" for place in places))
+    text = (_what_was_run(runs, origin), *_conclusions(runs, counts, places))
+    papers = [place for place in places if place in sweeps.PAPERS]
+    alt = "Relative gap of POOL, input and output perturbation against the privacy budget"
+    picture = Picture("rq1", alt, figures.budgets(runs, papers)) if papers else None
+    return Section("In short", text, header, filled(rows), picture)
+
+
+def _what_was_run(runs: Runs, origin: Origin) -> str:
+    data = "simulated demand" if origin.md5 is None else "simulated demand and daily sales of Rossmann stores"
+    quick = " This is a *quick* look: it has fewer values and seeds than the paper, so verdicts are provisional."
+    return (
+        f"{origin.effort}; {runs.seeds} seeds; {data}. The gap is the cost above SAA in percent. SAA plans on "
+        "uncensored demand, without privacy. The table counts the verdicts on the paper's claims (vacuous ones as "
+        f"undecided), and has gaps at ρ = 1 (ε = {epsilon_shown(1.0)} at δ = 10⁻⁶).{quick if origin.quick else ''}"
+    )
+
+
+def _conclusions(runs: Runs, counts: dict[str, Counter[str]], places: Sequence[str]) -> list[str]:
+    """Plain sentences. The rows choose every number, and every word that could be otherwise."""
+    sentences = []
+    ours, softened, printed = (counts[NAMES[learner]] for learner in (BASE, SOFTENED, PUBLISHED))
+    if ours:
+        sentences.append(
+            f"{ours['holds']} of the paper's {ours.total()} claims hold for the default Pool, on the paper's data. For "
+            f"the algorithm as published, {printed['holds']} of {printed.total()} hold with the printed constants, and "
+            f"{softened['holds']} of {softened.total()} with a tuned scale of Γ."
+            + (f" {ours['not run']} were not run." if ours["not run"] else "")
+        )
+    methods = {
+        "the default Pool": (BASE,),
+        "Pool.published with a tuned scale of Γ": (SOFTENED,),
+        "input and output perturbation": (INPUT, OUTPUT),
+    }
+    gaps = {who: _gaps(runs, places, settings) for who, settings in methods.items()}
+    spans = [f"for {who} it is {_least_to_largest(values)} percent" for who, values in gaps.items() if values]
+    if spans:
+        sentences.append(f"The gap at ρ = 1 depends on the data: {', '.join(spans)}.")
+    private = [runs.paired([PLACES[place](sweeps.NON_PRIVATE), PLACES[place](BASE)]) for place in places]
+    prices = [100 * float((pairs[:, 1] - pairs[:, 0]).mean()) for pairs in private if len(pairs)]
+    if prices:
+        span = _least_to_largest(prices)
+        sentences.append(f"Privacy at ρ = 1 costs the default Pool {span} percentage points of gap.")
+    return [*sentences, *_what_data_give(runs, places)]
+
+
+def _what_data_give(runs: Runs, places: Sequence[str]) -> list[str]:
+    """Where the default beats the plan that sees no data, by the rule of the claims."""
+    judged: dict[str, list[str]] = {}
+    for place in places:
+        pairs = runs.paired([PLACES[place](BASE), PLACES[place](DATA_FREE)], "gap_common")
+        if len(pairs):
+            judged.setdefault(judge([mean_difference(100 * pairs)])[0], []).append(place)
+    words = {
+        "holds": "The default Pool beats a plan without data on {}.",
+        "does not hold": "A plan without data is at least as good on {}.",
+        "undecided": "It is undecided whether the log helps on {}.",
+    }
+    sentences = [words[verdict].format(" and ".join(judged[verdict])) for verdict in words if verdict in judged]
+    return [" ".join(sentences)] if sentences else []
+
+
+def _gaps(runs: Runs, places: Sequence[str], methods: Sequence[Setting]) -> list[float]:
+    """The mean gap of each method on each data set, in percent."""
+    measured = [runs.measured(PLACES[place](method), "gap") for place in places for method in methods]
+    return [100 * float(values.mean()) for values in measured if len(values)]
+
+
+def _least_to_largest(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(number(value) for value in (min(values), max(values))))
+
+
+def _claims_sections(papers: Sequence[Verdict], others: Sequence[Verdict]) -> list[Section]:
+    """The paper's claims with verdicts, on its own data and on other data."""
+    header = ("claim", "data", "claimed to be positive", *LEARNERS_IN_TABLES)
+    rule = (
+        "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
+        "bootstrap 95% intervals. A claim *holds* if all intervals lie above zero. It *does not hold* if one lies at "
+        "or below zero (upper ends are widened for the number of comparisons). Otherwise it is *undecided*, as is "
+        f"everything with fewer than {sweeps.FEWEST_SEEDS} seeds. A claim is *vacuous* if it holds for a policy that "
+        "never changes. The tables show the comparison that decided. pp: percentage points of relative gap."
+    )
+    reading = (
+        "The scale of Γ is tuned on three other seeds. Input and output perturbation run over the default learner, so "
+        "for Pool.published they differ in more than the place of the noise. On the paper's synthetic data the public "
+        "prior is the truth, so the default needs no learning there. The next table has data where it does."
+    )
+    other_data = "The same claims on data that the paper does not use"
+    return [
+        Section("The paper's claims", (rule, reading), header, _verdict_rows(papers, LEARNERS_IN_TABLES)),
+        Section(other_data, (), header, _verdict_rows(others, LEARNERS_IN_TABLES)),
+    ]
+
+
+def _targets_section(runs: Runs) -> Section:
+    """Our own targets, with verdicts."""
+    header = ("target", "data", "asked to be positive", "verdict")
+    return Section(
+        "What this library asks of its default", (), header, _verdict_rows(target_verdicts(runs), [NAMES[BASE]])
+    )
+
+
+def _verdict_rows(judged: Iterable[Verdict], learners: Sequence[str]) -> Rows:
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for verdict in judged:
+        if cell := _verdict_cell(verdict):
+            rows.setdefault((verdict.claim, verdict.data, verdict.statistic), {})[verdict.learner] = cell
+    return tuple((*about, *(cells.get(name, "") for name in learners)) for about, cells in rows.items())
+
+
+def _verdict_cell(verdict: Verdict) -> str:
+    """The verdict and the comparison that decided: estimate, interval, unit, and where it was. Empty if not run."""
+    worst = verdict.worst
+    if worst is None:
+        return ""
+    # Differences within rounding were judged as zero, and are shown as zero.
+    ends = (worst.value, worst.low, worst.upper(verdict.comparisons))
+    estimate, low, high = (0.0 if abs(x) < EQUAL_WITHIN else x for x in ends)
+    unit = f" {verdict.unit}" if verdict.unit else ""
+    spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
+    seeds = f"; {worst.seeds} seeds" if worst.seeds else ""
+    return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit} ({worst.about}{seeds})"
+
+
+def _first_theorem() -> Section:
+    rng = np.random.default_rng(0)
+    rows = []
+    for products in map(int, sweeps.PRODUCT_COUNTS.values):
+        for zones in (50, 200, 800):
+            measured, lipschitz = theory.measured_approximation(products, zones, rng=rng)
+            sizes = theory.Sizes(1, products, products, zones, 1.0)
+            first, full = (
+                theory.approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
+                for norm in (sizes.dimensions, math.sqrt(sizes.dimensions))
+            )
+            rows.append((str(2 * products), str(zones), f"{first:.4f}", f"{full:.3f}", f"{measured:.4f}"))
+    text = (
+        "One step of lost sales with known transitions, λ = 1: the largest error of reading Q between the nodes "
+        "over 20,000 random pairs. The first term of the bound, L√(w + d)/M, vanishes as M grows. The error does not, "
+        "because Assumption 1 (the reward is a function of the norm) fails for inventory. The printed bound holds "
+        "only by its second term, |w + d − ‖λ‖₂|, which is not zero even at λ = 1."
+    )
+    header = ("w + d", "M", "first term", "complete bound", "measured")
+    return Section("Theorem 1 beside the measured approximation error", (text,), header, tuple(rows))
+
+
+def _second_theorem(runs: Runs) -> Section:
+    rows = []
+    for rho in (0.1, 1.0, 10.0):
+        sizes = theory.Sizes(BASE.horizon, 1, 1, BASE.granularity, rho)
+        bound = theory.optimality_bound(sizes, trajectories=10_000, lipschitz=0.5, boundary_norm=math.sqrt(2))
+        needed = theory.sample_size(sizes, accuracy=0.1 * sizes.horizon)
+        zones = theory.zone_count(sizes, accuracy=0.1 * sizes.horizon, lipschitz=0.5)
+        learners = [in_percent(runs, replace(learner, rho=rho)) for learner in JUDGED]
+        asked = f"{needed:,.0f}", f"{zones:.0f}"
+        rows.append((f"{rho:g}", f"{sizes.noise_bound:.1f}", *asked, f"{bound:,.0f}", *learners))
+    text = (
+        "H = 5, w = d = 1, M = 100, n = 10,000, hidden constants taken as one. Values lie in [0, H], so a bound "
+        "above 5 is vacuous. It takes the most favourable d̄ (all nodes visited equally often) and L = 0.5."
+    )
+    header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "its M", "bound on v* − v at n = 10,000")
+    learned = (f"{name}: gap %" for name in LEARNERS_IN_TABLES)
+    return Section("Theorem 2 beside the measured gap", (text,), (*header, *learned), tuple(rows))
+
+
+def _replay_section() -> Section:
+    text = (
+        "The claimed sample complexity is free of |S||A|, because one row below λ is an observation of every "
+        "node below λ. Counted at all of them, one trajectory moves the counts by "
+        f"{theory.change_by_replay():.1f} times the Δ₂² = 2H that is paid for (M = 20, w = d = 1, H = 5, an exact "
+        "count). ρ-zCDP would not hold. Both learners here count it once."
+    )
+    return Section("What the claimed sample complexity would cost in privacy", (text,))
+
+
+def _settings_section(origin: Origin) -> Section:
+    """How this was made."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "joblib", "matplotlib"))
+    kaggles = "" if origin.md5 == rossmann.MD5 else f" (Kaggle's has {rossmann.MD5})"
+    file = "not used" if origin.md5 is None else f"train.csv, MD5 {origin.md5}{kaggles}"
+    bounds = f"{rossmann.BOUND:,.0f}, several stores {rossmann.BOUND_OF_SEVERAL:,.0f}"
+    rows = {
+        "noise": SEEDED_NOTICE,
+        "synthetic data": "D̄ = 100; h, b ~ U[0, 0.5] per step and product; demand as named; zero initial stock",
+        "benchmark": "SAA on 10,000 samples (Rossmann: on the 66 training weeks), judged on 10,000 common paths "
+        "(67 weeks)",
+        "policies on zones or grids": "search their action per path, so they are judged on the first 2,000 of those "
+        "paths",
+        "base setting": "H = 5, w + d = 2, λ = 1, M = 100, n = 10,000, ρ = 1, failure δ = 0.05, uniform behaviour",
+        "ε": "beside ρ always at δ = 10⁻⁶, the δ of privacy; failure δ is the one in E_ρ and ι",
+        "M": "zones; cells per axis of a grid; points per coordinate of the default Pool",
+        "scale of Γ": f"printed: 1; best: the least mean gap of {sweeps.SCALES} on seeds {sweeps.TUNING_SEEDS}",
+        "Rossmann": f"{file}; sales beyond the public bound ({bounds}) count as the bound",
+        "time": origin.effort,
+        "versions": f"Python {platform.python_version()}, poolrl {__version__}, {packages}",
+    }
+    return Section("Settings", (), ("what", "how"), tuple(rows.items()))
+
+
+def html_page(parts: Iterable[Section]) -> str:
+    """One HTML file that asks for nothing from outside."""
+    templates = Environment(loader=PackageLoader("poolrl.paper"), autoescape=True, trim_blocks=True)
+    templates.filters |= {"anchor": _anchor, "encoded": _encoded, "marked": _marked}
+    page = templates.get_template("reproduction.html")
+    return page.render(title=TITLE, notice=SEEDED_NOTICE, parts=list(parts)) + "\n"
+
+
+def markdown(parts: Iterable[Section]) -> str:
+    """The same as Markdown, with pictures beside it in `figures/`."""
+    lines = [f"# {TITLE}", "", "Written by `poolrl reproduce`, not by hand.", "", f"> {SEEDED_NOTICE}"]
+    for part in parts:
+        lines += ["", f"## {part.title}"]
+        if part.picture:
+            lines += ["", f"![{part.picture.alt}](figures/{part.picture.name}.svg)"]
+        lines += [line for text in part.text for line in ("", text)]
+        if part.header:
+            lines += ["", _row(part.header), _row(["---"] * len(part.header)), *(_row(row) for row in part.rows)]
+    return "\n".join(lines) + "\n"
+
+
+def save_figures(parts: Iterable[Section], folder: Path) -> None:
+    """Every picture as SVG and PNG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        if part.picture:
+            (folder / f"{part.picture.name}.svg").write_bytes(svg(part.picture.figure))
+            part.picture.figure.savefig(folder / f"{part.picture.name}.png", dpi=150)
+
+
+def svg(figure: Figure) -> bytes:
+    """The picture without a date and without random names, so that the same rows give the same bytes."""
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "poolrl"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    figure.set_layout_engine("none")  # the layout is found, and finding it takes as long as drawing
+    return buffer.getvalue()
+
+
+def _encoded(figure: Figure) -> str:
+    return base64.b64encode(svg(figure)).decode()
+
+
+def _marked(text: str) -> Markup:
+    """Escape, then the two marks of Markdown that sections use; a verdict gets its colour."""
+    safe = str(escape(text))
+    for verdict in ("holds", "does not hold", "undecided", "vacuous"):
+        strong = f'<strong class="{verdict.replace(" ", "-")}">{verdict}</strong>'
+        safe = safe.replace(f"**{verdict}**", strong)
+    return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
