@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 
 from poolrl import LostSales, Policy, Pool, SeededNoise
-from poolrl.learning.rules import refuse_unstored
 
 AXES = st.tuples(*(st.sampled_from([1, n]) for n in (3, 2, 4, 2)))  # shop, promotion, step, product
 
@@ -41,7 +40,7 @@ def test_a_problem_is_built_again_from_its_facts(
         np.testing.assert_array_equal(getattr(again, name), getattr(problem, name))
     assert again.facts() == problem.facts()
     declared = {name: value for name, value in problem.facts().items() if name != "kind"}
-    refuse_unstored("Levels", declared, {"levels": np.zeros((3, 2, 4, 2))})
+    assert LostSales.from_facts(declared, (3, 2, 4)).facts() == problem.facts()
 
 
 def test_facts_do_not_grow_with_label_cells() -> None:
@@ -69,7 +68,7 @@ def test_facts_of_another_shape_are_refused(name: str, shape: tuple[int, ...]) -
     labels = [["shop", [1, 2, 3]], ["promo", ["no", "yes"]]]
     declared = {"horizon": 4, "products": 2, "labels": labels, name: np.ones(shape).tolist()}
     with pytest.raises(ValueError, match=f"the file declares {name} for"):
-        refuse_unstored("Levels", declared, {"levels": np.zeros((3, 2, 4, 2))})
+        LostSales.from_facts(declared, (3, 2, 4))
 
 
 def test_the_policy_of_a_large_chain_can_be_read(tmp_path: Path) -> None:

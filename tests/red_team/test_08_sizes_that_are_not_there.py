@@ -193,7 +193,7 @@ def test_the_limit_would_show(tmp_path: Path) -> None:
     change(long, lambda facts, arrays: facts["problem"].pop("labels"))
     change(long, partial(declare, horizon=MANY // 2))
     python, plain, *arguments = program("load_in_little_memory", MEGABYTES, good, "--", long)
-    plant = "from poolrl.learning import policy\npolicy.refuse_unstored = lambda *_: None\n\ndef look"
+    plant = "from poolrl import LostSales\nLostSales.from_facts = lambda facts, _: LostSales(**facts)\n\ndef look"
     (tmp_path / "planted.py").write_text(Path(plain).read_text().replace("def look", plant, 1))
     command = [python, tmp_path / "planted.py", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(), timeout=100)

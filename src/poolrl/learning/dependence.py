@@ -44,7 +44,7 @@ def compared(counts: IntArray, problem: OutcomeProblem) -> IntArray:
     One decision cuts off all outcomes of a round, such as the two highest bids, and these rise and fall together. So
     the first one counts that is seen on one side.
     """
-    if not problem.counts_down:
+    if problem.action_dim >= problem.outcome_dim:
         return counts
     first = min(set(range(problem.outcome_dim)) - set(problem.current_status))
     return counts[..., first, :, :, :]

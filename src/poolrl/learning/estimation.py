@@ -69,7 +69,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     """
     totals = observed_slots(released)
     cells, season = Cells.of(released, totals), None
-    if problem.counts_down and problem.horizon > 1:
+    if problem.one_season and problem.horizon > 1:
         season = cells.of_each_step(_season_laws(cells.whole_season(), problem, settings))
     weights, tried = _step_laws(cells, problem, settings, season)
     # From here on bins lie in their natural order.
@@ -145,7 +145,7 @@ def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
         status=np.isin(cells.number_of(-1), problem.current_status),
         higher=higher,
         # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
-        closes=not (higher or problem.current_status or problem.counts_down),
+        closes=not (higher or problem.current_status or problem.one_season),
     )
 
 
@@ -163,7 +163,7 @@ def _by_kaplan_meier(
     # Outcome and cut-off level censor each other, so the same estimate works with their roles exchanged.
     tried = refined(kaplan_meier(masses[:, ::-1], coarser(laws.cutoffs, bins)), laws.cutoffs)
     if not around_season:  # a season has its tail already
-        least = EXPLORED_BY_CHOICE if problem.counts_down else EXPLORED
+        least = EXPLORED_BY_CHOICE if problem.one_season else EXPLORED
         further = continued(weights, tried, higher=problem.boundary.side == "higher", least=least)
         # The public prior knows its own tail.
         weights = laws.learned * further + (1 - laws.learned) * weights

@@ -13,10 +13,10 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.shops import carried, expected_cost_on, on_axis, plan_shops
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import LevelProblem
 
 
-def costs_of_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """The expected cost of ordering up to levels (*labels, H, k), (*labels, k), if labels stay as they are.
 
     G_h(y) = h_h E(y − D)⁺ + b_h E(D − y)⁺ + E V_{h+1}((y − D)⁺),    V_h(x) = G_h(max(x, S_h)),   from zero stock
@@ -42,7 +42,7 @@ def costs_of_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: F
     return np.asarray(value[..., 0].reshape(*problem.labels.shape, products))
 
 
-def best_costs(problem: Inventory, outcomes: OutcomeDistribution) -> FloatArray:
+def best_costs(problem: LevelProblem, outcomes: OutcomeDistribution) -> FloatArray:
     """The cost of somebody who knows these laws and may order any amount, (*labels, k)."""
     free, known = problem.without_boundary(), replace(outcomes, cutoffs=None)
     return costs_of_levels(free, known, plan_shops(free, known))
@@ -68,7 +68,7 @@ def unseen_demand(outcomes: OutcomeDistribution) -> FloatArray:
     return np.asarray((outcomes.weights * over).sum(axis=-1))
 
 
-def step_costs(problem: Inventory, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
+def step_costs(problem: LevelProblem, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
     """h × left + b × missing over all steps, (*labels, k), from means (*labels, H, k)."""
     costs = (problem.holding * left + problem.shortage * missing) * problem.scale_profile
     return np.asarray(costs.sum(axis=-2))

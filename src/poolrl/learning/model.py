@@ -26,7 +26,7 @@ from poolrl.learning.stored import NOTHING_SAID, Report, read_learned, write_lea
 from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING, OutcomeProblem
+from poolrl.problems.problem import OutcomeProblem
 
 MODEL_FORMAT = "poolrl model 1"
 
@@ -138,21 +138,11 @@ class PrivateModel:
                 f"the model was learned for {own.outcome_dim} products and labels {dict(own.labels.facts())}: a plan "
                 "must have the same"
             )
-        steps = np.arange(problem.horizon) % own.horizon
-        if isinstance(own, Inventory) and isinstance(problem, Inventory):
-            if type(problem) is not type(own):
-                raise ValueError(f"the model was learned for {type(own).__name__}: a plan must be of the same kind")
-            limits = [each.share * each.label_bounds[..., None, :] for each in (own, problem)]
-            lower = (limits[1] <= limits[0][..., steps, :] * (1 + ROUNDING)).all()
-            if not lower or (problem.label_bounds > own.label_bounds * (1 + ROUNDING)).any():
-                raise ValueError("a plan may have lower bounds than the model was learned with, but no higher ones")
-            if not np.allclose(problem.scale_profile, own.scale_profile[..., steps, :]):
-                raise ValueError("the model was learned with another scale_profile: a plan must have the same")
-        elif problem.facts() != own.facts():
-            raise ValueError("only problems of inventory can be planned with other facts")
+        if why := own.why_unknown(problem):
+            raise ValueError(why)
         if problem.horizon == own.horizon:
             return self.outcomes
-        axis = self.outcomes.weights.ndim - 3  # of steps, behind the labels
+        steps, axis = np.arange(problem.horizon) % own.horizon, self.outcomes.weights.ndim - 3  # behind the labels
 
         def repeated(values: FloatArray | None, before: int = 0) -> FloatArray | None:
             return None if values is None else np.take(values, steps, axis=axis + before)
@@ -208,9 +198,8 @@ class PrivateModel:
         """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
         facts, arrays = read_learned(path, MODEL_FORMAT, "model")
         try:
-            # Laws have the shape that a table of levels has, and one number for each bin.
-            shape = {"levels": arrays["weights"][..., 0]}
-            own = problem_of(facts["problem"], "Levels", shape, problem)
+            # Laws are (*labels, H, k, bins).
+            own = problem_of(facts["problem"], arrays["weights"].shape[:-2], problem)
             if not isinstance(own, OutcomeProblem):
                 raise ValueError("the problem declares no outcomes")
             outcomes = outcomes_from_arrays(arrays, own)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.partition import Partition
-from poolrl.geometry.resolution import ACTION_POINTS
+from poolrl.geometry.resolution import (
+    ACTION_POINTS,
+    BENCHMARK_BINS,
+    BENCHMARK_DRAWS,
+    BENCHMARK_GRID_BINS,
+    BENCHMARK_RINGS,
+    BENCHMARK_STATE_BINS,
+)
 from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import Solution, backward_induction
 from poolrl.learning.by_count import ByCount, CountPoints, plan_by_count
@@ -20,26 +29,16 @@ from poolrl.learning.separable import order_up_to_levels, stages_from_marginals
 from poolrl.learning.shops import plan_shops, settled_levels
 from poolrl.learning.stored import Planned, Report
 from poolrl.privacy.released import PrivateVisits
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import LevelProblem, OutcomeProblem, Problem, SeparableProblem
 
 ValueSettings = Zones | Grid | Separable | Fitted | ByCount
 # Where values of a problem stand.
 ValuePoints = Axes | Partition | FittedPoints | CountPoints
-# In more dimensions of states and actions nodes lie too far apart.
-MOST_ON_NODES = 3
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-    """Separable or by count, if possible; a grid in few dimensions. In more, fitted values, or zones for visits."""
-    if isinstance(problem, OutcomeProblem) and problem.counts_down and isinstance(counts, Outcomes):
-        return ByCount()
-    if isinstance(problem, SeparableProblem) and isinstance(counts, Outcomes):
-        return Separable()
-    dimensions = problem.state_dim + problem.action_dim
-    if dimensions > MOST_ON_NODES and isinstance(counts, Outcomes):
-        return Fitted()
-    return Grid(linear=True) if dimensions <= 2 else Zones()
+    """Those of the problem's planner. Visits are counted on nodes."""
+    return PLANNERS["nodes" if isinstance(counts, Visits) else problem.planner].values(problem)
 
 
 def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
@@ -51,8 +50,7 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
         if not isinstance(problem, OutcomeProblem) or not problem.counts_down:
             raise ValueError(f"ByCount needs a problem whose state is a count; {type(problem).__name__} declares none")
         return CountPoints(problem, values)
-    special = isinstance(problem, Inventory) and needs_own_plan(problem)
-    if (problem.labels or special) and not (special and values == Separable()):
+    if problem.needs_own_planner and not (problem.planner == "levels" and values == Separable()):
         raise ValueError(
             "labels and a scale profile need a problem of inventory and values=Separable(), "
             "one table of levels for each label cell"
@@ -71,9 +69,18 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     return values.axes(problem)
 
 
-def needs_own_plan(problem: Inventory) -> bool:
-    """Whether only `shops` can plan it: formulas of a problem know neither labels nor a scale profile."""
-    return bool(problem.labels) or bool((problem.scale_profile != 1).any())
+def finest(problem: OutcomeProblem) -> ValuePoints:
+    """Where benchmarks have their values: finer than what is compared with them."""
+    return PLANNERS[problem.planner].finest(problem)
+
+
+@dataclass(frozen=True)
+class KnownBesides:
+    """What a planner knows beside the laws of outcomes."""
+
+    scale_follows_sales: bool = False  # the scale is made from sales, and will be made from those under the plan
+    step_labels: Sequence[str] = ()  # labels that are drawn anew at each step
+    together: float = 0.0  # the correlation of outcomes
 
 
 def plan_on_outcomes(
@@ -85,25 +92,88 @@ def plan_on_outcomes(
     together: float = 0.0,
 ) -> tuple[Rule, Report]:
     """The best rule against an outcome distribution, with a report."""
-    horizon = where.problem.horizon
-    if isinstance(where, CountPoints):
-        table = plan_by_count(outcomes, where)
-        return table, Report(planned=Planned(table.actions.size))
-    if isinstance(where, FittedPoints):
-        drawn = quasi_outcomes(outcomes, where.settings.outcomes, together)
-        return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
-    if isinstance(where, Partition):
-        solution = backward_induction(horizon, stages_from_outcomes(outcomes, where, together), where)
-        return PartitionQ(where, solution.q), _report(solution)
-    if isinstance(where.problem, Inventory) and where.points == ACTION_POINTS:
-        levels = plan_shops(where.problem, outcomes, step_labels)
-        if scale_follows_sales:
-            levels = settled_levels(where.problem, outcomes, levels)
-        return Levels(levels), Report(planned=Planned(outcomes.weights.size))
-    solution = backward_induction(horizon, stages_from_marginals(outcomes, where), where)
+    return PLANNERS[_planner_at(where)].plan(outcomes, where, KnownBesides(scale_follows_sales, step_labels, together))
+
+
+def _planner_at(where: ValuePoints) -> str:
+    if isinstance(where, Axes):
+        # Other resolutions are planned by the problem's formulas.
+        return "levels" if where.problem.planner == "levels" and where.points == ACTION_POINTS else "axes"
+    return "nodes" if isinstance(where, Partition) else "fitted" if isinstance(where, FittedPoints) else "counts"
+
+
+def _plan_levels(outcomes: OutcomeDistribution, where: Axes, known: KnownBesides) -> tuple[Rule, Report]:
+    problem = where.problem
+    assert isinstance(problem, LevelProblem)
+    levels = plan_shops(problem, outcomes, known.step_labels)
+    if known.scale_follows_sales:
+        levels = settled_levels(problem, outcomes, levels)
+    return Levels(levels), Report(planned=Planned(outcomes.weights.size))
+
+
+def _plan_on_axes(outcomes: OutcomeDistribution, where: Axes, known: KnownBesides) -> tuple[Rule, Report]:
+    solution = backward_induction(where.problem.horizon, stages_from_marginals(outcomes, where), where)
     if where.problem.action_sets_state:
         return Levels(order_up_to_levels(outcomes, where, solution.q)), _report(solution)
     return SeparableQ(where, solution.q), _report(solution)
+
+
+def _plan_by_count(outcomes: OutcomeDistribution, where: CountPoints, known: KnownBesides) -> tuple[Rule, Report]:
+    table = plan_by_count(outcomes, where)
+    return table, Report(planned=Planned(table.actions.size))
+
+
+def _plan_fitted(outcomes: OutcomeDistribution, where: FittedPoints, known: KnownBesides) -> tuple[Rule, Report]:
+    drawn = quasi_outcomes(outcomes, where.settings.outcomes, known.together)
+    return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
+
+
+def _plan_on_nodes(outcomes: OutcomeDistribution, where: Partition, known: KnownBesides) -> tuple[Rule, Report]:
+    stages = stages_from_outcomes(outcomes, where, known.together)
+    solution = backward_induction(where.problem.horizon, stages, where)
+    return PartitionQ(where, solution.q), _report(solution)
+
+
+def _values_on_nodes(problem: Problem) -> ValueSettings:
+    return Grid(linear=True) if problem.state_dim + problem.action_dim <= 2 else Zones()
+
+
+def _finest_axes(problem: Any) -> Axes:
+    points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
+    # The distribution is known beyond λ too.
+    return Axes(problem, points, beyond=True)
+
+
+def _finest_levels(problem: Any) -> Axes:
+    return Separable().axes(problem) if problem.needs_own_planner else _finest_axes(problem)
+
+
+def _finest_counts(problem: Any) -> CountPoints:
+    return CountPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
+
+
+def _finest_nodes(problem: Any) -> Partition:
+    small = problem.state_dim + problem.action_dim <= 2
+    return (Grid(bins=BENCHMARK_GRID_BINS, linear=True) if small else Zones(zones=BENCHMARK_RINGS)).partition(problem)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Which values a planner has by default, where they stand in benchmarks, and how it plans on points of them."""
+
+    values: Callable[[Problem], ValueSettings]
+    finest: Callable[[OutcomeProblem], ValuePoints]
+    plan: Callable[[OutcomeDistribution, Any, KnownBesides], tuple[Rule, Report]]
+
+
+# A problem names its own (`Problem.planner`).
+PLANNERS: dict[str, Planner] = {
+    "levels": Planner(lambda _: Separable(), _finest_levels, _plan_levels),
+    "axes": Planner(lambda _: Separable(), _finest_axes, _plan_on_axes),
+    "counts": Planner(lambda _: ByCount(), _finest_counts, _plan_by_count),
+    "fitted": Planner(lambda _: Fitted(), _finest_nodes, _plan_fitted),
+    "nodes": Planner(_values_on_nodes, _finest_nodes, _plan_on_nodes),
+}
 
 
 def plan_on_visits(

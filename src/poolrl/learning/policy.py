@@ -11,16 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats
-from poolrl.learning.by_count import CountTable
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
-from poolrl.learning.rules import Levels, Rule, refuse_other_steps, refuse_unstored, rule_from_arrays
+from poolrl.learning.rules import Levels, Rule, rule_from_arrays, stored_shape
 from poolrl.learning.stored import NOTHING_SAID, Names, Report, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.depot import Depot
-from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem, Problem
-from poolrl.problems.registry import KINDS
+from poolrl.problems.registry import kind_of
 
 POLICY_FORMAT = "poolrl policy 1"
 
@@ -74,7 +71,7 @@ class Policy:
             action = self.rule.act(self.problem, int(step), batch, cell)
         else:
             unit = _scale_of(scale, batch.shape, batch=state.ndim == 2)
-            if isinstance(self.rule, CountTable):  # a count is the same in every unit
+            if self.problem.counts_down:  # a count is the same in every unit
                 action = self.rule.act(self.problem, int(step), batch, cell) * unit
             else:
                 # Dividing and multiplying may lose a rounding error, and stock is never sent back.
@@ -134,7 +131,7 @@ class Policy:
 
     @classmethod
     def _from_facts(cls, facts: dict[str, Any], arrays: Arrays, problem: Problem | None) -> Self:
-        problem = problem_of(facts["problem"], facts["rule"], arrays, problem)
+        problem = problem_of(facts["problem"], stored_shape(facts["rule"], arrays), problem)
         rule = rule_from_arrays(facts["rule"], problem, arrays)
         prefix = "outcomes."
         estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -144,39 +141,20 @@ class Policy:
         return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]), outcomes)
 
 
-def problem_of(facts: Mapping[str, Any], rule: str, arrays: Arrays, given: Problem | None) -> Problem:
-    """The problem that a file declares, or the given one if it has the same public facts."""
-    declared = dict(facts)
-    known = {"LostSales": LostSales, "Backlog": Backlog}
+def problem_of(facts: Mapping[str, Any], stored: tuple[int, ...], given: Problem | None) -> Problem:
+    """The problem that a file declares, or the given one if it has the same public facts.
+
+    `stored` are the label values and steps (*labels, H) for which the file holds a table.
+    """
     if given is not None:
-        if given.facts() != declared:
+        if given.facts() != facts:
             raise ValueError("learned for other public facts than those of the problem given")
         return given
-    kind = declared.pop("kind")
-    if kind == "Depot":
-        return _depot(declared, arrays)
-    # Before anything is made: a few bytes may declare a horizon of millions.
-    if kind in known:
-        refuse_unstored(rule, declared, arrays)
-        return known[kind](**declared)
-    ours = {each.__name__: each for each in KINDS.values()}
-    if kind not in ours:
-        raise ValueError(f"learned for your own problem {kind}: pass it as problem=...")
-    refuse_other_steps(rule, declared, arrays)
-    return ours[kind](**declared)
-
-
-def _depot(declared: dict[str, Any], arrays: Arrays) -> Depot:
-    """The depot of a file, whose shop has the steps and products of the rule that the file holds."""
-    shop = dict(declared.pop("shop"))
-    # Fitted states are (H, N, w), lattices (H, 2w) and corners of rings (H, J, 2w, 2w).
-    tables = {"states": 1, "pairs.reach": 2, "pairs.corners": 2}
-    table, times = next((name, times) for name, times in tables.items() if name in arrays)
-    steps, width = arrays[table].shape[0], arrays[table].shape[-1] // times
-    if shop.pop("kind") != "LostSales" or arrays[table].ndim < 2 or not 2 <= width <= arrays[table].size:
-        raise ValueError("a depot serves a shop of lost sales")
-    refuse_unstored("Levels", shop, {"levels": np.broadcast_to(0.0, (steps, width - 1))})
-    return Depot(shop=LostSales(**shop), **declared)
+    declared = dict(facts)
+    kind = kind_of(name := declared.pop("kind"))
+    if kind is None:
+        raise ValueError(f"learned for your own problem {name}: pass it as problem=...")
+    return kind.from_facts(declared, stored)
 
 
 def _scale_of(scale: ArrayLike, shape: tuple[int, ...], *, batch: bool) -> FloatArray:

@@ -21,7 +21,7 @@ from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.shops import on_axis
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import LevelProblem
 
 # A cell without an observed slot still counts a little, so that a population of empty cells is their plain average.
 LEAST_SLOTS = 1e-9
@@ -30,24 +30,13 @@ LEAST_SLOTS = 1e-9
 def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     """The policy for shops whose values of some labels were not declared; the other labels are asked as before."""
     problem, outcomes = policy.problem, policy.outcomes
-    if not isinstance(problem, Inventory) or outcomes is None:
+    if not isinstance(problem, LevelProblem) or outcomes is None:
         raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
-    names = problem.labels.names
-    axes = tuple(names.index(name) for name in unknown)
+    axes = tuple(problem.labels.names.index(name) for name in unknown)
     chance = _chances_of_values(problem, outcomes, axes)
-    left = {name: values for name, values in zip(names, problem.labels.values, strict=True) if name not in unknown}
-    everybody = type(problem)(
-        horizon=problem.horizon,
-        products=problem.products,
-        holding=_mean_over(problem.holding, chance[..., None], axes),
-        shortage=_mean_over(problem.shortage, chance[..., None], axes),
-        demand_max=problem.label_bounds.max(axis=axes),
-        boundary=problem.share,
-        labels=left,
-        scale_profile=_mean_over(problem.scale_profile, chance[..., None], axes),
-    )
+    everybody = problem.averaged_over(unknown, chance)
     mixed = _mixture(outcomes, chance, axes)
-    changing = [name for name in policy.report.step_labels if name in left]
+    changing = [name for name in policy.report.step_labels if name not in unknown]
     rule, report = plan_on_outcomes(
         mixed,
         Separable().axes(everybody),
@@ -57,13 +46,7 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     return Policy(everybody, rule, policy.guarantee, replace(policy.report, planned=report.planned), mixed)
 
 
-def _mean_over(costs: FloatArray, chance: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """The mean cost. Equal costs stay equal in every bit: `settled_levels` asks whether labels have the same."""
-    same = np.ptp(costs, axis=axes) == 0
-    return np.where(same, costs.max(axis=axes), (chance * costs).sum(axis=axes))
-
-
-def _chances_of_values(problem: Inventory, outcomes: OutcomeDistribution, axes: tuple[int, ...]) -> FloatArray:
+def _chances_of_values(problem: LevelProblem, outcomes: OutcomeDistribution, axes: tuple[int, ...]) -> FloatArray:
     """How common each value of the unknown labels is, given the other labels and the step, (*labels, H)."""
     shape = (*problem.labels.shape, problem.horizon)
     counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray, as_floats, whole
+from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.axes import Axes
 from poolrl.geometry.grid import Lattice
 from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
@@ -77,87 +77,52 @@ class PartitionQ:
 Rule = Levels | SeparableQ | PartitionQ | FittedU | CountTable
 
 
-def refuse_unstored(kind: str, declared: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
-    """Refuse a shop of a file whose horizon, products or labels are not those of the arrays that the file holds.
-
-    Nothing is made from the declared numbers here. What is made later is as large as what is stored.
-    """
-    horizon, products = declared["horizon"], declared["products"]
-    whole(horizon=horizon, products=products)
-    steps, cells = (horizon, products), tuple(len(values) for _, values in declared.get("labels", []))
-    nodes = "pairs.reach" if "pairs.reach" in arrays else "pairs.corners"
-    tables = {"Levels": "levels", "SeparableQ": "q", "PartitionQ": nodes, "FittedU": "states"}
-    if kind not in tables:
-        raise _unknown_rule(kind)
-    table = tables[kind]
-    own_shapes_of = {"Levels": (*cells, *steps), "SeparableQ": steps, "PartitionQ": (horizon, 2 * products)}
-    shape = own_shapes_of.get(kind, steps)
-    if table not in arrays:
-        raise ValueError(f"the file lacks an array that {kind} needs")
-    stored = arrays[table].shape
-    # Corners are (H, J, D, D), values of a separable problem (H, k, N), and fitted states (H, N, w).
-    ends = stored[:1] + stored[-1:]
-    own = {"pairs.corners": ends, "states": ends, "q": stored[:2]}.get(table, stored)
-    if own != shape:
-        raise ValueError(f"the file declares steps, products and labels {shape}, but its rule has {own}")
-    # A file holds the cost of every step and product, and of label cells where they differ.
-    own_shapes = dict.fromkeys(("holding", "shortage", "scale_profile"), steps) | {"demand_max": (products,)}
-    for name, last in own_shapes.items():
-        if name in declared and not _spreads_to(found := as_floats(name, declared[name]).shape, cells, last):
-            raise ValueError(f"the file declares {name} for {(*cells, *last)}, but holds {found}")
-    if "boundary" in declared and (found := as_floats("boundary", declared["boundary"]).shape) != steps:
-        raise ValueError(f"the file declares boundary for {steps}, but holds {found}")
-
-
-def refuse_other_steps(kind: str, declared: Mapping[str, Any], arrays: Mapping[str, FloatArray]) -> None:
-    """Refuse rounds of a file whose steps or labels are not those of the table that the file holds."""
-    # A table of actions is (*labels, H, N + 1, 1), and levels stand for laws (*labels, H, k).
-    tables = {"CountTable": ("actions", 2), "Levels": ("levels", 1)}
-    if kind not in tables:
-        raise _unknown_rule(kind)
-    name, behind = tables[kind]
-    cells = tuple(len(values) for _, values in declared.get("labels", []))
+def stored_shape(rule: str, arrays: Mapping[str, FloatArray]) -> tuple[int, ...]:
+    """Label values and steps (*labels, H) for which a file holds a rule; nothing is made from them."""
+    one_of_them = _READ.get(rule)
+    if one_of_them is None:
+        raise ValueError(f"the file's rule {rule!r} is not known to this version")
+    name, behind, _ = one_of_them
     if name not in arrays or arrays[name].ndim < 1 + behind or not arrays[name].size:
-        raise ValueError(f"the file lacks an array that {kind} needs")
-    stored = arrays[name].shape[:-behind]
-    if stored != (*cells, declared["horizon"]):
-        raise ValueError(
-            f"the file declares steps and labels {(*cells, declared['horizon'])}, but its rule has {stored}"
-        )
+        raise ValueError(f"the file lacks an array that {rule} needs")
+    return arrays[name].shape[:-behind]
 
 
-def _spreads_to(found: tuple[int, ...], cells: tuple[int, ...], last: tuple[int, ...]) -> bool:
-    """Whether an array has the shape (*cells, *last), but for labels that it leaves out or has one entry for."""
-    labels = found[: -len(last)]
-    fits = all(mine in (1, full) for mine, full in zip(labels[::-1], cells[::-1], strict=False))
-    return found[len(labels) :] == last and len(labels) <= len(cells) and fits
-
-
-def rule_from_arrays(kind: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
+def rule_from_arrays(rule: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
     """The inverse of a rule's `arrays`; refuses what does not fit the problem."""
+    stored_shape(rule, arrays)
     own = {name: array for name, array in arrays.items() if not name.startswith("outcomes.")}
     if not all(array.dtype == np.float64 and np.isfinite(array).all() for array in own.values()):
         raise ValueError("the arrays of a rule must hold finite numbers in double precision")
     try:
-        match kind:
-            case "Levels":
-                return Levels(_shaped(own["levels"], (*problem.labels.shape, problem.horizon, problem.action_dim)))
-            case "SeparableQ":
-                axes = _axes(problem, own)
-                return SeparableQ(axes, _shaped(own["q"], (problem.horizon, *axes.q_shape)))
-            case "PartitionQ":
-                pairs = _nodes(own, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
-                partition = Partition(problem, pairs, _nodes(own, "states.", 1, problem.state_dim)[0])
-                return PartitionQ(partition, _shaped(own["q"], (problem.horizon, *partition.q_shape)))
-            case "FittedU":
-                return _fitted(problem, own)
-            case "CountTable":
-                counts = round(float(problem.state_high[0] - problem.state_low[0])) + 1
-                shape = (*problem.labels.shape, problem.horizon, counts, 1)
-                return CountTable(_shaped(own["actions"], shape), _shaped(own["values"], shape))
+        return _READ[rule][2](problem, own)
     except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the file lacks an array that {kind} needs") from error
-    raise _unknown_rule(kind)
+        raise ValueError(f"the file lacks an array that {rule} needs") from error
+
+
+def _levels(problem: Problem, arrays: Mapping[str, FloatArray]) -> Levels:
+    shape = (*problem.labels.shape, problem.horizon, problem.action_dim)
+    return Levels(_shaped(arrays["levels"], shape))
+
+
+def _separable(problem: Problem, arrays: Mapping[str, FloatArray]) -> SeparableQ:
+    points, beyond = _shaped(arrays["axes"], (2,))
+    if not isinstance(problem, SeparableProblem) or points < 2:
+        raise ValueError("values on axes need a separable problem and two points or more")
+    axes = Axes(problem, int(points), bool(beyond))
+    return SeparableQ(axes, _shaped(arrays["q"], (problem.horizon, *axes.q_shape)))
+
+
+def _on_nodes(problem: Problem, arrays: Mapping[str, FloatArray]) -> PartitionQ:
+    pairs = _nodes(arrays, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
+    partition = Partition(problem, pairs, _nodes(arrays, "states.", 1, problem.state_dim)[0])
+    return PartitionQ(partition, _shaped(arrays["q"], (problem.horizon, *partition.q_shape)))
+
+
+def _counted(problem: Problem, arrays: Mapping[str, FloatArray]) -> CountTable:
+    counts = round(float(problem.state_high[0] - problem.state_low[0])) + 1
+    shape = (*problem.labels.shape, problem.horizon, counts, 1)
+    return CountTable(_shaped(arrays["actions"], shape), _shaped(arrays["values"], shape))
 
 
 def _fitted(problem: Problem, arrays: Mapping[str, FloatArray]) -> FittedU:
@@ -177,17 +142,6 @@ def _fitted(problem: Problem, arrays: Mapping[str, FloatArray]) -> FittedU:
         parts = [_shaped(arrays[name], (horizon - 1, *shape)) for name, shape in shapes.items()]
         after = [Bent(*(np.asarray(part[step]) for part in parts)) for step in range(horizon - 1)]
     return FittedU(tuple(after), outcomes, states, actions)
-
-
-def _unknown_rule(kind: str) -> ValueError:
-    return ValueError(f"the file's rule {kind!r} is not known to this version")
-
-
-def _axes(problem: Problem, arrays: Mapping[str, FloatArray]) -> Axes:
-    points, beyond = _shaped(arrays["axes"], (2,))
-    if not isinstance(problem, SeparableProblem) or points < 2:
-        raise ValueError("values on axes need a separable problem and two points or more")
-    return Axes(problem, int(points), bool(beyond))
 
 
 def _nodes(arrays: Mapping[str, FloatArray], prefix: str, spaces: int, dimensions: int) -> tuple[Nodes, ...]:
@@ -214,3 +168,13 @@ def _shaped(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     if array.shape != shape:
         raise ValueError(f"an array of the rule has shape {array.shape}, where the problem needs {shape}")
     return array
+
+
+# Rules by their names in files: an array that begins with labels and steps, how many axes follow, and how it is read.
+_READ: dict[str, tuple[str, int, Callable[[Problem, Mapping[str, FloatArray]], Rule]]] = {
+    "Levels": ("levels", 1, _levels),
+    "SeparableQ": ("q", 2, _separable),
+    "PartitionQ": ("q", 1, _on_nodes),
+    "FittedU": ("states", 2, _fitted),
+    "CountTable": ("actions", 2, _counted),
+}

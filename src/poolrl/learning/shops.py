@@ -17,7 +17,7 @@ from scipy import fft
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.exploration import CLIMB
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import LevelProblem
 
 # Sales below this share of the best day's are none, and no policy moves its own scale further than this.
 LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0
@@ -27,7 +27,7 @@ UNSETTLING_ROUNDS = 40
 NEAREST_EDGE = 1.0
 
 
-def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: Sequence[str] = ()) -> FloatArray:
+def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels: Sequence[str] = ()) -> FloatArray:
     """The best level of every label cell, step and product, (*labels, H, products).
 
     With a scale, stock that is left is worth other multiples tomorrow. So amounts are planned in units of the public
@@ -74,7 +74,7 @@ def plan_shops(problem: Inventory, outcomes: OutcomeDistribution, step_labels: S
     return levels.reshape(*problem.labels.shape, horizon, products)
 
 
-def _chances(problem: Inventory, outcomes: OutcomeDistribution, step: int, changing: tuple[int, ...]) -> FloatArray:
+def _chances(problem: LevelProblem, outcomes: OutcomeDistribution, step: int, changing: tuple[int, ...]) -> FloatArray:
     """How likely each value of the changing labels is at a step, (*labels) with other labels of size one."""
     fixed = tuple(i for i in range(len(problem.labels.shape)) if i not in changing)
     if outcomes.slots is None:
@@ -84,7 +84,7 @@ def _chances(problem: Inventory, outcomes: OutcomeDistribution, step: int, chang
     return np.asarray((counts + 1e-9) / (counts + 1e-9).sum())
 
 
-def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def settled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """Levels as multiples of the scale that they will themselves bring about, where it is made from past sales.
 
     Under other orders there are other sales, and an average of them is another scale: s′ = φ s. A level e of the log's
@@ -98,7 +98,7 @@ def settled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: Fl
     return levels / _sales_ratio(problem, outcomes, levels)
 
 
-def unsettled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def unsettled_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """The inverse of `settled_levels`: the same levels as multiples of the log's own scale.
 
     e = φ(e) times the settled level. Sales rise more slowly than levels do, so repeating it finds e.
@@ -109,7 +109,7 @@ def unsettled_levels(problem: Inventory, outcomes: OutcomeDistribution, levels: 
     return found
 
 
-def _sales_ratio(problem: Inventory, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
+def _sales_ratio(problem: LevelProblem, outcomes: OutcomeDistribution, levels: FloatArray) -> FloatArray:
     """φ: sales under new levels, in shares of those under past orders."""
     if outcomes.cutoffs is None or outcomes.slots is None:
         return np.ones_like(levels)
@@ -128,7 +128,7 @@ def _sales_ratio(problem: Inventory, outcomes: OutcomeDistribution, levels: Floa
     return np.clip(ratio, 1 / LARGEST_SHIFT, LARGEST_SHIFT)
 
 
-def _equal_along(problem: Inventory, axis: int) -> bool:
+def _equal_along(problem: LevelProblem, axis: int) -> bool:
     return all((np.ptp(costs, axis=axis) == 0).all() for costs in (problem.holding, problem.shortage))
 
 

@@ -29,6 +29,7 @@ class ReserveAuction(Rounds):
     of the highest bid only on which side of the reserve it lies.
     """
 
+    costs, count_name = ("keep",), "lots"
     words = Words(
         decision="reserve",
         decisions="reserves",

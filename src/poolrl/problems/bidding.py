@@ -27,6 +27,7 @@ class FirstPriceBidding(Rounds):
     unless it is never shown, C or the bid in its place.
     """
 
+    costs, count_name = ("worth",), "wins"
     words = Words(
         decision="bid",
         decisions="bids",

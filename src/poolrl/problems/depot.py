@@ -9,7 +9,8 @@ how much reserve is worth its money depends on all of them, and on whether they 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,6 +56,14 @@ class Depot(OutcomeProblem):
     def world(self) -> OutcomeProblem:
         """A model of the shop knows all that this problem needs."""
         return self.shop
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any], stored: tuple[int, ...]) -> Self:
+        """The depot of a file, whose shop has the steps of the rule that the file holds."""
+        shop = dict(facts["shop"])
+        if shop.pop("kind") != LostSales.__name__:
+            raise ValueError("a depot serves a shop of lost sales")
+        return cls(**{**facts, "shop": LostSales.from_facts(shop, stored)})
 
     def facts(self) -> dict[str, Any]:
         """JSON-able public facts, with those of the shop."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import FloatArray, IntArray, public_array, whole
+from poolrl.checks import FloatArray, IntArray, as_floats, public_array, whole
 from poolrl.problems.labels import Labels
-from poolrl.problems.problem import ROUNDING, Boundary, Observation, SeparableProblem
+from poolrl.problems.problem import ROUNDING, Boundary, LevelProblem, Observation, OutcomeProblem, require_stored
 from poolrl.problems.words import Words
 
 Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 
 
-class Inventory(SeparableProblem):
+class Inventory(LevelProblem):
     """What lost sales and backlog share: products, costs, a public demand bound and a boundary on y.
 
     Amounts are in the user's units, or in multiples of a log's scale. `holding` and `shortage` are costs per unit and
@@ -28,7 +28,6 @@ class Inventory(SeparableProblem):
     large day is many multiples of a small day's scale.
     """
 
-    action_sets_state = True
     words = Words(
         decision="order-up-to level",
         decisions="order-up-to levels",
@@ -97,10 +96,14 @@ class Inventory(SeparableProblem):
         """The bound of each label cell as a share of `demand_max`, (*labels.shape, products)."""
         return self.label_bounds / self.demand_max
 
-    def cost(
-        self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray, cell: IntArray | int = 0
+    def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """h (y − D)⁺ + b (D − y)⁺, summed over products."""
+        return self.labelled_cost(step, state, action, outcome, np.zeros((), dtype=np.int64))
+
+    def labelled_cost(
+        self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray, cell: IntArray
     ) -> FloatArray:
-        """h (y − D)⁺ + b (D − y)⁺, summed over products. `cell` is the label cell of each row."""
+        """The same with the costs of each row's label cell."""
         left = np.maximum(action - outcome, 0.0)
         missing = np.maximum(outcome - action, 0.0)
         holding, shortage = (self._in_cells(costs)[cell, step] for costs in (self.holding, self.shortage))
@@ -113,6 +116,52 @@ class Inventory(SeparableProblem):
         """The same shop with λ = 1: no limit on orders, and every row is observed."""
         facts = self.facts() | {"boundary": 1.0}
         return type(self)(**{name: value for name, value in facts.items() if name != "kind"})
+
+    def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
+        """The shop of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""
+        names, axes = self.labels.names, tuple(self.labels.names.index(name) for name in unknown)
+
+        def mean(costs: FloatArray) -> FloatArray:
+            # Equal costs stay equal in every bit: `settled_levels` asks whether labels have the same.
+            same = np.ptp(costs, axis=axes) == 0
+            return np.where(same, costs.max(axis=axes), (chance[..., None] * costs).sum(axis=axes))
+
+        return type(self)(
+            horizon=self.horizon,
+            products=self.products,
+            holding=mean(self.holding),
+            shortage=mean(self.shortage),
+            demand_max=self.label_bounds.max(axis=axes),
+            boundary=self.share,
+            labels={name: v for name, v in zip(names, self.labels.values, strict=True) if name not in unknown},
+            scale_profile=mean(self.scale_profile),
+        )
+
+    def why_unknown(self, other: OutcomeProblem) -> str:
+        """Plans may have lower bounds too, but nobody has seen demand beyond the bounds."""
+        if type(other) is not type(self) or not isinstance(other, Inventory):
+            return f"the model was learned for {type(self).__name__}: a plan must be of the same kind"
+        steps = np.arange(other.horizon) % self.horizon
+        limits = [shop.share * shop.label_bounds[..., None, :] for shop in (self, other)]
+        lower = (limits[1] <= limits[0][..., steps, :] * (1 + ROUNDING)).all()
+        if not lower or (other.label_bounds > self.label_bounds * (1 + ROUNDING)).any():
+            return "a plan may have lower bounds than the model was learned with, but no higher ones"
+        if not np.allclose(other.scale_profile, self.scale_profile[..., steps, :]):
+            return "the model was learned with another scale_profile: a plan must have the same"
+        return ""
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any], stored: tuple[int, ...]) -> Self:
+        """The shop of a file, which holds the costs of every step and product, and of label cells where they differ."""
+        require_stored(facts, stored)
+        cells, products, horizon = stored[:-1], facts["products"], stored[-1]
+        whole(products=products)
+        for name in ("holding", "shortage", "scale_profile", "demand_max", "boundary"):
+            last = (products,) if name == "demand_max" else (horizon, products)
+            labels = () if name == "boundary" else cells
+            if name in facts and not _spreads_to(shape := as_floats(name, facts[name]).shape, labels, last):
+                raise ValueError(f"the file declares {name} for {(*labels, *last)}, but holds {shape}")
+        return cls(**facts)
 
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
@@ -137,6 +186,13 @@ def _collapsed(values: FloatArray, label_axes: int) -> FloatArray:
     while label_axes and values.shape[0] == 1:
         values, label_axes = values[0], label_axes - 1
     return values
+
+
+def _spreads_to(shape: tuple[int, ...], cells: tuple[int, ...], last: tuple[int, ...]) -> bool:
+    """Whether an array has the shape (*cells, *last), but for labels that it leaves out or has one entry for."""
+    labels = shape[: -len(last)]
+    fits = all(size in (1, full) for size, full in zip(labels[::-1], cells[::-1], strict=False))
+    return shape[len(labels) :] == last and len(labels) <= len(cells) and fits
 
 
 class LostSales(Inventory):

@@ -21,6 +21,7 @@ class DynamicPricing(Rounds):
     """
 
     current_status = (0,)
+    costs, count_name = ("keep",), "stock"
     words = Words(
         decision="price",
         decisions="prices",

@@ -1,10 +1,11 @@
 """What is public about a sequential decision: spaces, boundary, rewards and, if declared, its outcomes.
 
-Three kinds of problem. Each declares more than the one before:
+Four kinds of problem. Each declares more than the one before:
 
     Problem            s, a → s′ by an unknown kernel                                  learn with Visits
     OutcomeProblem     s′ = f_h(s, a, ξ), ξ independent of (s, a)                      learn with Outcomes
     SeparableProblem   ... and coordinate i of s′ depends on coordinate i of s, a, ξ   plan with Separable
+    LevelProblem       ... and costs are linear in what is left and what is missing    plan levels of all label cells
 
 Your own problem subclasses one of them. All methods take batches in the user's units: states (m, w),
 actions (m, d), outcomes (m, k); leading axes broadcast.
@@ -13,12 +14,13 @@ actions (m, d), outcomes (m, k); leading axes broadcast.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray
+from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.words import Words
 
@@ -27,6 +29,8 @@ Side = Literal["lower", "higher"]
 Observation = tuple[FloatArray, BoolArray]
 # A rounding error in the user's arithmetic (y − x′, or a level of exactly λ) does not break a bound.
 ROUNDING = 1e-9
+# In more dimensions of states and actions nodes lie too far apart.
+MOST_ON_NODES = 3
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Problem(ABC):
     initial_state: FloatArray  # (w,)
     boundary: Boundary
     labels: Labels = Labels()  # public facts of trajectories and steps, if any are declared
+    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
+    counts_down: bool = False
     words: ClassVar[Words] = Words()  # for papers and pages
 
     @abstractmethod
@@ -95,6 +101,26 @@ class Problem(ABC):
         arrays = {name: getattr(self, name).tolist() for name in names}
         boundary = {"boundary": self.boundary.share.tolist(), "side": self.boundary.side}
         return {"kind": type(self).__name__, "horizon": self.horizon} | arrays | boundary
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any], stored: tuple[int, ...]) -> Self:
+        """The problem of a file that holds a table for every label value and step, of the shape `stored` (*labels, H).
+
+        A few bytes may declare a horizon of millions. So sizes that the file does not hold are refused, and nothing is
+        made before. `facts` are the constructor's arguments.
+        """
+        require_stored(facts, stored)
+        return cls(**facts)
+
+    @property
+    def planner(self) -> str:
+        """Which planner makes its plans (`learning.planning`)."""
+        return "nodes"
+
+    @property
+    def needs_own_planner(self) -> bool:
+        """Whether its formulas leave something out that only its own planner knows: by default, labels."""
+        return bool(self.labels)
 
     @property
     def state_dim(self) -> int:
@@ -151,6 +177,14 @@ class Problem(ABC):
         return np.minimum(high, np.maximum(low, limit)), high
 
 
+def require_stored(facts: Mapping[str, Any], stored: tuple[int, ...]) -> None:
+    """Refuse declared labels and steps other than those that a file holds tables for."""
+    whole(horizon=facts["horizon"])
+    declared = (*(len(values) for _, values in facts.get("labels", [])), facts["horizon"])
+    if declared != stored:
+        raise ValueError(f"the file declares steps, with labels before them, {declared}, but its tables have {stored}")
+
+
 class OutcomeProblem(Problem):
     """A problem whose world is exogenous: s′ = f_h(s, a, ξ) with ξ independent of (s, a)."""
 
@@ -165,8 +199,8 @@ class OutcomeProblem(Problem):
     shown_high: FloatArray = np.zeros(0)
     # Numbers of outcome coordinates of which a row shows one thing only: on which side of a value they lie.
     current_status: tuple[int, ...] = ()
-    # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
-    counts_down: bool = False
+    # Facts that rewards depend on, but neither outcomes nor what a row shows of them.
+    costs: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def next_state(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
@@ -183,6 +217,41 @@ class OutcomeProblem(Problem):
     def cost(self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray) -> FloatArray:
         """The true cost when the outcome is known, for evaluation by simulation."""
         return -self.reward(step, state, action, self.next_state(step, state, action, outcome))
+
+    def labelled_cost(
+        self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray, cell: IntArray
+    ) -> FloatArray:
+        """The same in the label cell of each row. By default labels change no cost."""
+        return self.cost(step, state, action, outcome)
+
+    def why_unknown(self, other: OutcomeProblem) -> str:
+        """Why a model of this problem does not know the outcomes of another one, in words; empty if it does."""
+        own, others = self.facts(), other.facts()
+        names = [name for name in own | others if own.get(name) != others.get(name) and name not in self.free_facts]
+        may = ", ".join(self.free_facts)
+        return f"the model was learned with another {names[0]}: in a plan only {may} may differ" if names else ""
+
+    @property
+    def free_facts(self) -> tuple[str, ...]:
+        """Facts that a plan on the same model may change. After the last step the first one comes again."""
+        return ("horizon", *self.costs)
+
+    @property
+    def planner(self) -> str:
+        """By count, if the state is one; on nodes in few dimensions, where they lie near each other."""
+        if self.counts_down:
+            return "counts"
+        return "nodes" if self.state_dim + self.action_dim <= MOST_ON_NODES else "fitted"
+
+    @property
+    def one_season(self) -> bool:
+        """Whether steps are rounds of a season. They share one law, none is idle, and decisions are named freely."""
+        return self.counts_down
+
+    @property
+    def earns(self) -> bool:
+        """Whether rewards are earnings, so that costs below zero can be compared as shares."""
+        return self.counts_down
 
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
@@ -250,6 +319,11 @@ class SeparableProblem(OutcomeProblem):
         return self.coordinate_reward(step, state, action, next_state).sum(axis=-1)
 
     @property
+    def planner(self) -> str:
+        """On the axes of its coordinates."""
+        return "axes"
+
+    @property
     def scale_dim(self) -> int:
         """One for each coordinate."""
         return self.state_dim
@@ -258,3 +332,38 @@ class SeparableProblem(OutcomeProblem):
         """Coordinate by coordinate: a product beyond its λ does not make the others unobserved."""
         inside = self.within(step, self.unit_pair(state, action))
         return inside[..., : self.state_dim] & inside[..., self.state_dim :]
+
+
+class LevelProblem(SeparableProblem):
+    """A separable problem of products in stock, whose best plan orders up to a level.
+
+    What is left costs `holding`, what is missing `shortage`. Tomorrow knows what is left, and nothing else.
+    """
+
+    products: int  # k
+    holding: FloatArray  # (*labels, H, k), as are the next two
+    shortage: FloatArray
+    scale_profile: FloatArray  # how large the scale of each step usually is; only ratios matter
+    label_bounds: FloatArray  # (*labels, k) the most demand of each label cell
+    demand_max: FloatArray  # (k,) of all of them
+    share: FloatArray  # (H, k) λ as a share of it
+    action_sets_state = True
+    costs = ("holding", "shortage")
+
+    @property
+    def planner(self) -> str:
+        """Levels of all label cells at once."""
+        return "levels"
+
+    @property
+    def needs_own_planner(self) -> bool:
+        """Formulas know neither labels nor a scale profile."""
+        return bool(self.labels) or bool((self.scale_profile != 1).any())
+
+    @abstractmethod
+    def without_boundary(self) -> Self:
+        """The same with λ = 1: no limit on orders, and every row is observed."""
+
+    @abstractmethod
+    def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
+        """The problem of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""

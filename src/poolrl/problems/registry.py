@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from poolrl.problems.auction import ReserveAuction
 from poolrl.problems.bidding import FirstPriceBidding
+from poolrl.problems.depot import Depot
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.pricing import DynamicPricing
 from poolrl.problems.problem import OutcomeProblem
@@ -15,3 +16,9 @@ KINDS: dict[str, type[OutcomeProblem]] = {
     "dynamic-pricing": DynamicPricing,
     "first-price-bidding": FirstPriceBidding,
 }
+
+
+def kind_of(name: str) -> type[OutcomeProblem] | None:
+    """The class of a problem by its own name, which its facts say. A depot is planned on a shop's model alone."""
+    kinds: list[type[OutcomeProblem]] = [*KINDS.values(), Depot]
+    return next((kind for kind in kinds if kind.__name__ == name), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Rounds(OutcomeProblem):
     """What auctions and posted prices share. `most` bounds all amounts, in the user's units or multiples of a scale."""
 
     counts_down = True
+    count_name: ClassVar[str]  # of the fact that says how many lots, units or wins there are
 
     def __init__(
         self,
@@ -46,6 +47,11 @@ class Rounds(OutcomeProblem):
         self.shown_low, self.shown_high = np.zeros(len(self.shows)), np.full(len(self.shows), float(most))
         # Amounts of every size may be named: on either side the boundary is where nothing is left to see.
         self.boundary = Boundary(np.full((self.horizon, 2), float(side == "lower")), side)
+
+    @property
+    def free_facts(self) -> tuple[str, ...]:
+        """Bids, values and what is shown of them do not depend on how many lots there are."""
+        return (*super().free_facts, self.count_name)
 
     @abstractmethod
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:

@@ -12,23 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, finite_array, shaped
-from poolrl.geometry.axes import Axes, Separable
-from poolrl.geometry.grid import Grid
 from poolrl.geometry.resolution import (
     BENCHMARK_BINS,
-    BENCHMARK_DRAWS,
-    BENCHMARK_GRID_BINS,
-    BENCHMARK_RINGS,
-    BENCHMARK_STATE_BINS,
 )
-from poolrl.geometry.zones import Zones
-from poolrl.learning.by_count import ByCount, CountPoints
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
-from poolrl.learning.planning import ValuePoints, needs_own_plan, plan_on_outcomes
+from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING, OutcomeProblem, SeparableProblem
+from poolrl.problems.problem import ROUNDING, LevelProblem, OutcomeProblem
 
 
 def rollout_costs(
@@ -56,10 +47,7 @@ def rollout_costs(
     for step in range(problem.horizon):
         known = {name: given[:, step] for name, given in by_step.items()}
         action = policy.act(step, state, scale=None if scales is None else scales[:, step], labels=known)
-        if isinstance(problem, Inventory):
-            total += problem.cost(step, state, action, paths[:, step], problem.labels.cells(known))
-        else:
-            total += problem.cost(step, state, action, paths[:, step])
+        total += problem.labelled_cost(step, state, action, paths[:, step], problem.labels.cells(known))
         state = problem.next_state(step, state, action, paths[:, step])[..., : problem.state_dim]
     return total
 
@@ -75,7 +63,7 @@ def relative_gap(
     """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
     best = rollout_cost(problem, benchmark, outcomes, **known)
     # What earns has costs below zero, and is compared with what the benchmark earns.
-    if best == 0 or (best < 0 and not problem.counts_down):
+    if best == 0 or (best < 0 and not problem.earns):
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
     return (rollout_cost(problem, policy, outcomes, **known) - best) / abs(best)
 
@@ -87,12 +75,12 @@ def cost_difference(
     return rollout_cost(problem, policy, outcomes, **known) - rollout_cost(problem, benchmark, outcomes, **known)
 
 
-def expected_cost(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> float:
+def expected_cost(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> float:
     """The exact mean cost of ordering up to `levels`, over all products."""
     return float(expected_costs(problem, levels, probabilities).sum())
 
 
-def expected_costs(problem: Inventory, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
+def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
     """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`.
 
         G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
@@ -156,24 +144,10 @@ def data_free(problem: OutcomeProblem) -> Policy:
 
 
 def _planned(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Policy:
-    where: ValuePoints
     wanted = (*problem.labels.shape, problem.horizon, problem.outcome_dim)
     if outcomes.weights.shape[:-1] != wanted:
         raise ValueError(f"probabilities must have shape {(*wanted, 'bins')}, got {outcomes.weights.shape}")
-    if problem.counts_down:
-        where = CountPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
-    elif isinstance(problem, Inventory) and needs_own_plan(problem):
-        where = Separable().axes(problem)
-    elif isinstance(problem, SeparableProblem):
-        points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
-        # The distribution is known beyond λ too.
-        where = Axes(problem, points, beyond=True)
-    else:
-        small = problem.state_dim + problem.action_dim <= 2
-        where = (Grid(bins=BENCHMARK_GRID_BINS, linear=True) if small else Zones(zones=BENCHMARK_RINGS)).partition(
-            problem
-        )
-    rule, report = plan_on_outcomes(outcomes, where)
+    rule, report = plan_on_outcomes(outcomes, finest(problem))
     return Policy(problem, rule, Guarantee.of_nothing(problem.horizon), report)
 
 
