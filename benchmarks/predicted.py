@@ -26,8 +26,9 @@ from benchmarks.predicted_worlds import Known, real_worlds, simulated_worlds
 from benchmarks.report import Report
 from poolrl import Pool, SeededNoise
 from poolrl.paper import rossmann
-from poolrl.workflow.forecast import CostEstimate, make_forecast
+from poolrl.workflow.forecast import CostEstimate
 from poolrl.workflow.paying import LEFT_OVER
+from poolrl.workflow.trades.shop_forecast import make_forecast
 
 # How to read the table on its page.
 READ = (

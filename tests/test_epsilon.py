@@ -23,12 +23,12 @@ from poolrl.cli.audit import _audit_table
 from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
+from poolrl.workflow.budget import BudgetStudy, StudyLine, StudyQuestion
 from poolrl.workflow.config.configuration import keys_of
 from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.demo import DemoResult
 from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
 from poolrl.workflow.page import _grid, claim_rows
-from poolrl.workflow.plan import BudgetPlan, PlanLine, PlanQuestion
 from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_named
@@ -100,9 +100,9 @@ def test_what_was_spent_in_all(certificate: Certificate) -> None:
 
 
 def test_the_tables_of_the_commands(policy: Policy) -> None:
-    line = PlanLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
-    plan = BudgetPlan(PlanQuestion(RHO, 20, "normal", 0.02), [line], [line], 0.5)
-    assert cells_of(_budget_table(plan), "0.1", SHOWN)
+    line = StudyLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
+    study = BudgetStudy(StudyQuestion(RHO, 20, "normal", 0.02), [line], [line], 0.5, trade_named("lost sales"))
+    assert cells_of(_budget_table(study), "0.1", SHOWN)
     demo = DemoResult([BudgetRuns(RHO, 1.0, (0.1, 0.2))], 1.0, 0.0, 0.5, 0.6, policy)
     assert cells_of(_cost_table(demo), "Pool", "0.1")[2] == SHOWN
     found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
@@ -120,7 +120,7 @@ def test_the_pictures(tmp_path: Path) -> None:
 def test_the_page(policy: Policy, certificate: Certificate) -> None:
     budget = BudgetCost(RHO, zcdp.epsilon(RHO, 1e-6), 0.1, 1.0, 0.1)
     best = CostEstimate(1.0, 0.9, 1.1)
-    ((row,), _) = _grid(Forecast(best, best, best, "", "cannot tell", "", [], [budget], 0, False, ""))
+    ((row,), _) = _grid(Forecast(today=best, policy=best, best=best, because="", budgets=[budget]))
     assert row["epsilon"] == SHOWN
     assert ["epsilon at delta = 1e-06", SHOWN] in claim_rows(Released(Path(), policy, certificate))
 

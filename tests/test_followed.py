@@ -25,9 +25,8 @@ from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import CANNOT_TELL, CostEstimate
-from poolrl.workflow.kind_forecast import _judged, forecast_kind
-from poolrl.workflow.kind_play import Played
 from poolrl.workflow.paying import dependence_share
+from poolrl.workflow.trades.round_forecast import Played, _judged, forecast_rounds
 from tests.helpers.commands import run_poolrl
 
 MANY, FEW = 8_000, 3_000
@@ -69,14 +68,14 @@ def test_decisions_that_follow_what_people_know_are_found(problem: Rounds) -> No
 
 
 def test_who_knows_more_is_not_told_to_switch() -> None:
-    found = forecast_kind(fitted(AUCTION, a_season(AUCTION, knows=True, seasons=FEW)))
+    found = forecast_rounds(fitted(AUCTION, a_season(AUCTION, knows=True, seasons=FEW)))
     assert (found.verdict, found.policy, found.gain) == (CANNOT_TELL, None, None)
     assert "reserves follow what people expected: where the reserve was high, bids were high as well" in found.because
 
 
 def test_prices_that_follow_values_are_not_told_to_switch() -> None:
     """Each thing at nine tenths of what it is worth, about: dear ones sell as often as cheap ones."""
-    found = forecast_kind(fitted(PRICE, a_season(PRICE, knows=True, tries=0.05, seasons=FEW), dependence=0.0))
+    found = forecast_rounds(fitted(PRICE, a_season(PRICE, knows=True, tries=0.05, seasons=FEW), dependence=0.0))
     assert (found.verdict, found.today) == (CANNOT_TELL, None)
     assert "succeeded about equally often" in found.because
 
@@ -90,11 +89,11 @@ def test_without_the_table_a_page_says_what_it_rests_on() -> None:
     ):
         values = problem.arranged(rng.lognormal(0.0, 0.35, (MANY, 2, problem.outcome_dim)).clip(0, 7.9))
         log = simulate_log(problem, values, rng=rng, behaviour=lambda h, x, r: r.uniform(0.3, 2.5, x.shape))
-        found = forecast_kind(fitted(problem, log, dependence=0.0))
+        found = forecast_rounds(fitted(problem, log, dependence=0.0))
         assert (found.verdict, says in found.because) == ("switch", True)
         if problem is AUCTION:
             policy = fitted(problem, log)
-            tested = forecast_kind(policy)
+            tested = forecast_rounds(policy)
             assert (tested.verdict, "only people knew" in tested.because) == ("switch", False)
             # A table that is too noisy to tell is as good as none.
             policy.report = replace(policy.report, dependence=replace(policy.report.dependence, error=0.2))

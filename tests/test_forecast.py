@@ -13,10 +13,18 @@ from rich.progress import Progress
 from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.learning.level_costs import left_and_missing
 from poolrl.simulation.families import FAMILIES
-from poolrl.workflow import forecast as forecasts
-from poolrl.workflow.estimated_costs import EstimatedCosts, foreseen_share, orders_follow_demand
-from poolrl.workflow.forecast import Forecast, make_forecast, noise_warning
-from poolrl.workflow.rehearsal import Rehearsal, Trial, relative_error
+from poolrl.workflow.forecast import Forecast
+from poolrl.workflow.trades import shop_forecast as forecasts
+from poolrl.workflow.trades.shop_forecast import (
+    EstimatedCosts,
+    Rehearsal,
+    Trial,
+    foreseen_share,
+    make_forecast,
+    noise_warning,
+    orders_follow_demand,
+    relative_error,
+)
 from tests.helpers.managers import IN_MULTIPLES, SHOP, managers
 
 SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 0.2, "shortage": [0.5, 0.6]}
@@ -53,7 +61,7 @@ def predicted(policy: Policy) -> Forecast:
 
 @pytest.fixture(autouse=True)
 def few_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasts, "SLIDER_BUDGETS", (0.01, 10.0))
+    monkeypatch.setattr(forecasts, "BUDGETS", (0.01, 10.0))
 
 
 def test_costs_are_predicted_within_a_tenth() -> None:

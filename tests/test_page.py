@@ -57,7 +57,7 @@ def full_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     config = write_config(folder, small_shop(folder))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poolrl.workflow.forecast.MOST_NOISE_ERROR", 0.5)
+        patch.setattr("poolrl.workflow.trades.shop_forecast.MOST_NOISE_ERROR", 0.5)
         app(["fit", "--new-account", "--config", str(config), "--json"], result_action="return_value")
     return folder / "release"
 

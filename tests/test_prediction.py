@@ -9,8 +9,7 @@ from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.simulation.evaluation import expected_cost, expected_costs
 from poolrl.simulation.families import FAMILIES
 from poolrl.simulation.worlds import worlds_of
-from poolrl.workflow.plan import PlanLine, _two_digits
-from poolrl.workflow.prediction import AssumedLog, Prediction, Simulator, units_needed
+from poolrl.workflow.budget import AssumedLog, Prediction, Simulator, StudyLine, _two_digits, units_needed
 
 PROBLEM = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], demand_max=[40.0, 60.0], boundary=0.8)
 
@@ -127,7 +126,7 @@ def test_the_worst_family_counts_as_a_family() -> None:
     def one(world: str, cost: float) -> Prediction:
         return Prediction(world, 1.0, 10, np.array([cost]), np.array([1.0]), np.array([2.0]))
 
-    line = PlanLine.of([one("a", 1.5), one("a", 1.1), one("b", 1.4), one("b", 1.4)])
+    line = StudyLine.of([one("a", 1.5), one("a", 1.1), one("b", 1.4), one("b", 1.4)])
     assert (line.worst_family, line.worst) == ("b", pytest.approx(0.4))
     assert line.gap == pytest.approx(0.35)
     assert [_two_digits(x) for x in (7.2, 99.1, 791.3, 12_340, 1.0)] == [8, 100, 800, 13_000, 1]

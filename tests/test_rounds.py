@@ -29,8 +29,7 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import optimum
-from poolrl.workflow.counted_today import counted_today
-from poolrl.workflow.kind_forecast import forecast_kind
+from poolrl.workflow.trades.round_forecast import counted_today, forecast_rounds
 
 
 def test_a_round_of_an_auction_by_hand() -> None:
@@ -304,4 +303,4 @@ def test_the_page_says_do_not_switch_where_that_is_the_truth(reserve: float | No
     policy.report = replace(policy.report, units=1_500)
     if reserve is not None:
         policy.rule = CountTable(np.full((1, 2, 1), reserve), np.zeros((1, 2, 1)))
-    assert forecast_kind(policy, FadedTrees.of(released)).verdict == verdict
+    assert forecast_rounds(policy, FadedTrees.of(released)).verdict == verdict

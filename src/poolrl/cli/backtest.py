@@ -18,9 +18,9 @@ from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, SameWeekday, replay_policy
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.forecast import noise_warning
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.replayed_weeks import read_weeks
+from poolrl.workflow.trades.shop_forecast import noise_warning
 
 # So many products are shown, and costs below this with a decimal.
 MOST_SHOWN, SHORT = 24, 1_000

@@ -17,10 +17,10 @@ from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import Forecast
-from poolrl.workflow.kind_forecast import KindForecast
 from poolrl.workflow.paying import why_not_together
 from poolrl.workflow.release_folder import Released, fit_release, read_audit
 from poolrl.workflow.report import draw_page
+from poolrl.workflow.trades.trade import trade_of
 
 fit_verb = verb(
     "fit",
@@ -94,7 +94,7 @@ def made_release(make: Callable[[], Released], folder: Path, console: Console) -
     return release
 
 
-def page_of(release: Released, console: Console) -> Forecast | KindForecast:
+def page_of(release: Released, console: Console) -> Forecast:
     """Draw the page of a release, which is complete without it."""
     try:
         return draw_page(release, console)
@@ -103,7 +103,7 @@ def page_of(release: Released, console: Console) -> Forecast | KindForecast:
         raise ValueError(f"{why}. {_complete(release.folder)}") from None
 
 
-def print_release(console: Console, release: Released, forecast: Forecast | KindForecast) -> None:
+def print_release(console: Console, release: Released, forecast: Forecast) -> None:
     """The leaflet, and warnings where there is something to warn of."""
     folder, observed = release.folder, release.policy.report.observed
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
@@ -131,10 +131,8 @@ def print_release(console: Console, release: Released, forecast: Forecast | Kind
         console.print(f"{measured}; plans use {together.correlation:.2f}.\n", highlight=False)
     console.print(f"[bold]{forecast.verdict.capitalize()}.[/] {forecast.because}\n", highlight=False)
     console.print(f"Open {folder / PAGE}; ask with: poolrl decide {folder / POLICY} --step ...", markup=False)
-    if isinstance(forecast, Forecast):
-        console.print(f"Before you switch, replay it on later weeks of the log: poolrl backtest {folder}", markup=False)
-    else:
-        console.print("Before you switch, try it on a part, chosen by lot, and compare.", markup=False)
+    compare = trade_of(release.policy.problem).before_switch.format(folder=folder)
+    console.print(f"Before you switch, {compare}.", markup=False)
 
 
 def _complete(folder: Path) -> str:

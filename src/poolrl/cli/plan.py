@@ -14,10 +14,9 @@ from rich.table import Table as RichTable
 from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, meaningless, percent
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.privacy.zcdp import attack_power, epsilon, epsilon_shown
-from poolrl.problems.inventory import Inventory
+from poolrl.workflow.budget import BudgetStudy, StudyQuestion, study_budgets
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.plan import BudgetPlan, PlanQuestion, plan_budgets
-from poolrl.workflow.prediction import NOISE_DOMINATED, signed_percent
+from poolrl.workflow.forecast import NOISE_DOMINATED, money, signed_percent
 
 plan_verb = verb(
     "plan",
@@ -42,7 +41,7 @@ def plan(
 ) -> None:
     """Simulate, then print two tables and one sentence."""
     facts = load_config(config).config
-    question = PlanQuestion(
+    question = StudyQuestion(
         rho=facts.privacy.rho if rho is None else rho,
         units=facts.plan.units if units is None else units,
         demand=demand or facts.plan.demand,
@@ -50,42 +49,40 @@ def plan(
     )
     console = Console(quiet=json)
     with Progress(console=console, transient=True) as progress:
-        found = plan_budgets(facts, question, progress)
+        study = study_budgets(facts, question, progress)
     if json:
-        print(dumps(found.facts(), indent=2))
+        print(dumps(study.facts(), indent=2))
         return
-    console.print(_budget_table(found))
-    console.print(_size_table(found))
-    for sentence in _sentences(found, facts.privacy.unit or "trajectory"):
+    console.print(_budget_table(study))
+    console.print(_size_table(study))
+    for sentence in _sentences(study, facts.privacy.unit or "trajectory"):
         console.print(sentence, highlight=False)
 
 
-def _budget_table(found: BudgetPlan) -> RichTable:
-    asked = found.question
-    words, shop = found.words, found.words == Inventory.words
+def _budget_table(study: BudgetStudy) -> RichTable:
+    asked, words, earns = study.question, study.trade.words, study.trade.earns
     where = f"five families of {words.outcome}" if asked.demand == "any" else f"{asked.demand} {words.outcome}"
-    gap = "mean cost above that of somebody who knows the demand"
-    if not shop:
-        gap = f"what is missing of the {words.earned} of somebody who knows {words.outcome}"
-    invented = f"{words.outcome[0].upper()}{words.outcome[1:]} {'is' if shop else 'are'} invented between your bounds"
+    knows = f"somebody who knows {'' if earns else 'the '}{words.outcome}"
+    gap = f"the part of the {words.earned} of {knows} that is missing" if earns else f"mean cost above that of {knows}"
     table = RichTable(
         title=f"What a budget buys with {asked.units:,} units, on {where}",
-        caption=f"Gap: {gap}. Without data: {found.gap_without_data:+.0%}.\n"
-        f"{invented}: compare {'costs' if shop else 'gaps'} with each other only; tenths of a percent are chance.\n"
+        caption=f"Gap: {gap}. Without data: {study.gap_without_data:+.0%}.\n"
+        f"The simulation invents {words.outcome} between your bounds: compare these numbers with each other only; "
+        "tenths of a percent are chance.\n"
         "Attack: what an attacker finds out at most, with 5% false alarms; guessing finds 5%. Epsilon at delta 1e-6.",
         title_justify="left",
         caption_justify="left",
         title_style="bold",
     )
-    for name in ("rho", "epsilon", "attack", "cost" if shop else words.earned, "gap", "worst gap"):
+    for name in ("rho", "epsilon", "attack", words.earned if earns else "cost", "gap", "worst gap"):
         table.add_column(name, justify="right")
-    for line in found.by_rho:
+    for line in study.by_rho:
         mark = "[bold]" if line.rho == asked.rho else ""
         cells = (
             f"{line.rho:g}",
             epsilon_shown(line.rho),
             percent(attack_power(line.rho)),
-            f"{line.cost:,.1f}" if shop else f"{line.cost:,.4g}",
+            money(study.judged_by(line)),
             signed_percent(line.gap),
             f"{signed_percent(line.worst)} {line.worst_family if asked.demand == 'any' else ''}",
         )
@@ -93,32 +90,32 @@ def _budget_table(found: BudgetPlan) -> RichTable:
     return table
 
 
-def _size_table(found: BudgetPlan) -> RichTable:
-    title = f"How large a log, at rho = {found.question.rho:g}"
+def _size_table(study: BudgetStudy) -> RichTable:
+    title = f"How large a log, at rho = {study.question.rho:g}"
     table = RichTable(title=title, title_justify="left", title_style="bold")
     for name in ("units", "gap", "worst gap"):
         table.add_column(name, justify="right")
-    for line in found.by_size:
+    for line in study.by_size:
         table.add_row(f"{line.units:,}", signed_percent(line.gap), signed_percent(line.worst))
     return table
 
 
-def _sentences(found: BudgetPlan, who: str) -> list[str]:
-    asked, needed = found.question, found.units_needed
+def _sentences(study: BudgetStudy, who: str) -> list[str]:
+    asked, needed = study.question, study.units_needed
     goal = f"To stay within {asked.within:.0%} of the optimum at rho = {asked.rho:g}, "
-    goal += f"even for the worst {found.words.outcome} tried, "
+    goal += f"even for the worst {study.trade.words.outcome} tried, "
     if needed is None:
-        goal += f"{found.by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
+        goal += f"{study.by_size[-1].units:,} units are not enough: allow more cost (--within) or a larger rho."
     else:
         goal += f"the log should hold about {needed:,} units (each a {escape(who)})."
     sentences = [goal]
-    if found.noise_share > NOISE_DOMINATED:
+    if study.noise_share > NOISE_DOMINATED:
         sentences.append(
             f"[bold red]Do not spend it like this:[/] with {asked.units:,} units at rho = {asked.rho:g} noise would "
-            f"take about {min(1.0, found.noise_share):.0%} of what data could save "
-            f"({signed_percent(found.chosen.gap)} above the optimum, "
-            f"{signed_percent(found.gap_without_data)} without any data)."
+            f"take about {min(1.0, study.noise_share):.0%} of what data could save "
+            f"({signed_percent(study.chosen.gap)} above the optimum, "
+            f"{signed_percent(study.gap_without_data)} without any data)."
         )
     if (eps := epsilon(asked.rho, 1e-6)) > MEANINGLESS_EPSILON:
         sentences.append(f"[bold red]This rho gives no meaningful protection.[/] {meaningless(eps)}")
-    return [*sentences, *found.assumed, "Predicted by simulation; no row of the log was read and nothing was spent."]
+    return [*sentences, *study.assumed, "Predicted by simulation; no row of the log was read and nothing was spent."]

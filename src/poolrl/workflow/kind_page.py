@@ -17,14 +17,13 @@ from poolrl.privacy.zcdp import rounded_up
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.charts import interval_bar, law_chart
 from poolrl.workflow.decision_table import DECISIONS_FILE, decisions_of, shown_states
-from poolrl.workflow.kind_forecast import KindForecast
+from poolrl.workflow.forecast import Forecast, money
 from poolrl.workflow.page import (
     LONGEST_CERTIFICATE,
     VERDICTS,
     claim_rows,
     integrity,
     mechanism_rows,
-    money,
     scale_in_words,
 )
 from poolrl.workflow.release_folder import Released
@@ -33,7 +32,7 @@ from poolrl.workflow.release_folder import Released
 SHOWN_CELLS, MOST_PICTURES = 60, 6
 
 
-def kind_page(release: Released, forecast: KindForecast) -> str:
+def kind_page(release: Released, forecast: Forecast) -> str:
     """The page. Its policy lets only its own style be used, and nothing be fetched."""
     certificate, policy = release.certificate, release.policy
     loader = PackageLoader("poolrl.workflow", "assets")
@@ -53,7 +52,7 @@ def kind_page(release: Released, forecast: KindForecast) -> str:
         epsilon=rounded_up(seen.epsilon["1e-06"]),
         attack=percent(seen.attack.true_positives_at_most),
         forecast=forecast,
-        lost=percent(forecast.lost),
+        lost=percent(forecast.lost or 0.0),
         verdict=verdict,
         mood=mood,
         earned=_earned_rows(forecast),
@@ -68,7 +67,7 @@ def kind_page(release: Released, forecast: KindForecast) -> str:
     )
 
 
-def _earned_rows(forecast: KindForecast) -> list[dict[str, Any]]:
+def _earned_rows(forecast: Forecast) -> list[dict[str, Any]]:
     """Today and with the policy, on a common axis."""
     known = [each for each in (forecast.today, forecast.policy) if each is not None]
     axis = (min((each.low for each in known), default=0.0), max((each.high for each in known), default=1.0))

@@ -24,10 +24,9 @@ from poolrl.learning.rules import Levels
 from poolrl.privacy.zcdp import rounded_up
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.charts import cost_chart, interval_bar
-from poolrl.workflow.forecast import CostEstimate, Forecast, ProductCosts
+from poolrl.workflow.forecast import CostEstimate, Forecast, ProductCosts, money, signed_percent
 from poolrl.workflow.levels_csv import LEVELS_FILE
 from poolrl.workflow.page_data import PageNumbers, page_numbers
-from poolrl.workflow.prediction import signed_percent
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.what_if import what_ifs
 
@@ -131,11 +130,6 @@ def _cost_rows(forecast: Forecast) -> list[Mapping[str, Any]]:
         }
 
     return [row(*each) for each in zip(words, (forecast.today, forecast.policy, forecast.best), strict=True)]
-
-
-def money(cost: float) -> str:
-    """A cost for people."""
-    return f"{cost:,.0f}" if abs(cost) >= 100 else f"{cost:,.1f}" if abs(cost) >= 10 else f"{cost:.2f}"
 
 
 def _costs_of_products(forecast: Forecast) -> list[list[float | None]]:

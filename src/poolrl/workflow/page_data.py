@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.hidden import levels_at_limit, levels_seldom_tried
+from poolrl.workflow.trades.shop_levels import levels_at_limit, levels_seldom_tried
 
 # What the numbers may take of a page of two megabytes.
 MOST_BYTES = 1_100_000

@@ -35,10 +35,10 @@ from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.hidden import average_over_cells
 from poolrl.workflow.levels_csv import BYTE_ORDER_MARK, spreadsheet_text
 from poolrl.workflow.orders_csv import ORDERS_FILE, orders_csv
 from poolrl.workflow.release_folder import Released
+from poolrl.workflow.trades.shop_levels import average_over_cells
 from poolrl.workflow.update import in_one_sentence
 from poolrl.workflow.what_if import cost_by_model
 

@@ -13,13 +13,12 @@ from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config, terms_of
 from poolrl.workflow.decision_table import DECISIONS_FILE, decisions_csv
-from poolrl.workflow.forecast import Forecast, make_forecast
-from poolrl.workflow.kind_forecast import KindForecast, forecast_kind
+from poolrl.workflow.forecast import Forecast
 from poolrl.workflow.kind_page import kind_page
 from poolrl.workflow.levels_csv import LEVELS_FILE, levels_csv
 from poolrl.workflow.page import can_be_drawn, release_page
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.trades.trade import code_beside, own_problem
+from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
 
 
 def verify_folder(
@@ -61,7 +60,7 @@ def load_verified(folder: Path, config: Path | None = None) -> Released:
     return release
 
 
-def draw_page(release: Released, console: Console) -> Forecast | KindForecast:
+def draw_page(release: Released, console: Console) -> Forecast:
     """Write the page and all decisions as CSV beside the policy and the certificate; what the page forecasts."""
     shop = can_be_drawn(release)
     page, table = release.folder / PAGE, release.folder / (LEVELS_FILE if shop else DECISIONS_FILE)
@@ -70,15 +69,13 @@ def draw_page(release: Released, console: Console) -> Forecast | KindForecast:
     for path in (page, table):
         if path.is_symlink():
             raise ValueError(f"{path} is a link: it would be written elsewhere")
-    forecast: Forecast | KindForecast
     with Progress(console=console, transient=True) as progress:
+        trees = release.folder / TREES
+        counted = FadedTrees.load(trees) if trees.exists() else None
+        forecast = trade_of(release.policy.problem).forecast(release.policy, counted, progress)
         if shop:
-            forecast = make_forecast(release.policy, progress=progress)
             text, rows = release_page(release, forecast), levels_csv(release.policy)
         else:
-            trees = release.folder / TREES
-            counted = FadedTrees.load(trees) if trees.exists() else None
-            forecast = forecast_kind(release.policy, counted, progress=progress)
             text, rows = kind_page(release, forecast), decisions_csv(release.policy)
     page.write_text(text, encoding="utf-8")
     table.write_text(rows, encoding="utf-8", newline="")

@@ -10,7 +10,7 @@ from poolrl.learning.level_costs import costs_of_levels
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.hidden import average_over_cells, log_levels
+from poolrl.workflow.trades.shop_levels import average_over_cells, log_levels
 
 # Words, and the factor of shortage. Only its ratio to what is left over matters, so that half as much is the same as
 # twice as much for what is left.

@@ -21,8 +21,8 @@ from poolrl.problems.rounds import Rounds
 from poolrl.problems.words import Words
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
-from poolrl.workflow.kind_play import HARDLY_CHANGES, WIDE
 from poolrl.workflow.trades.declared_section import DeclaredFacts
+from poolrl.workflow.trades.round_forecast import HARDLY_CHANGES, WIDE
 from poolrl.workflow.trades.shop_findings import exact_dependence
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from poolrl.problems.problem import Problem
 from poolrl.problems.words import Words
@@ -12,16 +14,25 @@ from poolrl.problems.words import Words
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from poolrl.checks import FloatArray
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
+    from poolrl.simulation.worlds import World
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.findings import LogFinding
+    from poolrl.workflow.forecast import Forecast
+
+# Paths on which policies of simulated fits are compared.
+JUDGING_PATHS = 10_000
 
 
 class DeclaredTrade:
     """Everything follows from the problem's class and its words."""
+
+    earns = True
+    before_switch = "try it on a part, chosen by lot, and compare"
 
     def __init__(self, kind: str, problem: type[Problem]) -> None:
         self.kind, self.problem = kind, problem
@@ -49,14 +60,17 @@ class DeclaredTrade:
 
         return [*trajectories_of(file, log), *kind_rows(file, log)]
 
-    def simulator(self, problem: Any) -> Any:
-        """Policies are judged on simulated paths."""
-        from poolrl.workflow.kind_plan import KindSimulator
+    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
+        """On simulated paths."""
+        from poolrl.simulation.evaluation import rollout_cost, saa
 
-        return KindSimulator(problem)
+        rng = np.random.default_rng(0)
+        best = saa(problem, world.sample(problem, 2 * JUDGING_PATHS, rng))
+        paths = world.sample(problem, JUDGING_PATHS, rng)
+        return lambda policy: np.array([rollout_cost(problem, policy, paths)]), best
 
-    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Any:
+    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
         """What is earned, by the model."""
-        from poolrl.workflow.kind_forecast import forecast_kind
+        from poolrl.workflow.trades.round_forecast import forecast_rounds
 
-        return forecast_kind(policy, trees, progress=progress)
+        return forecast_rounds(policy, trees, progress=progress)

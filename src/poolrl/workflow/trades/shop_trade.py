@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,22 @@ from poolrl.workflow.trades.declared_trade import DeclaredTrade
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from poolrl.checks import FloatArray
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
+    from poolrl.simulation.worlds import World
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.findings import LogFinding
+    from poolrl.workflow.forecast import Forecast
 
 
 class ShopTrade(DeclaredTrade):
     """Lost sales, or backlog."""
+
+    earns = False
+    before_switch = "replay it on later weeks of the log: poolrl backtest {folder}"
 
     @property
     def section(self) -> type[ProblemSection]:
@@ -42,15 +48,16 @@ class ShopTrade(DeclaredTrade):
 
         return shop_rows(file, log)
 
-    def simulator(self, problem: Any) -> Any:
-        """Costs of shops are known exactly."""
-        from poolrl.workflow.prediction import Simulator
+    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
+        """Costs of levels are known exactly. Somebody who knows the demand may order beyond λ."""
+        from poolrl.simulation.evaluation import expected_costs, optimum
 
-        return Simulator(problem)
+        best = optimum(problem.without_boundary(), world.probabilities)
+        return lambda policy: expected_costs(problem, policy.levels, world.probabilities), best
 
-    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Any:
+    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
         """Costs of today's ordering, of the policy, and of knowing the demand."""
-        from poolrl.workflow.forecast import make_forecast
+        from poolrl.workflow.trades.shop_forecast import make_forecast
 
         return make_forecast(policy, progress=progress)
 

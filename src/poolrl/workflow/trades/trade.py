@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -27,12 +27,15 @@ from poolrl.problems.words import Words
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from poolrl.checks import FloatArray
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
+    from poolrl.simulation.worlds import World
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.findings import LogFinding
+    from poolrl.workflow.forecast import Forecast
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
 TRADES = {
@@ -57,6 +60,8 @@ class Trade(Protocol):
 
     kind: str
     problem: type[Problem]
+    earns: bool  # whether a trajectory is judged by what it earns, and not by what it costs
+    before_switch: str  # how to compare a release in {folder} with today, as an order
 
     @property
     def section(self) -> type[ProblemSection]:
@@ -72,10 +77,10 @@ class Trade(Protocol):
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
         """What `poolrl check` says of the rows."""
 
-    def simulator(self, problem: Any) -> Any:
-        """What simulates fits of a problem, for a budget study."""
+    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
+        """What a policy costs in an assumed world, and the policy of somebody who knows that world."""
 
-    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Any:
+    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
         """What today's decisions and the policy earn or cost, and whether to switch."""
 
 

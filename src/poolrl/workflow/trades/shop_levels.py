@@ -1,8 +1,6 @@
-"""What empty shelves and λ hid: where a level stands at its limit, or further than past orders went."""
+"""Levels of a shop as people look at them: what empty shelves and λ hid, and averages over label cells."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,60 +10,56 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.shops import unsettled_levels
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
+from poolrl.workflow.forecast import ProductCosts
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """Of one product: step names, and the chance that demand exceeds the level of its step."""
-
-    product: str
-    binds: list[str]
-    untried: list[str]
-    beyond: float
-
-
-def hidden_from(policy: Policy) -> list[Hidden]:
-    """Product by product. With labels a step is named if it is so in half of the cells, as common as they are."""
-    problem, outcomes, names = policy.problem, policy.outcomes, policy.names
+def shop_of(policy: Policy) -> tuple[Inventory, OutcomeDistribution]:
+    """The shop of a policy, and its laws of demand."""
+    problem, outcomes = policy.problem, policy.outcomes
     assert isinstance(problem, Inventory)
     assert outcomes is not None
-    beyond = _share_above(outcomes, outcomes.weights, log_levels(policy))
+    return problem, outcomes
+
+
+def hidden_from(policy: Policy) -> list[ProductCosts]:
+    """What was hidden, product by product, without costs.
+
+    With labels a step is named if half of the cells say it, each of them counted as often as it occurs.
+    """
+    (problem, outcomes), names = shop_of(policy), policy.names
+    above = outcomes.points[..., None, :, :] > log_levels(policy)[..., None]
+    beyond = (outcomes.weights * above).sum(axis=-1) / outcomes.weights.sum(axis=-1)
     binds, untried, often = (
         average_over_cells(problem, outcomes, part.astype(np.float64))
         for part in (levels_at_limit(policy), levels_seldom_tried(policy), beyond)
     )
+
+    def steps(shares: FloatArray) -> list[str]:
+        return [name for name, share in zip(names.steps, shares, strict=True) if share >= 0.5]
+
     return [
-        Hidden(
-            product,
-            [name for name, share in zip(names.steps, binds[:, i], strict=True) if share >= 0.5],
-            [name for name, share in zip(names.steps, untried[:, i], strict=True) if share >= 0.5],
-            float(often[:, i].mean()),
-        )
+        ProductCosts(product, None, None, None, steps(binds[:, i]), steps(untried[:, i]), float(often[:, i].mean()))
         for i, product in enumerate(names.products)
     ]
 
 
 def levels_at_limit(policy: Policy) -> BoolArray:
     """Which levels (*labels, H, k) stand at λ: orders were never let go further."""
-    problem = policy.problem
-    assert isinstance(problem, Inventory)
+    problem, _ = shop_of(policy)
     limit = problem.share * problem.label_bounds[..., None, :]
     return np.asarray(log_levels(policy) >= limit * (1 - 1e3 * ROUNDING))
 
 
 def levels_seldom_tried(policy: Policy) -> BoolArray:
     """Which levels (*labels, H, k) lie beyond the explored range: fewer than a tenth of past orders went as far."""
-    assert policy.outcomes is not None
-    return np.asarray(log_levels(policy) > policy.outcomes.explored * (1 + ROUNDING))
+    return np.asarray(log_levels(policy) > shop_of(policy)[1].explored * (1 + ROUNDING))
 
 
 def log_levels(policy: Policy) -> FloatArray:
     """The levels as multiples of the log's own scale, where the policy's orders will change that scale."""
-    assert isinstance(policy.problem, Inventory)
-    assert policy.outcomes is not None
     if policy.guarantee.scale_memory == 0:
         return policy.levels
-    return unsettled_levels(policy.problem, policy.outcomes, policy.levels)
+    return unsettled_levels(*shop_of(policy), policy.levels)
 
 
 def cell_shares(problem: Inventory, outcomes: OutcomeDistribution) -> FloatArray:
@@ -83,8 +77,3 @@ def average_over_cells(problem: Inventory, outcomes: OutcomeDistribution, values
     return np.asarray(
         (shares.reshape(shares.shape + (1,) * (values.ndim - labels)) * values).sum(axis=tuple(range(labels)))
     )
-
-
-def _share_above(outcomes: OutcomeDistribution, law: FloatArray, levels: FloatArray) -> FloatArray:
-    """How much of each law (*labels, H, k, B) lies above a level (*labels, H, k)."""
-    return np.asarray((law * (outcomes.points[..., None, :, :] > levels[..., None])).sum(axis=-1) / law.sum(axis=-1))

@@ -1,0 +1,294 @@
+"""The budget study: what does each budget buy, and how large a log does it take? No row of any log is read.
+
+Outcomes are those that somebody assumes: a public family of distributions, or the prior between the bounds. Logs are
+drawn from them, and fitted with seeded noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from poolrl.checks import FloatArray, fraction, one_of, positive, whole
+from poolrl.learning.policy import Policy
+from poolrl.pool import Pool
+from poolrl.privacy.noise.seeded import SeededNoise
+from poolrl.privacy.zcdp import attack_power, epsilon
+from poolrl.problems.problem import OutcomeProblem
+from poolrl.simulation.evaluation import data_free
+from poolrl.simulation.families import FAMILIES
+from poolrl.simulation.logs import simulate_log
+from poolrl.simulation.worlds import World, worlds_of
+from poolrl.workflow.config.configuration import Config
+from poolrl.workflow.forecast import BUDGETS, noise_share_of_gain
+from poolrl.workflow.trades.trade import Trade, trade_of
+
+DEMANDS = ("any", "prior", *FAMILIES)
+SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+# Rows times products of one simulated log, so that it fits into memory; and of all, so that they take seconds.
+LARGEST_LOG, MOST_ROWS = 20_000_000, 40_000_000
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Mean costs per trajectory of one simulated fit, product by product (k,), or of all together (1,)."""
+
+    world: str
+    rho: float
+    units: int
+    costs: FloatArray
+    best: FloatArray  # of somebody who knows the world
+    free: FloatArray  # of somebody who knows only the bounds
+
+    @property
+    def cost(self) -> float:
+        """Over all products."""
+        return float(self.costs.sum())
+
+    @property
+    def gap(self) -> float:
+        """(c − c*) / |c*|."""
+        return self._above_best(self.costs)
+
+    @property
+    def free_gap(self) -> float:
+        """The same without any data."""
+        return self._above_best(self.free)
+
+    def _above_best(self, costs: FloatArray) -> float:
+        """NaN where knowing the world costs nothing, for then there is no ratio."""
+        best = float(self.best.sum())
+        return (float(costs.sum()) - best) / abs(best) if best else math.nan
+
+
+@dataclass(frozen=True)
+class AssumedLog:
+    """What is assumed of a log: its units, and how many trajectories one may own.
+
+    `owned` is how many a unit does own; the places it leaves empty bring noise and no observation. A fit pays for
+    `moved` trajectories at once: noise of variance c² / ρ is that of the budget ρ / c².
+    """
+
+    units: int
+    per_unit: int = 1
+    owned: int | None = None
+    moved: int = 1
+
+    @property
+    def filled(self) -> int:
+        """Trajectories of one unit that are used."""
+        return min(self.per_unit, self.owned or self.per_unit)
+
+
+class Simulator:
+    """Simulated logs of one problem, whose decisions are uniform over what is allowed. Nothing sensitive is read."""
+
+    def __init__(self, problem: OutcomeProblem) -> None:
+        self.problem = problem
+        self._free = data_free(problem)
+        self._judges: dict[World, tuple[Callable[[Policy], FloatArray], Policy]] = {}
+
+    def predict(self, world: World, log: AssumedLog, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
+        """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
+        problem, rng = self.problem, np.random.default_rng([seed, log.units, log.per_unit])
+        known: dict[str, Any] = {}
+        if log.per_unit > 1:
+            known = {"unit": np.repeat(np.arange(log.units), log.filled), "max_per_unit": log.per_unit}
+        outcomes = world.sample(problem, log.units * log.filled, rng)
+        simulated = simulate_log(problem, outcomes, rng=rng, **known)
+        if world not in self._judges:
+            self._judges[world] = trade_of(problem).judge(problem, world)
+        cost_of, best = self._judges[world]
+        ends = cost_of(best), cost_of(self._free)
+        for number, rho in enumerate(budgets):
+            policy = Pool(rho / log.moved**2).fit(problem, simulated, noise=SeededNoise(seed * 1_000 + number))
+            yield Prediction(world.name, rho, log.units, cost_of(policy), *ends)
+
+
+@dataclass(frozen=True)
+class StudyLine:
+    """One budget or one size: mean cost, mean gap, and the gap of the worst family."""
+
+    rho: float
+    units: int
+    cost: float
+    gap: float
+    worst: float
+    worst_family: str
+
+    @classmethod
+    def of(cls, predictions: Sequence[Prediction]) -> StudyLine:
+        """Average over worlds; the worst family by its own average."""
+        names = sorted({each.world for each in predictions})
+        gaps = {name: float(np.mean([each.gap for each in predictions if each.world == name])) for name in names}
+        worst = max(gaps, key=lambda name: gaps[name])
+        first = predictions[0]
+        cost = float(np.mean([each.cost for each in predictions]))
+        return cls(first.rho, first.units, cost, float(np.mean(list(gaps.values()))), gaps[worst], worst)
+
+
+@dataclass(frozen=True)
+class StudyQuestion:
+    """What is asked: a budget, a size of the log, a family of outcomes, and which gap is good enough."""
+
+    rho: float
+    units: int
+    demand: str
+    within: float
+
+    def check(self, config: Config) -> None:
+        """Refuse what cannot be simulated."""
+        one_of(DEMANDS, demand=self.demand)
+        positive(rho=self.rho)
+        if math.isinf(self.rho):
+            raise ValueError("rho must be finite: without noise there is nothing to study")
+        fraction(within=self.within)
+        whole(units=self.units)
+        owned = config.plan.trajectories_per_unit or config.privacy.per_unit
+        most = _most_units(assumed_problem(config), owned)
+        if self.units > most:
+            raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
+
+
+@dataclass(frozen=True)
+class BudgetStudy:
+    """The answer: costs by budget at one size, and by size at one budget."""
+
+    question: StudyQuestion
+    by_rho: list[StudyLine]
+    by_size: list[StudyLine]
+    gap_without_data: float
+    trade: Trade
+    assumed: tuple[str, ...] = ()  # of a scale and of labels, in sentences
+
+    @property
+    def units_needed(self) -> int | None:
+        """How many units bring the worst family within reach, in two digits; None if no size that was tried does."""
+        needed = units_needed([(line.units, line.worst) for line in self.by_size], self.question.within)
+        return None if needed is None else _two_digits(needed)
+
+    @property
+    def chosen(self) -> StudyLine:
+        """The line of the budget that was asked about."""
+        return next(line for line in self.by_rho if line.rho == self.question.rho)
+
+    @property
+    def noise_share(self) -> float:
+        """How much of what data could save is lost to noise at that budget."""
+        return noise_share_of_gain(self.chosen.gap, self.gap_without_data)
+
+    def judged_by(self, line: StudyLine) -> float:
+        """What the trade looks at: the cost, or what is earned, which is a cost below zero."""
+        return -line.cost if self.trade.earns else line.cost
+
+    def facts(self) -> dict[str, Any]:
+        """For programs. JSON has no NaN, which a gap is where knowing the world costs nothing."""
+
+        def known(line: StudyLine) -> dict[str, Any]:
+            values = asdict(line) | {"cost": self.judged_by(line)}
+            return {name: None if value != value else value for name, value in values.items()}
+
+        budgets = [
+            known(line) | {"epsilon": epsilon(line.rho, 1e-6), "attack": attack_power(line.rho)} for line in self.by_rho
+        ]
+        free = self.gap_without_data
+        return {
+            "read_no_row": True,
+            "demand": self.question.demand,
+            "budgets": budgets,
+            "sizes": [known(line) for line in self.by_size],
+            "gap_without_data": free if math.isfinite(free) else None,
+            "within": self.question.within,
+            "units_needed": self.units_needed,
+            "assumed": list(self.assumed),
+        }
+
+
+def study_budgets(config: Config, question: StudyQuestion, progress: Progress) -> BudgetStudy:
+    """Simulate logs with the public facts of a configuration, and fit each at several budgets and sizes."""
+    question.check(config)
+    problem, moved = assumed_problem(config), config.moved if config.privacy.unit is None else 1
+    log = AssumedLog(question.units, config.privacy.per_unit, config.plan.trajectories_per_unit, moved)
+    budgets = sorted({*BUDGETS, question.rho})
+    families = len(FAMILIES) if question.demand == "any" else 1
+    rows = log.units * log.filled * problem.horizon * problem.outcome_dim * families * len(budgets)
+    worlds = worlds_of(problem, question.demand, runs=max(1, min(1 if families > 1 else 4, MOST_ROWS // rows)))
+    simulator = Simulator(problem)
+    task = progress.add_task("budgets", total=len(worlds) * len(budgets))
+    predictions: list[Prediction] = []
+    for number, world in enumerate(worlds):
+        for prediction in simulator.predict(world, log, budgets, seed=number):
+            predictions.append(prediction)
+            progress.advance(task)
+    by_rho = [StudyLine.of([each for each in predictions if each.rho == rho]) for rho in budgets]
+    by_size = _grow(simulator, worlds, log, question, progress)
+    free = float(np.mean([each.free_gap for each in predictions]))
+    return BudgetStudy(question, by_rho, by_size, free, trade_of(problem), tuple(assumptions(config)))
+
+
+def assumed_problem(config: Config) -> OutcomeProblem:
+    """The problem that is simulated: without labels, as if all label cells had one law and were learned together."""
+    problem: OutcomeProblem = config.problem.unlabelled()
+    return problem
+
+
+def assumptions(config: Config) -> Iterator[str]:
+    """What is assumed of a scale and of labels, in sentences."""
+    if config.columns().scale:
+        paid = f", and pays for {config.moved} trajectories at once" if config.privacy.unit is None else ""
+        yield f"Amounts are multiples of the scale, which the simulation knows exactly{paid}."
+    if cells := config.problem.posed.labels:
+        yield (
+            f"Labels are not simulated: their {cells.count:,} combinations are learned as one. Where they differ, "
+            "expect larger gaps."
+        )
+
+
+def _grow(
+    simulator: Simulator, worlds: Sequence[World], log: AssumedLog, question: StudyQuestion, progress: Progress
+) -> list[StudyLine]:
+    """Ever larger logs at one budget, until the worst family is good enough."""
+    lines: list[StudyLine] = []
+    largest = min(_most_units(simulator.problem, log.filled), max(1, SIZES[-1] // log.filled))
+    sizes = [size for size in SIZES if size < largest] + [largest]
+    task = progress.add_task("sizes", total=len(sizes))
+    for size in sizes:
+        predictions = [
+            prediction
+            for number, world in enumerate(worlds)
+            for prediction in simulator.predict(world, replace(log, units=size), [question.rho], seed=100 + number)
+        ]
+        lines.append(StudyLine.of(predictions))
+        progress.advance(task)
+        if lines[-1].worst <= question.within or math.isnan(lines[-1].worst):
+            break
+    return lines
+
+
+def units_needed(gaps: Sequence[tuple[int, float]], target: float) -> float | None:
+    """Where the gap, linear between sizes on logarithmic axes, first falls to the target; None if it never does."""
+    for (size, gap), (larger, smaller) in pairwise(gaps):
+        if gap <= target:
+            return float(size)
+        if smaller <= target:
+            tiny = 1e-12
+            part = np.log(gap / target) / np.log(max(gap, tiny) / max(smaller, tiny))
+            return float(size * (larger / size) ** part)
+    return float(gaps[-1][0]) if gaps and gaps[-1][1] <= target else None
+
+
+def _most_units(problem: OutcomeProblem, per_unit: int) -> int:
+    """The largest log that can be simulated here."""
+    return max(1, LARGEST_LOG // (problem.horizon * problem.outcome_dim * per_unit))
+
+
+def _two_digits(number: float) -> int:
+    """Rounded up to two digits: a prediction has no more."""
+    scale = 10 ** max(0, int(np.floor(np.log10(number))) - 1)
+    return int(np.ceil(number / scale) * scale)
