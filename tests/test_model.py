@@ -180,7 +180,7 @@ def test_a_model_says_what_it_rests_on(model: PrivateModel) -> None:
     """Noise is √v / n: by hand from the released trees."""
     assert model.outcomes.slots is not None
     assert model.noise == pytest.approx(model.report.trees.variance**0.5 / model.outcomes.slots.mean())
-    assert "of demand lies in the range that past orders explored" in repr(model)
+    assert "of outcomes lie in the range that past decisions explored" in repr(model)
     assert "NOT PRIVATE" in repr(model)  # by its seeded noise
     assert model.explored.shape == (3, 2)
 

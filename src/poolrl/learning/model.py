@@ -25,7 +25,6 @@ from poolrl.learning.policy import Policy, problem_of
 from poolrl.learning.stored import NOTHING_SAID, Report, read_learned, write_learned
 from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem
 
 MODEL_FORMAT = "poolrl model 1"
@@ -76,17 +75,20 @@ class PrivateModel:
         return 0.0 if self.report.together is None else float(self.report.together.correlation)
 
     @property
-    def rests_on(self) -> str:
-        """What the model rests on, in one sentence for people."""
+    def explored_share(self) -> float:
+        """The share of outcomes that lies in the explored range, on average over all laws."""
         points, end = self.outcomes.points[..., None, :, :], self.explored[..., None]
         beyond = (points < end if self.outcomes.higher else points > end) * self.outcomes.weights
-        seen = 1 - float(beyond.sum(axis=-1).mean())
-        past = "past orders" if isinstance(self.problem, Inventory) else f"past {self.problem.words.decisions}"
-        said = f"{seen:.0%} of {self.problem.words.outcome} lies in the range that {past} explored"
+        return 1 - float(beyond.sum(axis=-1).mean())
+
+    @property
+    def rests_on(self) -> str:
+        """What the model rests on, in one sentence for people."""
+        said = f"{self.explored_share:.0%} of outcomes lie in the range that past decisions explored"
         said += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
-        if self.together > 0:
-            said += f" Products sell together, with a correlation of {self.together:.2f}."
-        return said
+        return (
+            said if self.together <= 0 else f"{said} Outcomes move together, with a correlation of {self.together:.2f}."
+        )
 
     def plan(self, problem: OutcomeProblem | None = None, values: ValueSettings | None = None) -> Policy:
         """The best policy against the model. Free: no log, no noise, no cost.
