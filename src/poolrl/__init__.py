@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
-    from poolrl.problems.auction import ReserveAuction as ReserveAuction
-    from poolrl.problems.bidding import FirstPriceBidding as FirstPriceBidding
     from poolrl.problems.depot import Depot as Depot
     from poolrl.problems.inventory import Backlog as Backlog
     from poolrl.problems.inventory import LostSales as LostSales
     from poolrl.problems.operations import Operations as Operations
-    from poolrl.problems.pricing import DynamicPricing as DynamicPricing
     from poolrl.problems.problem import Boundary as Boundary
     from poolrl.problems.problem import OutcomeProblem as OutcomeProblem
     from poolrl.problems.problem import Problem as Problem
     from poolrl.problems.problem import SeparableProblem as SeparableProblem
+    from poolrl.problems.rounds import DynamicPricing as DynamicPricing
+    from poolrl.problems.rounds import FirstPriceBidding as FirstPriceBidding
+    from poolrl.problems.rounds import ReserveAuction as ReserveAuction
     from poolrl.problems.words import TableColumn as TableColumn
     from poolrl.problems.words import Words as Words
     from poolrl.simulation.evaluation import cost_difference as cost_difference
@@ -75,13 +75,11 @@ _PUBLIC = {
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
-    "problems.auction": ("ReserveAuction",),
-    "problems.bidding": ("FirstPriceBidding",),
     "problems.depot": ("Depot",),
     "problems.inventory": ("Backlog", "LostSales"),
     "problems.operations": ("Operations",),
-    "problems.pricing": ("DynamicPricing",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
+    "problems.rounds": ("DynamicPricing", "FirstPriceBidding", "ReserveAuction"),
     "problems.words": ("TableColumn", "Words"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from poolrl.problems.auction import ReserveAuction
-from poolrl.problems.bidding import FirstPriceBidding
 from poolrl.problems.depot import Depot
 from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.problems.pricing import DynamicPricing
 from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction
 
 KINDS: dict[str, type[OutcomeProblem]] = {
     "lost sales": LostSales,

@@ -1,6 +1,15 @@
 """Rounds in which one amount is named, and a count goes down by one or stays: lots to sell, wins that are wanted.
 
 state  n = 0 .. N, what is left        action  a, a price, a reserve or a bid        n′ = n − 1 if the round succeeds
+
+    ReserveAuction      highest bid B₁, second B₂, reserve r:   sold iff B₁ ≥ r, at the price max(B₂, r)
+                        reward  (max(B₂, r) − keep) if sold  =  (r − keep) 1[B₁ ≥ r] + (B₂ − r)⁺
+    DynamicPricing      a buyer's value V, price p:             bought iff V ≥ p          reward  (p − keep) 1[V ≥ p]
+    FirstPriceBidding   competing bid C, own bid b:             won iff b ≥ C, paying b   reward  (worth − b) 1[C ≤ b]
+
+The reward of an auction is a sum of a function of B₁ and one of B₂, so a plan needs their two laws and not how they
+belong together. Bids below a reserve are not seen, and what things are worth to buyers never is. Whether C is seen
+above the own bid, below it or never is a property of the auction house, and so of the problem.
 """
 
 from __future__ import annotations
@@ -11,9 +20,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, public_array, whole
+from poolrl.checks import BoolArray, FloatArray, positive, public_array, whole
 from poolrl.problems.labels import Labels
-from poolrl.problems.problem import Boundary, OutcomeProblem, Side
+from poolrl.problems.problem import ROUNDING, Boundary, Observation, OutcomeProblem, Side
+from poolrl.problems.words import TableColumn, Words
 
 # A plan has a decision for each of both, and a file must not ask for more than memory holds.
 MOST_COUNTED = 1_000
@@ -95,3 +105,299 @@ class Rounds(OutcomeProblem):
         """The constructor's arguments: enough to build the problem again."""
         labels = {"labels": self.labels.facts()} if self.labels else {}
         return {"kind": type(self).__name__, "horizon": self.horizon, **own, **labels}
+
+
+class ReserveAuction(Rounds):
+    """`lots` of one thing, to be sold within `horizon` rounds, one in each round at most.
+
+    `bid_max` bounds bids and reserves. `keep` is what a lot is worth to the seller that is never sold. A row of the log
+    shows lots before, the reserve, lots after, and behind them the highest bid and the price (both the reserve if the
+    lot was not sold). Where the winner's bid is not known, `sees_highest=False`: a row then shows the price alone, and
+    of the highest bid only on which side of the reserve it lies.
+    """
+
+    costs, count_name = ("keep",), "lots"
+    words = Words(
+        decision="reserve",
+        decisions="reserves",
+        past="reserves",
+        outcome="bids",
+        states=("lots",),
+        trajectory="sale",
+        alone="lot",
+        step="round",
+        logged="reserves, sales and prices",
+        earned="revenue",
+        estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
+        advice="Let no lot go below this reserve while so many lots are left.",
+        keys={
+            "horizon": "rounds of one sale: 1 where each lot is sold by itself",
+            "lots": "lots of one thing at the beginning of a sale",
+            "bid_max": "no bid and no reserve exceeds this, by public knowledge, in money or in multiples of the scale",
+            "keep": "what a lot is worth to you that is never sold",
+            "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
+        },
+        example={"horizon": 3, "lots": 2, "bid_max": 4.0, "keep": 0.2, "sees_highest": False},
+        columns=(
+            TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
+            TableColumn("reserve", "the reserve of the round"),
+            TableColumn("sold", "whether the lot was sold", "flag"),
+            TableColumn("price", "what it was sold for; empty if it was not sold"),
+            TableColumn(
+                "highest",
+                "the winner's bid, where sees_highest = true",
+                otherwise="{price}",
+                spared=lambda one: not one.sees_highest,
+            ),
+        ),
+        rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
+        shown={
+            "highest": "CASE WHEN {sold} > 0 THEN {highest} ELSE {reserve} END",
+            "price": "CASE WHEN {sold} > 0 THEN {price} ELSE {reserve} END",
+        },
+    )
+
+    def __init__(
+        self,
+        *,
+        horizon: int = 1,
+        lots: int = 1,
+        bid_max: float,
+        keep: float = 0.0,
+        sees_highest: bool = True,
+        labels: Mapping[str, Iterable[Any]] | None = None,
+    ) -> None:
+        whole(lots=lots)
+        positive(bid_max=bid_max)
+        self.lots, self.bid_max, self.sees_highest = int(lots), float(bid_max), bool(sees_highest)
+        self.keep = float(public_array("keep", keep, ()))
+        if not 0 <= self.keep < self.bid_max:
+            raise ValueError(f"keep must lie between 0 and bid_max, got {self.keep:g}")
+        self.shows = ("highest", "price") if self.sees_highest else ("price",)
+        self.current_status = () if self.sees_highest else (0,)
+        super().__init__(horizon=horizon, count=self.lots, most=bid_max, outcomes=2, side="higher", labels=labels)
+
+    def facts(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        own = {"lots": self.lots, "bid_max": self.bid_max, "keep": self.keep, "sees_highest": self.sees_highest}
+        return self._facts(**own)
+
+    def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
+        """Sold if the highest bid reaches the reserve."""
+        return outcome[..., :1] >= action
+
+    def arranged(self, outcomes: FloatArray) -> FloatArray:
+        """The highest bid first."""
+        return -np.sort(-outcomes, axis=-1)
+
+    def shown(self, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """Bids above the reserve, and the reserve in the place of others."""
+        return np.maximum(outcome if self.sees_highest else outcome[..., 1:], action)
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
+        """Both bids; a bid that is not above the reserve is cut off there."""
+        sold, price = self.succeeded(state, next_state), next_state[..., -1:]
+        second_hidden = ~sold | (price <= action + ROUNDING * self.bid_max)
+        highest = np.where(sold, next_state[..., 1:2], action) if self.sees_highest else action
+        values = np.concatenate([highest, np.where(second_hidden, action, price)], axis=-1)
+        return values, np.concatenate([~sold, second_hidden], axis=-1)
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The price where it is above the reserve, else the reserve of those that were sold: Σ r over B₂ < r ≤ B₁."""
+        return np.stack([np.full_like(seen[0], -self.keep), seen[1]]), np.stack([-tried[0], tried[1]])
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """What the round earns above `keep`."""
+        sold = state[..., 0] - next_state[..., 0]
+        return np.asarray(sold * (action[..., 0] - self.keep) + (next_state[..., -1] - action[..., 0]))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """From a lot that is given away to one that is sold at the bound."""
+        return -self.keep, self.bid_max
+
+
+class DynamicPricing(Rounds):
+    """`stock` of one thing, to be sold within `horizon` periods, one in each period at most.
+
+    The outcome is the buyer's value V, zero if nobody comes: bought at the price p iff V ≥ p. `price_max` bounds values
+    and prices. `keep` is what a unit is worth that is never sold. A row shows stock before, the price, stock after.
+    """
+
+    current_status = (0,)
+    costs, count_name = ("keep",), "stock"
+    words = Words(
+        decision="price",
+        decisions="prices",
+        past="prices",
+        outcome="what things are worth to buyers",
+        states=("stock",),
+        trajectory="season",
+        alone="buyer",
+        step="period",
+        logged="prices and sales",
+        earned="revenue",
+        estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
+        advice="Ask this price while so many units are left.",
+        keys={
+            "horizon": "periods of one season, in each of which one buyer comes",
+            "stock": "units at the beginning of a season",
+            "price_max": "no price and no value exceeds this, by public knowledge, in money or multiples of the scale",
+            "keep": "what a unit is worth to you that is never sold",
+        },
+        example={"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1},
+        columns=(
+            TableColumn(
+                "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1
+            ),
+            TableColumn("price", "the price that was asked"),
+            TableColumn("sold", "whether it was bought", "flag"),
+        ),
+        rows=(("{stock}",), ("{price}",), ("{stock} - {sold}",)),
+    )
+
+    def __init__(
+        self,
+        *,
+        horizon: int = 1,
+        stock: int = 1,
+        price_max: float,
+        keep: float = 0.0,
+        labels: Mapping[str, Iterable[Any]] | None = None,
+    ) -> None:
+        whole(stock=stock)
+        positive(price_max=price_max)
+        self.stock, self.price_max = int(stock), float(price_max)
+        self.keep = float(public_array("keep", keep, ()))
+        if not 0 <= self.keep < self.price_max:
+            raise ValueError(f"keep must lie between 0 and price_max, got {self.keep:g}")
+        super().__init__(horizon=horizon, count=self.stock, most=price_max, outcomes=1, side="lower", labels=labels)
+
+    def facts(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return self._facts(stock=self.stock, price_max=self.price_max, keep=self.keep)
+
+    def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
+        """Bought if it is worth its price."""
+        return outcome >= action
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
+        """The price, and whether the value lies beyond it."""
+        return action, self.succeeded(state, next_state)
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The price above `keep` of those who bought."""
+        return 0.0 * tried, tried - self.keep
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """What a sale earns above `keep`."""
+        return np.asarray((state[..., 0] - next_state[..., 0]) * (action[..., 0] - self.keep))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """From a unit that is given away to one that is sold at the bound."""
+        return -self.keep, self.price_max
+
+
+class FirstPriceBidding(Rounds):
+    """The other side of the table: win up to `wins` of `horizon` first-price auctions, each worth `worth`.
+
+    The highest competing bid C is the outcome: a bid b ≥ C wins and pays b. `feedback` says when C is shown: "lost"
+    (the winner's bid is published, so C is seen above b), "won" (the winner learns the second price, so C is seen below
+    b), or "never" (win or lose is all that is known). A row shows wins still wanted, the bid, wins wanted after and,
+    unless it is never shown, C or the bid in its place.
+    """
+
+    costs, count_name = ("worth",), "wins"
+    words = Words(
+        decision="bid",
+        decisions="bids",
+        past="bids",
+        outcome="competing bids",
+        states=("wanted",),
+        trajectory="season",
+        alone="auction",
+        step="round",
+        logged="bids and wins",
+        earned="value above what was paid",
+        estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
+        advice="Bid this much while so many wins are still wanted.",
+        keys={
+            "horizon": "rounds of one season",
+            "wins": "how many wins are wanted in a season",
+            "worth": "what a win is worth to you",
+            "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
+            "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
+        },
+        example={"horizon": 4, "wins": 2, "worth": 1.5, "bid_max": 4.0, "feedback": "lost"},
+        columns=(
+            TableColumn(
+                "wanted",
+                "wins that are still wanted before the round",
+                otherwise="1",
+                spared=lambda one: one.wins == 1,
+            ),
+            TableColumn("bid", "your bid"),
+            TableColumn("won", "whether it won", "flag"),
+            TableColumn(
+                "competing",
+                "the highest competing bid, where it is shown",
+                otherwise="{bid}",
+                spared=lambda one: not one.shows,
+            ),
+        ),
+        rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
+        shown={"competing": "COALESCE({competing}, {bid})"},
+    )
+
+    def __init__(
+        self,
+        *,
+        horizon: int,
+        wins: int,
+        worth: float,
+        bid_max: float,
+        feedback: str = "lost",
+        labels: Mapping[str, Iterable[Any]] | None = None,
+    ) -> None:
+        whole(wins=wins)
+        positive(bid_max=bid_max)
+        if feedback not in ("lost", "won", "never"):
+            raise ValueError(f"feedback must be 'lost', 'won' or 'never', got {feedback!r}")
+        self.wins, self.bid_max, self.feedback = int(wins), float(bid_max), feedback
+        self.worth = float(public_array("worth", worth, ()))
+        if self.worth <= 0:
+            raise ValueError(f"worth must be positive, got {self.worth:g}")
+        self.shows = () if feedback == "never" else ("competing",)
+        self.current_status = (0,) if feedback == "never" else ()
+        side: Side = "higher" if feedback == "lost" else "lower"
+        super().__init__(horizon=horizon, count=self.wins, most=bid_max, outcomes=1, side=side, labels=labels)
+
+    def facts(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return self._facts(wins=self.wins, worth=self.worth, bid_max=self.bid_max, feedback=self.feedback)
+
+    def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
+        """Won if nobody bids more."""
+        return outcome <= action
+
+    def shown(self, action: FloatArray, outcome: FloatArray) -> FloatArray:
+        """The competing bid on the side where it is seen, and the own bid elsewhere."""
+        return np.maximum(outcome, action) if self.feedback == "lost" else np.minimum(outcome, action)
+
+    def observe(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> Observation:
+        """The competing bid: cut off at the own one when it is not shown."""
+        won = self.succeeded(state, next_state)
+        cut = won if self.feedback == "lost" else ~won
+        return (np.where(cut, action, next_state[..., 1:]) if self.shows else action), cut
+
+    def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """What wins are worth above their bids, where a win is counted at the own bid."""
+        won = self.worth - tried
+        return {"lost": (0.0 * won, won), "never": (won, 0.0 * won)}.get(self.feedback)
+
+    def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
+        """What a win is worth above its bid."""
+        return np.asarray((state[..., 0] - next_state[..., 0]) * (self.worth - action[..., 0]))
+
+    def reward_range(self, step: int) -> tuple[float, float]:
+        """From a win at the highest bid to one for nothing."""
+        return min(0.0, self.worth - self.bid_max), self.worth
