@@ -98,7 +98,7 @@ def policy_revenue(policy: Policy, auctions: Auctions) -> float:
 
 
 def best_per_item(known: Auctions, judged: Auctions) -> float:
-    """Who knows all bids of the log: the best reserve of each item by them, without privacy."""
+    """The best reserve of each item for a seller who knows all bids of the log, without privacy."""
     single, chosen = ReserveAuction(bid_max=MOST), np.zeros(len(judged.item))
     for name in SHOP_PRICE:
         policy = saa(single, known.bids[known.item == name][:, None])

@@ -57,7 +57,7 @@ class Step:
 
 
 def write_chain(path: Path, *, products: int, weeks: int, seed: int) -> int:
-    """Write the export of so many weeks of shops, product by product; how many rows it has."""
+    """Write the export of these weeks of shops, product by product; return its number of rows."""
     rng = np.random.default_rng(seed)
     shops = max(1, min(SHOPS, weeks // 20))
     per_shop = -(-weeks // shops)

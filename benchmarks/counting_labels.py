@@ -55,7 +55,7 @@ def make_log(path: Path, rows: int) -> None:
 
 
 def bins_of(rows: int) -> int:
-    """As many as `Pool` would choose for so many rows."""
+    """The number that `Pool` would choose for this number of rows."""
     public = {"steps": STEPS, "coordinates": 1, "slots": rows // STEPS, "per_unit": 1, "label_cells": STORES}
     return Outcomes().level_sizes(**public, rho=RHO)[-1]
 

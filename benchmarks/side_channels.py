@@ -78,7 +78,7 @@ class Finding:
         return len({*self.first.tolist(), *self.second.tolist()}) == 1
 
     def is_open(self, tests: int) -> bool:
-        """Whether chance would hardly do that in any of so many tests."""
+        """Whether chance would hardly do that in any of the tests."""
         return not self.equal and self.p_value <= FALSE_ALARMS / tests
 
     @property

@@ -48,7 +48,7 @@ MONTHS, HORIZON, PRODUCTS = 12, 7, 3
 FACTORS = (1.0, 0.9, 0.8, 0.6, 0.5)
 # Weeks of shops in a month: 40 shops, and 250.
 SIZES = (160, 1000)
-# After a year of so many weeks a month, a month is often small beside what is known.
+# After a year of months with this number of weeks, one month is often small beside what is known.
 YEAR_BEFORE, SIZES_AFTER, DRIFTS_AFTER = 160, (40, 160), ("none", "slow rise", "each its own")
 PATHS, TRAINING_PATHS = 4_000, 20_000
 DEMANDS = ("normal", "exponential", "bimodal")

@@ -24,9 +24,9 @@ from rich.console import Console
 from poolrl.cli import reproduce as command
 from poolrl.cli.main import app
 from poolrl.paper import figures
+from poolrl.paper.figures import Section, number
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
-from poolrl.paper.sections import Section, number
 from poolrl.paper.sweeps import NAMES, Setting
 from poolrl.paper.workers import started
 from poolrl.paper.write_up import (

@@ -17,8 +17,8 @@ from rich.table import Column, Table
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import verb
 from poolrl.paper import rossmann
+from poolrl.paper.figures import Section
 from poolrl.paper.results import Results, Runs
-from poolrl.paper.sections import Section
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
 from poolrl.paper.workers import Backend, Plan, carry_out, plan_for, started
@@ -190,7 +190,7 @@ class _Bars:
         self._bars.stop()
 
     def started(self, stage: str, total: int) -> None:
-        """A stage with so many runs begins."""
+        """A stage with this number of runs begins."""
         self._bars.add_task(stage, total=total)
         self._said = time.monotonic()
         if not self._console.is_terminal:

@@ -199,27 +199,21 @@ def sensitivity() -> Iterator[Setting]:
         yield from (real(learner, bound=bound) for bound in DECLARED_BOUNDS)
 
 
-def q_learning_example() -> Iterator[Setting]:
+def q_learning() -> Iterator[Setting]:
     """Gong and Simchi-Levi's example."""
     for learner in (HQL, FQL, EXAMPLE, PRIVATE_EXAMPLE):
         yield from EPISODES.over(learner)
 
 
-SWEEPS: dict[str, Callable[[], Iterator[Setting]]] = {
-    "rq1": rq1,
-    "rq2": rq2,
-    "rq3": rq3,
-    "sensitivity": sensitivity,
-    "qlearning": q_learning_example,
-}
+Sweep = Callable[[], Iterator[Setting]]
+SWEEPS: dict[str, Sweep] = {"rq1": rq1, "rq2": rq2, "rq3": rq3, "sensitivity": sensitivity, "qlearning": q_learning}
 
 
 def settings_of(names: Iterable[str], *, quick: bool = False, real_data: bool = True) -> list[Setting]:
     """The settings of the named sweeps, each once; `quick` keeps the ends and the middle of every range."""
-    found = {setting: None for name in names for setting in SWEEPS[name]()}
-    return [
-        setting for setting in found if (real_data or setting.data != "rossmann") and (not quick or _in_quick(setting))
-    ]
+    settings = dict.fromkeys(setting for name in names for setting in SWEEPS[name]())
+    here = [setting for setting in settings if real_data or setting.data != "rossmann"]
+    return [setting for setting in here if not quick or _in_quick(setting)]
 
 
 def _in_quick(setting: Setting) -> bool:

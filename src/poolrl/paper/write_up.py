@@ -20,19 +20,9 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from poolrl import __version__
-from poolrl.paper import figures, rossmann, sections, sweeps, theory
-from poolrl.paper.claims import (
-    EQUAL_WITHIN,
-    NEIGHBOURS,
-    Verdict,
-    judge,
-    mean_difference,
-    privacy_verdicts,
-    target_verdicts,
-    verdicts,
-)
+from poolrl.paper import claims, figures, rossmann, sweeps, theory
+from poolrl.paper.figures import Picture, Rows, Section, filled, in_percent, number
 from poolrl.paper.results import Runs
-from poolrl.paper.sections import Picture, Rows, Section, filled, in_percent, number
 from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, JUDGED, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED, Setting
 from poolrl.privacy.zcdp import epsilon_shown
 
@@ -64,24 +54,24 @@ class Origin:
 
 def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | None) -> dict[str, list[Section]]:
     """Everything, by the name under which it can be asked for; parts that were not run are left out."""
-    judged = [*verdicts(runs), *privacy_verdicts()]
-    papers = [verdict for verdict in judged if verdict.data in (*sweeps.PAPERS, NEIGHBOURS)]
+    judged = [*claims.verdicts(runs), *claims.privacy_verdicts()]
+    papers = [verdict for verdict in judged if verdict.data in (*sweeps.PAPERS, claims.NEIGHBOURS)]
     others = [verdict for verdict in judged if verdict not in papers]
     groups = {
         "summary": [summary_section(runs, papers, origin)],
         "claims": [*_claims_sections(papers, others), _targets_section(runs)],
-        "rq1": sections.rq1_sections(runs, source),
-        "rq2": sections.rq2_sections(runs),
-        "rq3": sections.rq3_sections(runs),
-        "sensitivity": sections.sensitivity_sections(runs),
-        "qlearning": sections.q_learning_sections(runs),
+        "rq1": figures.rq1_sections(runs, source),
+        "rq2": figures.rq2_sections(runs),
+        "rq3": figures.rq3_sections(runs),
+        "sensitivity": figures.sensitivity_sections(runs),
+        "qlearning": figures.q_learning_sections(runs),
         "theory": [_first_theorem(), _second_theorem(runs), _replay_section()],
         "settings": [_settings_section(origin)],
     }
     return {name: [part for part in parts if part.rows or part.picture or part.text] for name, parts in groups.items()}
 
 
-def summary_section(runs: Runs, judged: Sequence[Verdict], origin: Origin) -> Section:
+def summary_section(runs: Runs, judged: Sequence[claims.Verdict], origin: Origin) -> Section:
     """What a busy reader needs; `judged` are the verdicts on the paper's own data."""
     counts = {name: Counter(each.verdict for each in judged if each.learner == name) for name in NAMES.values()}
     places = [place for place in HEADLINE_DATA if runs.of(PLACES[place](BASE))]
@@ -142,7 +132,7 @@ def _what_data_give(runs: Runs, places: Sequence[str]) -> list[str]:
     for place in places:
         pairs = runs.paired([PLACES[place](BASE), PLACES[place](DATA_FREE)], "gap_common")
         if len(pairs):
-            judged.setdefault(judge([mean_difference(100 * pairs)])[0], []).append(place)
+            judged.setdefault(claims.judge([claims.mean_difference(100 * pairs)])[0], []).append(place)
     words = {
         "holds": "The default Pool beats a plan without data on {}.",
         "does not hold": "A plan without data is at least as good on {}.",
@@ -162,7 +152,7 @@ def _least_to_largest(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(number(value) for value in (min(values), max(values))))
 
 
-def _claims_sections(papers: Sequence[Verdict], others: Sequence[Verdict]) -> list[Section]:
+def _claims_sections(papers: Sequence[claims.Verdict], others: Sequence[claims.Verdict]) -> list[Section]:
     """The paper's claims with verdicts, on its own data and on other data."""
     header = ("claim", "data", "claimed to be positive", *LEARNERS_IN_TABLES)
     rule = (
@@ -187,12 +177,11 @@ def _claims_sections(papers: Sequence[Verdict], others: Sequence[Verdict]) -> li
 def _targets_section(runs: Runs) -> Section:
     """Our own targets, with verdicts."""
     header = ("target", "data", "asked to be positive", "verdict")
-    return Section(
-        "What this library asks of its default", (), header, _verdict_rows(target_verdicts(runs), [NAMES[BASE]])
-    )
+    rows = _verdict_rows(claims.target_verdicts(runs), [NAMES[BASE]])
+    return Section("What this library asks of its default", (), header, rows)
 
 
-def _verdict_rows(judged: Iterable[Verdict], learners: Sequence[str]) -> Rows:
+def _verdict_rows(judged: Iterable[claims.Verdict], learners: Sequence[str]) -> Rows:
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in judged:
         if cell := _verdict_cell(verdict):
@@ -200,14 +189,14 @@ def _verdict_rows(judged: Iterable[Verdict], learners: Sequence[str]) -> Rows:
     return tuple((*about, *(cells.get(name, "") for name in learners)) for about, cells in rows.items())
 
 
-def _verdict_cell(verdict: Verdict) -> str:
+def _verdict_cell(verdict: claims.Verdict) -> str:
     """The verdict and the comparison that decided: estimate, interval, unit, and where it was. Empty if not run."""
     worst = verdict.worst
     if worst is None:
         return ""
     # Differences within rounding were judged as zero, and are shown as zero.
     ends = (worst.value, worst.low, worst.upper(verdict.comparisons))
-    estimate, low, high = (0.0 if abs(x) < EQUAL_WITHIN else x for x in ends)
+    estimate, low, high = (0.0 if abs(x) < claims.EQUAL_WITHIN else x for x in ends)
     unit = f" {verdict.unit}" if verdict.unit else ""
     spread = f" [{low:.3g}, {high:.3g}]" if low != high else ""
     seeds = f"; {worst.seeds} seeds" if worst.seeds else ""
