@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from poolrl.data.counts import count_outcomes
-from poolrl.workflow.check import look_at
-from poolrl.workflow.findings import share_of
+from poolrl.workflow.check import look_at, share_of
 from poolrl.workflow.open_log import open_log
 from tests.helpers.commands import CommandLine
 from tests.helpers.exports import ROLES, Row, configured, export_facts, write_export

@@ -10,10 +10,9 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.problems.inventory import Inventory
-from poolrl.workflow.check import NOTICE, ORDER_HABITS, look_at
-from poolrl.workflow.config.configuration import ConfigFile, load_config
-from poolrl.workflow.trades.declared_findings import HABITS
+from poolrl.workflow.check import NOTICE, habits_of, look_at
+from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.trades.trade import trade_of
 
 check_verb = verb(
     "check",
@@ -40,10 +39,11 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
             mark = f"[{STANDING_COLOURS[finding.stands]}]{finding.stands}[/]"
             table.add_row(mark, escape(finding.what), escape(finding.seen))
         console.print(table, highlight=False)
-        follows = any(each.what in (ORDER_HABITS, HABITS) and each.stands == "note" for each in findings)
+        words = trade_of(file.config.problem.posed).words
+        follows = any(each.what == habits_of(words) and each.stands == "note" for each in findings)
         console.print(
-            f"\nThe table is as the file says, but [bold]{_follow(file)}[/]. Mend that before you fit: "
-            "otherwise no cost can be predicted, and the policy may cost more than what you do today."
+            f"\nThe table is as the file says, but [bold]its {words.past} follow {words.outcome}[/]. Mend that before "
+            "you fit: otherwise no cost can be predicted, and the policy may cost more than what you do today."
             if good and follows
             else "\nThe table is as the file says. Next: [bold]poolrl plan[/], then [bold]poolrl fit[/]."
             if good
@@ -52,8 +52,3 @@ def check(*, config: ConfigPath = CONFIG_NAME, json: AsJson = False) -> None:
         )
     if not good:
         raise SystemExit(1)
-
-
-def _follow(file: ConfigFile) -> str:
-    words = file.config.problem.posed.words
-    return f"its {words.past} follow {'demand' if words == Inventory.words else 'what was expected'}"

@@ -1,30 +1,52 @@
-"""Is the table as the configuration says? For the data holder's eyes; not for release: the counts are exact."""
+"""Is the table as the configuration says? For the data holder's eyes; not for release: the counts are exact.
+
+What is looked at in rows is a trade's own (`trades/*_findings.py`). What all of them look at alike is here. Findings
+are lines in counts, and never in values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import ibis.expr.types as ir
+import numpy as np
 
-from poolrl.data.column_vector import ColumnVector
+from poolrl.data.counts import count_joint
 from poolrl.data.expressions import finite
-from poolrl.data.row_rules import PARTS, Row, bound_rules, fit_rules
+from poolrl.data.label_cells import comparable
+from poolrl.data.row_rules import bounds, part_divisors, usable_divisor
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
+from poolrl.geometry.resolution import JOINT_BANDS
+from poolrl.learning.dependence import compare_levels, compared
+from poolrl.learning.stored import Dependence
 from poolrl.ledger.chain import was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
-from poolrl.problems.problem import ROUNDING
+from poolrl.problems.labels import Labels
+from poolrl.problems.problem import ROUNDING, OutcomeProblem
+from poolrl.problems.words import Words
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.trades.shop_findings import empty_shelves, fields_of_rows, orders_against_demand, weeks_of_shops
 from poolrl.workflow.trades.trade import trade_of
 
-# What is looked at when orders are compared with demand.
-ORDER_HABITS = "orders and demand"
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
+Standing = Literal["good", "note", "bad"]
+# A column of which more cannot be read was declared wrongly. A log of which less is used is not worth its rho.
+MOSTLY = 0.5
+# A table in which a larger share of the rows breaks one rule is not as its configuration says.
+FEW_FAULTY = 0.1
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """One line: what was looked at, how it stands, and what was seen."""
+
+    what: str
+    stands: Standing
+    seen: str
 
 
 def look_at(file: ConfigFile) -> list[LogFinding]:
@@ -36,24 +58,13 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
         *_next_month(file),
     ]
     try:
-        if config.sales is not None:
-            findings += fields_of_rows(file, config.sales)
+        trade = trade_of(config.problem.posed)
+        findings += trade.fields(file)
         with open_log(file, explained=True) as log:
             log.check(config.problem.posed)
-            return [*findings, *trade_of(config.problem.posed).findings(file, log)]
+            return [*findings, *trade.findings(file, log)]
     except (ValueError, OSError) as error:
         return [*findings, LogFinding("table", "bad", str(error))]
-
-
-def shop_rows(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
-    """Of shops: a sales export, or a wide table."""
-    if file.config.sales is not None:
-        yield from weeks_of_shops(file, log)
-        yield empty_shelves(file.config, log)
-    else:
-        yield from trajectories_of(file, log)
-        yield from _rows(file, log)
-    yield from _order_habits(file, log)
 
 
 def _budget(file: ConfigFile) -> LogFinding:
@@ -82,7 +93,7 @@ def _budget(file: ConfigFile) -> LogFinding:
 def _next_month(file: ConfigFile) -> Iterator[LogFinding]:
     """A release without a period cannot be continued, which is too late to know after it."""
     if file.config.declared_period() is None:
-        later = f"later {file.config.problem.posed.words.trajectory}s"
+        later = f"later {trade_of(file.config.problem.posed).words.trajectory}s"
         says = f"no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add {later} to it"
         yield LogFinding("next month", "note", says)
 
@@ -120,88 +131,104 @@ def trajectories_of(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
         yield LogFinding("plan", "note", f"'poolrl plan' assumes {planned:,} units, the log holds {log.units:,}")
 
 
-def _rows(file: ConfigFile, log: Table) -> list[LogFinding]:
-    """Numbers: which rows break a rule, column by column, and how much of demand the others show."""
-    broken, shares = _broken_rules(file, log), _feedback_shares(file, log)
-    counted = {f"rule_{i}": rows.fill_null(False).sum() for i, (_, rows) in enumerate(broken)}
-    seen = answer(log.rows.aggregate(**counted, **shares)).to_pylist()[0]
-    clipped = "will be clipped" if file.config.log.clip else "are unobserved"
-    stands: Standing = "note" if file.config.log.clip else "bad"
-    found = [
-        LogFinding(f"column {column}", stands, f"{many(int(seen[f'rule_{i}']), 'row')} {text} ({clipped})")
-        for i, ((column, text), _) in enumerate(broken)
-        if seen[f"rule_{i}"]
-    ]
-    return [*(found or [LogFinding("rows", "good", "every row is possible")]), _used(file, log), *_feedback(file, seen)]
+@dataclass(frozen=True)
+class RowFault:
+    """A rule about one column: what is looked at, what is wrong, and in which rows."""
+
+    what: str
+    why: str
+    rows: ir.BooleanValue
+    moved: bool = False  # whether [log] clip = true moves such values into their bounds
+    most: float = FEW_FAULTY  # the largest share of rows that is no fault of the whole table
+    hint: str = ""  # where more rows than that are faulty
 
 
-def _used(file: ConfigFile, log: Table) -> LogFinding:
-    """How much of the log a fit would use."""
-    problem = file.config.problem.posed
-    used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.products
+def faults_of_numbers(
+    file: ConfigFile, log: Table, called: Sequence[Sequence[str]], *, most: float = FEW_FAULTY, missing: str = ""
+) -> Iterator[RowFault]:
+    """Numbers that are missing or outside their bounds, column by column, scales, and labels nobody declared.
+
+    `called` says how states, actions and next states are called; `missing`, what else a missing next state may mean.
+    """
+    problem, columns = file.config.problem.posed, log.columns
+    parts = columns.states, columns.actions, columns.next_states
+    # Amounts in a unit of their own have no bounds, but counts have.
+    divided = part_divisors(problem, np.full(1, 2.0 if columns.scale else 1.0))
+    for place, (names, words, limits, divisor) in enumerate(zip(parts, called, bounds(problem), divided, strict=True)):
+        for i, (name, what, low, high) in enumerate(zip(names, words, *limits, strict=True)):
+            number = log.rows[name].cast("float64")
+            there = finite(number).fill_null(False)
+            follows = place == 2 and i < problem.state_dim
+            yield RowFault(what, f"have no number{missing if follows else ''}", ~there, most=most)
+            if np.broadcast_to(divisor, len(names))[i] == 1:
+                slack = ROUNDING * float(high - low)
+                inside = (number >= float(low) - slack) & (number <= float(high) + slack)
+                hint = "" if place == 0 or follows else "; if they are multiples, name a scale"
+                yield RowFault(what, f"lie outside {low:g} .. {high:g}", there & ~inside, True, most, hint)
+    for name in dict.fromkeys(columns.scale):
+        usable = usable_divisor(log.rows[name].cast("float64"))
+        yield RowFault("scale", "have no positive scale", ~usable.fill_null(False), most=MOSTLY)
+    for name, column in columns.labels.items():
+        known = declared(log.rows[column], problem.labels, name)
+        yield RowFault(f"label {name}", "have a value that was not declared", ~known, most=MOSTLY)
+
+
+def declared(column: ir.Value, labels: Labels, name: str) -> ir.BooleanValue:
+    """Whether a row has one of the declared values of a label."""
+    values = labels.values[labels.names.index(name)]
+    known: ir.BooleanValue = comparable(column, labels, name).isin(list(values)).fill_null(False)
+    return known
+
+
+def faulty_rows(file: ConfigFile, log: Table, faults: Iterable[RowFault]) -> list[LogFinding]:
+    """How many rows break each rule. One scan of the log."""
+    rules, clip = list(faults), file.config.log.clip
+    counted = {f"rule_{i}": fault.rows.fill_null(False).sum() for i, fault in enumerate(rules)}
+    seen = _integers_of(log.rows.aggregate(**counted, rows=log.rows.count()))
+    findings = []
+    for i, fault in enumerate(rules):
+        if number := seen[f"rule_{i}"]:
+            clipped, wrong = fault.moved and clip, number > fault.most * seen["rows"]
+            text = f"{many(number, 'row')} {fault.why} ({'will be clipped' if clipped else 'are unobserved'})"
+            stands: Standing = "bad" if wrong and not clipped else "note"
+            findings.append(
+                LogFinding(fault.what, stands, text + (fault.hint if number > FEW_FAULTY * seen["rows"] else ""))
+            )
+    return findings or [LogFinding("rows", "good", "every row is possible")]
+
+
+def used_by_a_fit(log: Table, problem: OutcomeProblem, *, ends_early: bool = False) -> LogFinding:
+    """How much of the log a fit would use. Where trajectories may end early, later steps show nothing by right."""
+    used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.outcome_dim
+    what = "steps and outcomes of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
     stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
-    what = "steps and products of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
+    if ends_early and problem.horizon > 1:
+        what += "; steps after the last one is gone show nothing"
+        stands = "bad" if used < 0.1 * most else "good"
     return LogFinding("used by a fit", stands, f"{share_of(used, most)} of all {what}")
 
 
-def _broken_rules(file: ConfigFile, log: Table) -> list[tuple[tuple[str, str], ir.BooleanValue]]:
-    """Column, rule and the rows that break it: those by which a row is counted, said with the column's own bounds."""
-    problem, columns = file.config.problem.posed, log.columns
-    names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
-    numbers = {part: [log.rows[name].cast("float64") for name in names[part]] for part in PARTS}
-    known: dict[Any, Any] = {}
-    state, action, next_state = (ColumnVector(numbers[part], known) for part in PARTS)
-    row: Row = (state, action, next_state)
-    found: list[tuple[tuple[str, str], ir.BooleanValue]] = []
-    for part in PARTS:
-        low, high = (problem.action_low if part == "actions" else problem.state_low), problem.demand_max
-        (rule,) = (rule for rule in bound_rules(problem, row) if rule.part == part)
-        for i, (name, number, held) in enumerate(zip(names[part], numbers[part], rule.held.columns(), strict=True)):
-            there = finite(number).fill_null(False)
-            found.append(((name, "without a number"), ~there))
-            found.append(((name, f"outside {low[i]:g} .. {high[i]:g}"), there & ~held))
-    # The rules of inventory are the same at every step.
-    for rule in fit_rules(problem, 0, row):
-        if not isinstance(rule.held, ColumnVector):
-            # Known to hold without a look at the row: backlogged demand is never cut off.
-            continue
-        for i, held in enumerate(rule.held.columns()):
-            there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
-            found.append(((names[rule.part][i], rule.broken), there & ~held))
-    return found
+def habits_of(words: Words) -> str:
+    """What is looked at when decisions are compared with what they showed."""
+    return f"{words.past} and {words.outcome}"
 
 
-def _feedback_shares(file: ConfigFile, log: Table) -> dict[str, ir.Value]:
-    """How often each shelf was empty, and how often an order lay beyond λ."""
-    problem, shares = file.config.problem.posed, {}
-    for i, (action, left) in enumerate(zip(log.columns.actions, log.columns.next_states, strict=True)):
-        limit = float((problem.share[:, i] * problem.demand_max[i]).max()) * (1 + ROUNDING)
-        shares[f"empty_{i}"] = (log.rows[left].cast("float64") <= float(ROUNDING * problem.demand_max[i])).mean()
-        shares[f"beyond_{i}"] = (log.rows[action].cast("float64") > limit).mean()
-    return shares
+def exact_dependence(log: Table, problem: OutcomeProblem) -> Dependence:
+    """Whether decisions follow outcomes: the statistic without noise. Not for release."""
+    return compare_levels(compared(count_joint(log, problem, bands=JOINT_BANDS), problem), 0.0)
 
 
-def _feedback(file: ConfigFile, seen: dict[str, float]) -> list[LogFinding]:
-    """How much of demand the log can show at all."""
-    problem, found = file.config.problem.posed, []
-    for i, product in enumerate(file.config.problem.products):
-        parts = []
-        if problem.censored:
-            parts.append(f"shelf empty on {seen[f'empty_{i}'] or 0:.0%} of days")
-        if (problem.share[:, i] < 1).any():
-            parts.append(f"{seen[f'beyond_{i}'] or 0:.0%} of orders beyond lambda, which are unobserved")
-        if parts:
-            found.append(LogFinding(f"feedback on {product}", "good", "; ".join(parts)))
-    return found
+def many(number: int, word: str) -> str:
+    """A number of things."""
+    plural = word[:-1] + "ies" if word.endswith("y") and word[-2:-1] not in "aeiou" else word + "s"
+    return f"{number:,} {word if number == 1 else plural}"
 
 
-def _order_habits(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
-    """Whether orders follow demand, which the estimate assumes they do not."""
-    problem = file.config.problem.posed
-    # Backlogged demand is always seen, so nothing is assumed of orders.
-    if problem.censored:
-        found = orders_against_demand(log, problem, file)
-        yield LogFinding(ORDER_HABITS, "note" if found.flagged else "good", found.in_words)
+def share_of(part: float, whole: float) -> str:
+    """A share for people. What is not all is never 100%, and what is not nothing never 0%."""
+    if not whole or part in (0, whole):
+        return f"{part / whole if whole else 0:.0%}"
+    return f"{min(max(part / whole, 0.001), 0.999):.1%}"
 
 
 def _integers_of(question: ir.Table) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from poolrl.data.kept_rows import rows_of_period
@@ -14,8 +14,8 @@ from poolrl.data.table import Table
 from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.sales import columns_read
 
-# What an explained log has besides. No label of a user has such a name.
-EXPLAINED = {f"explained {name}": name for name in ("why", "shop", "monday")}
+# Columns that an explained log of a sales export has beside those that are counted.
+EXPLAINED = ("why", "shop", "monday")
 
 
 @contextmanager
@@ -32,17 +32,17 @@ def open_log(
     For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, `also` adds
     columns of the table by name, and `every_period` keeps rows outside [period].
     """
-    config, columns = file.config, file.config.columns()
-    sales, more = config.sales, {f"also {name}": name for name in also if name not in columns.names()}
+    config = file.config
+    sales, more = config.sales, list(also)
     options: dict[str, Any] = {"query": config.query(explained=explained), "reads": config.columns_read()}
     if config.log.delimiter != ",":
         options["csv"] = CsvFormat(config.log.delimiter, "utf-8")
     if sales is not None:
         options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": config.export()}
         options["reads"] = columns_read(sales, config.columns_of_labels())
-        more |= EXPLAINED if explained else {}
-    named = replace(columns, labels={**columns.labels, **more})
-    with open_source(config.log.source, named, folder=file.folder, before_rows=before_rows, **options) as opened:
+        more += EXPLAINED if explained else ()
+    options |= {"also": more, "folder": file.folder, "before_rows": before_rows}
+    with open_source(config.log.source, config.columns(), **options) as opened:
         yield as_table(config, opened, every_period=every_period)
 
 

@@ -13,17 +13,20 @@ row that names no shop or no such day belongs to no week. What a week lacks, has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from poolrl.data.sources.engine import quoted_name, quoted_text
-from poolrl.workflow.config.sections import LABEL_COLUMN, SalesTable
+from poolrl.workflow.config.sections import LABEL_COLUMN, WEEKDAYS, SalesTable, flag_sql
 
-# The largest number that is read. Thousandths of so many, summed up, are exact.
+# The largest number that is read. Sums of thousandths of such numbers are exact.
 LARGEST_READ = 10**12
 # Columns that are read as numbers or as yes and no. A row is unobserved if one of them cannot be read.
 READ_COLUMNS = ("open", "opening", "delivery", "sales", "stock_out", "scale")
 # Other reasons why a row is unobserved.
 TWICE, SHUT = "double rows", "closed"
+# Counts of rows on which the shelf ran out, of those of them with stock left, of rows that sold all, and of those of
+# them that did not run out.
+FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
 
 
 def sales_query(
@@ -64,13 +67,6 @@ def number_reading(column: str, sales: SalesTable) -> str:
     return f"TRY_CAST({text} AS DOUBLE)"
 
 
-def flag_reading(column: str, sales: SalesTable) -> str:
-    """A field as yes or no; NULL for every other word."""
-    word = f"coalesce(lower(trim(CAST({quoted_name(column)} AS VARCHAR))), '')"
-    yes, no = (", ".join(quoted_text(each.strip().lower()) for each in words) for words in (sales.yes, sales.no))
-    return f"CASE WHEN {word} IN ({yes}) THEN true WHEN {word} IN ({no}) THEN false END"
-
-
 def date_reading(sales: SalesTable) -> str:
     """A field as a date; NULL for what is none in the declared spelling, or lies outside four centuries."""
     column = quoted_name(sales.date)
@@ -86,7 +82,7 @@ def readings(sales: SalesTable) -> dict[str, str]:
     found = {name: number_reading(getattr(sales, name), sales) for name in ("opening", "delivery", "sales")}
     for name in ("open", "stock_out"):
         if getattr(sales, name) is not None:
-            found[name] = flag_reading(getattr(sales, name), sales)
+            found[name] = f"{flag_sql(quoted_name(getattr(sales, name)), sales.yes, sales.no)} > 0"
     if sales.scale is not None and sales.weeks is None:
         found["scale"] = number_reading(sales.scale, sales)
     return {name: found[name] for name in READ_COLUMNS if name in found}
@@ -132,6 +128,27 @@ def typed_rows(sales: SalesTable, labels: Mapping[str, str]) -> str:
         ),
     ]
     return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
+
+
+def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:
+    """What `poolrl check` counts in `typed_rows`: all rows, and those of which a field cannot be read or used."""
+    known, names = list(readings(sales)), ", ".join(map(quoted_text, products))
+    counts = {
+        "rows": "count(*)",
+        "shop": "count(*) FILTER (shop IS NULL)",
+        "date": "count(*) FILTER (date IS NULL)",
+        "closed": f"count(*) FILTER (isodow(date) NOT IN ({', '.join(map(str, sales.open_days))}))",
+        "product": f"count(*) FILTER (product IS NULL OR product NOT IN ({names}))",
+        "shops": "count(DISTINCT shop)",
+        "spelt": f"count(DISTINCT {quoted_name(LABEL_COLUMN.format('shop'))})",
+        **{name: f"count(*) FILTER ({unreadable(name)})" for name in known},
+        **{WEEKDAYS[day - 1]: f"count(*) FILTER (isodow(date) = {day})" for day in sales.open_days},
+    }
+    if "stock_out" in known:
+        left = "opening + delivery - sales"
+        ran_out = ("stock_out", f"stock_out AND {left} > 0", f"{left} <= 0", f"{left} <= 0 AND NOT stock_out")
+        counts |= {name: f"count(*) FILTER ({rows})" for name, rows in zip(FLAG_COUNTS, ran_out, strict=True)}
+    return counts
 
 
 def _days(sales: SalesTable, labels: list[str]) -> str:

@@ -79,6 +79,17 @@ class Source:
     definitions: tuple[str, ...] = ()
 
 
+class _Asked:
+    """Columns that an answer must have: those of a log, and others, which are given as they are."""
+
+    def __init__(self, log: Columns | None, also: Sequence[str]) -> None:
+        names = [] if log is None else log.names()
+        others = [name for name in also if name not in names]
+        self.names = list(dict.fromkeys([*names, *others]))
+        self.as_they_are = {*(() if log is None else log.as_they_are()), *others}
+        self.ids = set() if log is None else {name for name in (log.trajectory, log.unit) if name is not None}
+
+
 @contextmanager
 def open_table(source: str, columns: Columns, **options: Any) -> Iterator[ir.Table]:
     """The rows of `open_source`."""
@@ -89,8 +100,9 @@ def open_table(source: str, columns: Columns, **options: Any) -> Iterator[ir.Tab
 @contextmanager
 def open_source(
     source: str,
-    columns: Columns,
+    columns: Columns | None,
     *,
+    also: Sequence[str] = (),
     query: str | None = None,
     export: str | None = None,
     reads: Sequence[str] = (),
@@ -98,15 +110,17 @@ def open_source(
     csv: CsvFormat = COMMAS,
     before_rows: Callable[[], object] = lambda: None,
 ) -> Iterator[Source]:
-    """Open a log with the named columns; paths are relative to `folder`.
+    """Open a log with the named columns, or without them an answer that is no log; paths are relative to `folder`.
 
+    `also` names columns beside those of the log: for the data holder's eyes, or all those of counts.
     `export` goes with a DuckDB file and a query of ours: it says which rows are the table `log`, and is all that sees
     the file's own names. Other files must have the columns that the query `reads`, as far as they are known.
     `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
     the query's answer.
     """
+    asked = _Asked(columns, also)
     if source.startswith(POSTGRES):
-        with open_postgres(source, _needed(query, "a PostgreSQL server"), columns) as (table, definitions):
+        with open_postgres(source, _needed(query, "a PostgreSQL server"), asked) as (table, definitions):
             yield Source(table, definitions)
         return
     where = folder / Path(source).expanduser()
@@ -120,7 +134,7 @@ def open_source(
             name = catalogue_of(where)
             with connected(":memory:", settings) as empty:
                 attach(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
-                kinds = try_query(query, columns.names(), empty, name, export)
+                kinds = try_query(query, asked.names, empty, name, export)
             with connected(":memory:", settings) as database:
                 of_file, schema = export or query, Path(spill) / SCHEMAS
                 definitions = definitions_in_reach(of_file, schema, database)
@@ -130,7 +144,7 @@ def open_source(
                 before_rows()
                 backend = shut(database)
                 run_query(query, database, kinds, name, export)
-                yield Source(_table(backend, database, columns, name=ANSWER, numbers_are_text=False), definitions)
+                yield Source(_table(backend, database, asked, name=ANSWER, numbers_are_text=False), definitions)
         else:
             files, is_csv = files_of(where)
             with connected(":memory:", settings) as database:
@@ -143,7 +157,7 @@ def open_source(
                 if query is not None:
                     with connected(":memory:", settings) as empty:
                         copy_log_without_rows(database, empty)
-                        kinds = try_query(query, columns.names(), empty)
+                        kinds = try_query(query, asked.names, empty)
                     before_rows()
                     if not whole:
                         raise RowError(f"{where} cannot be read to its end")
@@ -152,7 +166,7 @@ def open_source(
                     run_query(query, database, kinds)
                 # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
                 name, as_text = "log" if query is None else ANSWER, is_csv or where.is_dir()
-                yield Source(_table(backend, database, columns, name=name, numbers_are_text=as_text))
+                yield Source(_table(backend, database, asked, name=name, numbers_are_text=as_text))
 
 
 def count_lines(source: str, folder: Path) -> int | None:
@@ -197,7 +211,7 @@ def _require_read(reads: Sequence[str], header: list[str], delimiter: str) -> No
 def _table(
     backend: ibis.BaseBackend,
     database: duckdb.DuckDBPyConnection,
-    columns: Columns,
+    asked: _Asked,
     *,
     name: str,
     numbers_are_text: bool,
@@ -205,19 +219,19 @@ def _table(
     """The named columns of a table. Numbers given as text are read row by row; ids and labels are not."""
     try:
         kinds = columns_of(name, database)
-        for column in columns.names():
+        for column in asked.names:
             if column not in kinds:
                 raise ValueError(missing_column(column, list(kinds)))
-        chosen = [_as_column(each, kinds[each], columns, numbers_are_text) for each in dict.fromkeys(columns.names())]
+        chosen = [_as_column(each, kinds[each], asked, numbers_are_text) for each in asked.names]
         database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {name}")
         return backend.table("poolrl_log")
     except duckdb.Error as error:
         raise ValueError(refused("DuckDB", error)) from None
 
 
-def _as_column(name: str, kind: str, columns: Columns, numbers_are_text: bool) -> str:
+def _as_column(name: str, kind: str, asked: _Asked, numbers_are_text: bool) -> str:
     column = quoted_name(name)
-    if numbers_are_text and kind == "VARCHAR" and name not in columns.as_they_are():
+    if numbers_are_text and kind == "VARCHAR" and name not in asked.as_they_are:
         return f"TRY_CAST({column} AS DOUBLE) AS {column}"
     # Ids are texts like others, also if a file has a list of them.
     return f"CAST({column} AS VARCHAR) AS {column}" if kind.startswith("ENUM") else column
@@ -258,7 +272,7 @@ SELECT oprname::text, pg_get_functiondef(functions.oid) FROM pg_operator JOIN fu
 
 
 @contextmanager
-def open_postgres(server: str, query: str, columns: Columns) -> Iterator[tuple[ir.Table, tuple[str, ...]]]:
+def open_postgres(server: str, query: str, asked: _Asked) -> Iterator[tuple[ir.Table, tuple[str, ...]]]:
     """The answer to a query, as a table that stays on the server, and the SQL that it may come through there."""
     try:
         import psycopg
@@ -275,10 +289,9 @@ def open_postgres(server: str, query: str, columns: Columns) -> Iterator[tuple[i
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         _refuse_shadows(connection)
         kinds = _described(connection, f"SELECT * FROM {rows}")
-        require_columns(columns.names(), kinds)
-        ids, as_they_are = {columns.trajectory, columns.unit} - {None}, columns.as_they_are()
-        _refuse_ids(connection, {name: kinds[name] for name in ids if name is not None})
-        names = list(dict.fromkeys(columns.names()))
+        names, ids, as_they_are = asked.names, asked.ids, asked.as_they_are
+        require_columns(names, kinds)
+        _refuse_ids(connection, {name: kinds[name] for name in ids})
         # A label that is not text is a number like others.
         numbers = {n for n in names if n not in as_they_are or (n not in ids and kinds[n] in (*_FLOATS, _NUMERIC))}
         chosen = [_double_column(n) if n in numbers else _as_it_is(n, kinds[n]) for n in names]

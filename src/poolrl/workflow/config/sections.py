@@ -38,6 +38,25 @@ YES = ["1", "1.0", "true", "t", "yes", "y", "sold", "won", "ja", "oui", "si"]
 NO = ["0", "0.0", "false", "f", "no", "n", "unsold", "not sold", "passed", "bought in", "lost", "nein", "non"]
 
 
+def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
+    """SQL that reads a field as 1 or 0, and as NULL where it holds neither a word for yes nor one for no."""
+    word = f"coalesce(lower(trim(CAST({column} AS VARCHAR))), '')"
+
+    def among(words: list[str]) -> str:
+        return ", ".join("'" + _plain(word).replace("'", "''") + "'" for word in words)
+
+    return f"(CASE WHEN {word} IN ({among(yes)}) THEN 1.0 WHEN {word} IN ({among(no)}) THEN 0.0 END)"
+
+
+def _require_different(yes: list[str], no: list[str]) -> None:
+    if both := {_plain(word) for word in yes} & {_plain(word) for word in no}:
+        raise ValueError(f"yes and no must not share a word, as they do {sorted(both)[0]!r}")
+
+
+def _plain(word: str) -> str:
+    return word.strip().lower()
+
+
 class LogTable(ConfigSection):
     """Where the log lies and what its columns mean; column names are public, their contents are not."""
 
@@ -94,8 +113,7 @@ class LogTable(ConfigSection):
     def _consistent(self) -> Self:
         if bool(self.scale) != (self.scale_memory is not None):
             raise ValueError("scale and scale_memory go together: a scale from outside the log has memory 0")
-        if {each.strip().lower() for each in self.yes} & {each.strip().lower() for each in self.no}:
-            raise ValueError("yes and no must not share a word")
+        _require_different(self.yes, self.no)
         if not self.source.startswith(SERVER):
             return self
         if not self.query:
@@ -187,9 +205,7 @@ class SalesTable(ConfigSection):
         faults = []
         if self.date_format is not None and not reads_dates(self.date_format):
             faults.append("date_format must give day, month and year, such as %d.%m.%Y or %m/%d/%y")
-        both = {each.strip().lower() for each in self.yes} & {each.strip().lower() for each in self.no}
-        if both:
-            faults.append(f"yes and no must not share a word, as they do {sorted(both)[0]!r}")
+        _require_different(self.yes, self.no)
         if self.decimal == self.thousands:
             faults.append("decimal and thousands must differ")
         if len(set(self.closed)) < len(self.closed):

@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import ibis.expr.types as ir
 import numpy as np
 
 from poolrl.data.expressions import finite
-from poolrl.data.row_rules import bounds
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.learning.by_count import less_succeeds
 from poolrl.learning.dependence import TELLING_ERROR
 from poolrl.learning.stored import Dependence
 from poolrl.privacy.sensitivity import shows_levels
-from poolrl.problems.problem import ROUNDING, OutcomeProblem
-from poolrl.problems.rounds import Rounds
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.words import Words
+from poolrl.workflow.check import (
+    LogFinding,
+    exact_dependence,
+    faults_of_numbers,
+    faulty_rows,
+    habits_of,
+    trajectories_of,
+    used_by_a_fit,
+)
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
-from poolrl.workflow.trades.declared_section import DeclaredFacts
 from poolrl.workflow.trades.round_forecast import HARDLY_CHANGES, WIDE
-from poolrl.workflow.trades.shop_findings import exact_dependence
+from poolrl.workflow.trades.trade import trade_of
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2
@@ -31,82 +35,27 @@ HARDLY_VARIES = 1.2
 FOR_SURE = 3.0
 # A table in which fewer succeed or fail leaves the others out.
 NEARLY_NONE = 0.005
-# So few faulty rows are dirt, which a fit leaves out. More of them mean that the file or the table is wrong.
-FEW_FAULTY = 0.1
-HABITS = "decisions and outcomes"
 
 
-def kind_rows(file: ConfigFile, log: Table) -> list[LogFinding]:
+def rows_of_table(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
-    facts = file.config.problem
-    assert isinstance(facts, DeclaredFacts)
+    facts: Any = file.config.problem
     problem = facts.posed
-    counted = dict(_faulty_rows(facts, log, file.config.log.scale))
-    seen = answer(
-        log.rows.aggregate(**{f"rule_{i}": rows.sum() for i, rows in enumerate(counted.values())})
-    ).to_pylist()
-    rows = max(1, int(answer(log.rows.aggregate(rows=log.rows.count())).to_pylist()[0]["rows"]))
-    found = [
-        LogFinding(
-            what,
-            "bad" if seen[0][f"rule_{i}"] > FEW_FAULTY * rows else "note",
-            f"{many(int(seen[0][f'rule_{i}'] or 0), 'row')} {why} and are unobserved",
-        )
-        for i, (what, why) in enumerate(counted)
-        if seen[0][f"rule_{i}"]
-    ]
-    used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.outcome_dim
-    stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
-    rounds = "; rounds after the last one is gone show nothing" if problem.counts_down and problem.horizon > 1 else ""
-    if rounds:
-        # How many rounds take place is not a fault of the table.
-        stands = "bad" if used < 0.1 * most else "good"
-    good = [LogFinding("rows", "good", "every row is possible")]
-    use = LogFinding("used by a fit", stands, f"{share_of(used, most)} of all steps and outcomes{rounds}")
-    return [*(found or good), use, *_habits(facts, problem, log)]
-
-
-def _faulty_rows(
-    facts: DeclaredFacts, log: Table, scales: list[str]
-) -> Iterator[tuple[tuple[str, str], ir.BooleanValue]]:
-    """What is looked at, what is wrong, and the rows in which it is."""
-    problem, columns, words = facts.posed, log.columns, facts.trade.words
+    words = trade_of(problem).words
     after = [f"{name} after the {words.step}" for name in facts.products] + list(problem.shows)
+    called = facts.products, [words.decision] * problem.action_dim, after
     named = [column.name for column in facts.table_columns if column.reads == "flag"]
     flags = f", or {named[0]} is neither yes nor no ([log] yes and no say which words are)" if named else ""
-    decided = [words.decision] * len(columns.actions)
-    for names, said, (low, high) in zip(
-        (columns.states, columns.actions, columns.next_states),
-        (facts.products, decided, after),
-        bounds(problem),
-        strict=True,
-    ):
-        for name, what, least, most in zip(names, said, low, high, strict=True):
-            number = log.rows[name].cast("float64")
-            there = finite(number).fill_null(False)
-            slack = ROUNDING * float(most - least)
-            inside = (number >= float(least) - slack) & (number <= float(most) + slack)
-            # What is left afterwards follows from a flag.
-            follows = what in after[: problem.state_dim]
-            yield (what, f"have no number{flags if follows else ''}"), ~there
-            count = names is columns.states or follows
-            if not columns.scale or count:
-                hint = "" if count else " (are they multiples? then name a scale)"
-                yield (what, f"lie outside {least:g} .. {most:g}{hint}"), there & ~inside
-    for name, said_of in zip(columns.scale, scales, strict=True):
-        scale = log.rows[name].cast("float64")
-        yield (f"scale {said_of}", "have no positive scale"), ~(finite(scale) & (scale > 0)).fill_null(False)
-    for name, column in columns.labels.items():
-        values = [str(value) for value in problem.labels.values[problem.labels.names.index(name)]]
-        known = log.rows[column].cast("string").isin(values)
-        yield (f"label {name}", "have a value that was not declared"), ~known.fill_null(False)
+    yield from trajectories_of(file, log)
+    yield from faulty_rows(file, log, faults_of_numbers(file, log, called, missing=flags))
+    yield used_by_a_fit(log, problem, ends_early=problem.counts_down)
+    if problem.counts_down:
+        yield from _habits(words, problem, log)
 
 
-def _habits(facts: DeclaredFacts, problem: OutcomeProblem, log: Table) -> Iterator[LogFinding]:
+def _habits(words: Words, problem: OutcomeProblem, log: Table) -> Iterator[LogFinding]:
     """Whether decisions varied, and whether they followed what was expected."""
-    if not isinstance(problem, Rounds):
-        return
-    words, rows = facts.trade.words, log.rows
+    rows = log.rows
     state, decision, after = (
         rows[names[0]].cast("float64") for names in (log.columns.states, log.columns.actions, log.columns.next_states)
     )
@@ -148,7 +97,7 @@ def _habits(facts: DeclaredFacts, problem: OutcomeProblem, log: Table) -> Iterat
     if not follows and shows_levels(problem):
         tested = exact_dependence(log, problem)
         follows, follow = tested.flagged, f"{_advice(tested, words)} (effect {tested.effect:.2f})"
-    yield LogFinding(HABITS, "note" if follows else "good", follow if follows else shares)
+    yield LogFinding(habits_of(words), "note" if follows else "good", follow if follows else shares)
 
 
 def _advice(tested: Dependence, words: Words) -> str:

@@ -13,8 +13,7 @@ from poolrl.data.log import Columns
 from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.words import TableColumn
 from poolrl.workflow.config.keys import Key, faults_of_names, key, keys_of_model
-from poolrl.workflow.config.sections import SERVER, DeclaredValues, LogTable, ProblemSection
-from poolrl.workflow.findings import many
+from poolrl.workflow.config.sections import SERVER, DeclaredValues, LogTable, ProblemSection, flag_sql
 from poolrl.workflow.trades.trade import Trade, trade_named
 
 if TYPE_CHECKING:
@@ -102,8 +101,9 @@ class DeclaredFacts(ProblemSection):
     @property
     def in_words(self) -> str:
         """What it is about, for `poolrl check`."""
-        words = self.trade.words
-        return f"{self.kind}: {words.decisions} by {' and '.join(self.products)}, {many(self.horizon, words.step)}"
+        words, plural = self.trade.words, "s" * (self.horizon != 1)
+        what = f"{words.decisions} by {' and '.join(self.products)}"
+        return f"{self.kind}: {what}, {self.horizon} {words.step}{plural}"
 
     @property
     def horizon(self) -> int:
@@ -178,7 +178,7 @@ class DeclaredFacts(ProblemSection):
             if self._left_out(column, log):
                 read[column.name] = column.otherwise.format(**read)
             elif column.reads == "flag":
-                read[column.name] = _flag(quoted(name), log.yes, log.no)
+                read[column.name] = flag_sql(quoted(name), log.yes, log.no)
             else:
                 read[column.name] = cast.format(quoted(name))
         states, actions, after = self._expressions()
@@ -267,13 +267,3 @@ def arguments_of(kind: type[Problem]) -> dict[str, Any]:
 def quoted(name: str) -> str:
     """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def _flag(column: str, yes: list[str], no: list[str]) -> str:
-    """1, 0, or nothing where a field is neither of the words."""
-    said = f"lower(trim(CAST({column} AS VARCHAR)))"
-
-    def among(words: list[str]) -> str:
-        return ", ".join("'" + word.strip().lower().replace("'", "''") + "'" for word in words)
-
-    return f"(CASE WHEN {said} IN ({among(yes)}) THEN 1.0 WHEN {said} IN ({among(no)}) THEN 0.0 END)"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
     from poolrl.simulation.worlds import World
+    from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
-    from poolrl.workflow.findings import LogFinding
     from poolrl.workflow.forecast import Forecast
 
 # Paths on which policies of simulated fits are compared.
@@ -53,12 +53,15 @@ class DeclaredTrade:
         """Nobody knows what a log of a user's own problem looks like."""
         raise ValueError(f"there is no example of {self.kind}: write --facts, and --columns for your table")
 
+    def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
+        """Nothing is said of fields before rows are read."""
+        return []
+
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
         """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
-        from poolrl.workflow.check import trajectories_of
-        from poolrl.workflow.trades.declared_findings import kind_rows
+        from poolrl.workflow.trades.declared_findings import rows_of_table
 
-        return [*trajectories_of(file, log), *kind_rows(file, log)]
+        return rows_of_table(file, log)
 
     def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
         """On simulated paths."""

@@ -1,56 +1,134 @@
-"""What check says of shops"""
+"""What `poolrl check` says of shops: fields of a sales export, its weeks, rows of a wide table, and past orders.
+
+Do the log's orders follow demand, and what would mend it? The statistic is that of `learning.dependence`, on exact
+counts. If it is flagged, it is computed twice more: within each unit, as if the unit's column were a label, and in
+multiples of the mean of earlier sales, as if that were the scale.
+
+For the data holder's eyes; not for release.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from poolrl.data.counts import count_joint
-from poolrl.data.label_cells import comparable
-from poolrl.data.log import Columns
-from poolrl.data.row_rules import SMALLEST_SCALE, usable_divisor
-from poolrl.data.sources.engine import answer, quoted_name, quoted_text
+from poolrl.data.column_vector import ColumnVector
+from poolrl.data.expressions import finite
+from poolrl.data.row_rules import PARTS, SMALLEST_SCALE, RowRule, fit_rules, fits_in_any_unit, usable_divisor
+from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
 from poolrl.data.table import Table
-from poolrl.geometry.resolution import JOINT_BANDS
-from poolrl.learning.dependence import compare_levels, compared
 from poolrl.learning.stored import LEAST_EFFECT, LEAST_Z, Dependence
 from poolrl.problems.inventory import Inventory
-from poolrl.problems.problem import ROUNDING, OutcomeProblem
+from poolrl.problems.problem import ROUNDING
+from poolrl.workflow.check import (
+    MOSTLY,
+    LogFinding,
+    RowFault,
+    Standing,
+    declared,
+    exact_dependence,
+    faults_of_numbers,
+    faulty_rows,
+    habits_of,
+    many,
+    share_of,
+    trajectories_of,
+    used_by_a_fit,
+)
 from poolrl.workflow.config.configuration import Config, ConfigFile
-from poolrl.workflow.config.sections import LABEL_COLUMN, WEEKDAYS, SalesTable
-from poolrl.workflow.findings import MOSTLY, LogFinding, Standing, many, share_of
+from poolrl.workflow.config.sections import WEEKDAYS, SalesTable
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.sales import SHUT, TWICE, columns_read, readings, typed_rows, unreadable
-
-# Rows on which the shelf ran out, those of them with stock left, rows that sold all, those of them that did not run
-# out.
-FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
-
+from poolrl.workflow.sales import FLAG_COUNTS, SHUT, TWICE, columns_read, field_counts, readings, typed_rows
+from poolrl.workflow.trades.trade import trade_of
 
 # Reasons why a row that can be read is unobserved. Those of the query come first.
-UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED = (
-    "label",
-    "no scale",
-    "impossible",
-    "beyond a bound",
-    "beyond lambda",
-)
-NO_ROW = "missing"
-# So many products have a share of their own in a line.
+UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE = "label", "no scale", "impossible"
+BEYOND, UNTRIED, NO_ROW = "beyond a bound", "beyond lambda", "missing"
+# At most this many products have a share of their own in a line.
 FEW_PRODUCTS = 12
-# The scale that is tried: mean sales of so many trajectories before, and a bound in multiples of it.
+# The scale that is tried: mean sales of this many trajectories before, and a bound in multiples of it.
 MEAN_OF, BOUND_IN_MULTIPLES = 4, 4.0
+# With more error than this, z would miss the weakest of the managers' logs.
+MOST_ERROR = 0.03
 # More units than this are people rather than shops, and no label.
 MOST_TRIED_VALUES = 2000
 # Remedies of a sales export that is larger are named, but not tried: its query would run again.
 MOST_TRIED_ROWS = 3_000_000
+REMEDY = (
+    "give a scale, for example a forecast or the mean of the same shop's last sales, or make the column that tells "
+    "shops apart a label"
+)
+
+
+def rows_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
+    """A sales export, or a wide table."""
+    if file.config.sales is not None:
+        yield from weeks_of_shops(file, log)
+        yield empty_shelves(file.config, log)
+    else:
+        columns, problem = log.columns, file.config.problem.posed
+        called = [
+            [f"column {name}" for name in part] for part in (columns.states, columns.actions, columns.next_states)
+        ]
+        yield from trajectories_of(file, log)
+        yield from faulty_rows(file, log, [*faults_of_numbers(file, log, called, most=0.0), *_misfits(problem, log)])
+        yield used_by_a_fit(log, problem)
+        yield from _feedback(file, log)
+    # Backlogged demand is always seen, so nothing is assumed of orders.
+    if file.config.problem.posed.censored:
+        yield orders_against_demand(log, file)
+
+
+def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
+    """Rows whose numbers do not fit each other. The rules are the same at every step."""
+    columns = log.columns
+    names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
+    numbers = {part: _amounts(log, names[part]) for part in PARTS}
+    known: dict[Any, Any] = {}
+    row: Any = tuple(ColumnVector(numbers[part], known) for part in PARTS)
+    rules = fit_rules(problem, 0, row)
+    if columns.scale:
+        rules = [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, 0, row))]
+    for rule in rules:
+        # Some rules hold whatever a row says: backlogged demand is never cut off.
+        held = rule.held.columns() if isinstance(rule.held, ColumnVector) else []
+        for i, kept in enumerate(held):
+            there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
+            yield RowFault(f"column {names[rule.part][i]}", f"are {rule.broken}", there & ~kept, True, 0.0)
+
+
+def _amounts(log: Table, names: Sequence[str]) -> list[ir.FloatingValue]:
+    """Columns of numbers, divided by their scale if there is one."""
+    numbers = [log.rows[name].cast("float64") for name in names]
+    scales = [log.rows[name].cast("float64") for name in log.columns.scale] or [1.0] * len(numbers)
+    return [number / scale for number, scale in zip(numbers, scales, strict=True)]
+
+
+def _feedback(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
+    """How much of demand the log can show at all: how often shelves were empty, and orders lay beyond λ."""
+    problem, limits = file.config.problem.posed, _limits(file.config.problem.posed)
+    levels, left = _amounts(log, log.columns.actions), _amounts(log, log.columns.next_states)
+    shares = {f"empty_{i}": (rest <= float(ROUNDING * problem.demand_max[i])).mean() for i, rest in enumerate(left)}
+    shares |= {f"beyond_{i}": (level > limits[i]).mean() for i, level in enumerate(levels)}
+    (seen,) = answer(log.rows.aggregate(**shares)).to_pylist()
+    for i, product in enumerate(file.config.problem.products):
+        parts = [f"shelf empty on {seen[f'empty_{i}'] or 0:.0%} of days"] if problem.censored else []
+        if (problem.share[:, i] < 1).any():
+            parts.append(f"{seen[f'beyond_{i}'] or 0:.0%} of orders beyond lambda, which are unobserved")
+        if parts:
+            yield LogFinding(f"feedback on {product}", "good", "; ".join(parts))
+
+
+def _limits(problem: Inventory) -> list[float]:
+    """λ of each product on the day on which it is largest."""
+    return [float(limit) for limit in problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)]
 
 
 def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
@@ -74,21 +152,17 @@ def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
     by_day = {day: counts.pop(day) for day in WEEKDAYS if day in counts}
     never = [day for day, number in by_day.items() if not number]
     if never and any(by_day.values()):
-        names = ", ".join(f'"{day}"' for day in never)
-        yield LogFinding(
-            "days", "note", f"no row lies on {', '.join(never)}; if no shop opens then: closed = [{names}]"
-        )
+        closed = ", ".join(f'"{day}"' for day in never)
+        says = f"no row lies on {', '.join(never)}; if no shop opens then: closed = [{closed}]"
+        yield LogFinding("days", "note", says)
     for name, number in counts.items():
         if number:
             column, why, fix = _fault_of_field(sales, name)
             seen = f"{number:,} of {many(rows, 'row')} ({share_of(number, rows)}) {why}; {fix}"
             # An export may have other products and days than those that are planned.
             fine = name in ("product", "closed") and number < rows
-            yield LogFinding(
-                f"{'days of' if name == 'closed' else 'column'} {column}",
-                "note" if fine else _stands(number, rows),
-                seen,
-            )
+            what = f"{'days of' if name == 'closed' else 'column'} {column}"
+            yield LogFinding(what, "note" if fine else _stands(number, rows), seen)
 
 
 def _flags_that_contradict(counts: dict[str, int]) -> Iterator[LogFinding]:
@@ -110,38 +184,20 @@ def _stands(lost: int, of: int) -> Standing:
 
 def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
     """How many rows there are, and in how many of them each field cannot be read. One scan of the export."""
-    config, known = file.config, list(readings(sales))
-    names = ", ".join(map(quoted_text, config.problem.products))
-    asked = {
-        "rows": "count(*)",
-        "shop": "count(*) FILTER (shop IS NULL)",
-        "date": "count(*) FILTER (date IS NULL)",
-        "closed": f"count(*) FILTER (isodow(date) NOT IN ({', '.join(map(str, sales.open_days))}))",
-        "product": f"count(*) FILTER (product IS NULL OR product NOT IN ({names}))",
-        "shops": "count(DISTINCT shop)",
-        "spelt": f"count(DISTINCT {quoted_name(LABEL_COLUMN.format('shop'))})",
-        **{name: f"count(*) FILTER ({unreadable(name)})" for name in known},
-        **{WEEKDAYS[day - 1]: f"count(*) FILTER (isodow(date) = {day})" for day in sales.open_days},
-    }
-    if "stock_out" in known:
-        left = "opening + delivery - sales"
-        ran_out = ("stock_out", f"stock_out AND {left} > 0", f"{left} <= 0", f"{left} <= 0 AND NOT stock_out")
-        asked |= {name: f"count(*) FILTER ({rows})" for name, rows in zip(FLAG_COUNTS, ran_out, strict=True)}
-    counted = ", ".join(f"{sql} AS counted_{name}" for name, sql in asked.items())
-    query = f"WITH {typed_rows(sales, {'shop': sales.shop})} SELECT {counted} FROM typed"
-    first, second, *others = (f"counted_{name}" for name in asked)
-    columns, form = Columns(first, second, tuple(others), (), ()), CsvFormat(sales.delimiter, sales.encoding)
+    config, counts = file.config, field_counts(sales, file.config.problem.products)
+    named = ", ".join(f"{sql} AS counted_{name}" for name, sql in counts.items())
     with open_source(
         config.log.source,
-        columns,
-        query=query,
+        None,
+        also=[f"counted_{name}" for name in counts],
+        query=f"WITH {typed_rows(sales, {'shop': sales.shop})} SELECT {named} FROM typed",
         export=config.export(),
         reads=columns_read(sales, config.columns_of_labels()),
         folder=file.folder,
-        csv=form,
+        csv=CsvFormat(sales.delimiter, sales.encoding),
     ) as opened:
-        found = answer(opened.rows).to_pylist()[0]
-    return {name: int(found[f"counted_{name}"]) for name in asked}
+        (numbers,) = answer(opened.rows).to_pylist()
+    return {name: int(numbers[f"counted_{name}"]) for name in counts}
 
 
 def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
@@ -174,11 +230,8 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     each = config.problem.horizon * len(config.problem.products)
     cells, used = weeks * each, seen["cells_used"]
     complete = seen["weeks_complete"]
-    yield LogFinding(
-        "weeks of shops",
-        "good" if weeks else "bad",
-        f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete",
-    )
+    says = f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
+    yield LogFinding("weeks of shops", "good" if weeks else "bad", says)
     names = _reason_names(config)
     lost = {name: (seen[f"weeks_{i}"], seen[f"cells_{i}"]) for i, name in enumerate(names)}
     # A week without a row of a declared product lacks all of them.
@@ -188,11 +241,7 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
         if in_cells:
             what, fix = _reason_in_words(config, name)
             lost_share = f"{in_cells:,} of {cells:,} days and products ({share_of(in_cells, cells)})"
-            yield LogFinding(
-                what,
-                "bad" if in_cells > MOSTLY * cells else "note",
-                f"{lost_share}, in {many(in_weeks, 'week')}, {fix}",
-            )
+            yield LogFinding(what, _stands(in_cells, cells), f"{lost_share}, in {many(in_weeks, 'week')}, {fix}")
     yield from _lost_products(config, log, weeks)
     if surplus and config.privacy.unit is not None:
         beyond = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
@@ -269,9 +318,8 @@ def _reasons_by_week(config: Config, log: Table) -> ir.Table:
 def _judged_cells(config: Config, log: Table) -> ir.Table:
     """Rows of declared products, with the reason why they are unobserved."""
     problem = config.problem.posed
-    limits = problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)
-    declared = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": limits}
-    products = ibis.memtable(pa.table({name: pa.array(values) for name, values in declared.items()}))
+    facts = {"declared": list(log.coordinates), "most": problem.demand_max, "tried": _limits(problem)}
+    products = ibis.memtable(pa.table({name: pa.array(values) for name, values in facts.items()}))
     cells = log.rows.inner_join(products, log.rows["product"] == products.declared)
     return cells.mutate(reason=_reason(config, cells))
 
@@ -281,9 +329,8 @@ def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
     problem, columns = config.problem.posed, config.columns()
     opening, level, left = (cells[name].cast("float64") for name in ("opening", "order_up_to", "left"))
     rules = [(cells.why.notnull(), cells.why)]
-    for name, values in zip(problem.labels.names, problem.labels.values, strict=True):
-        value = comparable(cells[columns.labels[name]], problem.labels, name)
-        known = value.isin(list(values)).fill_null(False)
+    for name in problem.labels.names:
+        known = declared(cells[columns.labels[name]], problem.labels, name)
         rules.append((~known, ibis.literal(f"{UNKNOWN_LABEL} {name}")))
     if columns.scale:
         scale = cells.scale.cast("float64")
@@ -328,39 +375,24 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
     return f"unreadable {name}", f"cannot be read in column {getattr(sales, name)} and are unobserved"
 
 
-# With more error than this, z would miss the weakest of the managers' logs.
-MOST_ERROR = 0.03
-
-
-@dataclass(frozen=True)
-class OrderHabits:
-    """What was found, in words for the data holder."""
-
-    flagged: bool
-    in_words: str
-
-
-def orders_against_demand(log: Table, problem: Inventory, file: ConfigFile | None = None) -> OrderHabits:
+def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
     """Test the log as it is. If its orders follow demand, test what would help too, in the words of its file."""
+    problem, what = file.config.problem.posed, habits_of(trade_of(file.config.problem.posed).words)
     try:
         raw = exact_dependence(log, problem)
     except ValueError as error:
-        return OrderHabits(False, f"could not be compared: {error}")
+        return LogFinding(what, "good", f"could not be compared: {error}")
     if not raw.flagged:
-        return OrderHabits(False, f"{advice_about_orders(raw)} ({_figures(raw)})")
-    found = f"orders follow demand ({_figures(raw)}), so demand is overestimated"
-    if file is not None and file.config.sales is not None:
-        return OrderHabits(True, f"{found}; {_remedies_of_sales(log, problem, file)}")
-    return OrderHabits(True, f"{found}; {_remedies(log, problem)}")
+        return LogFinding(what, "good", f"{advice_about_orders(raw)} ({_figures(raw)})")
+    follow = f"orders follow demand ({_figures(raw)}), so demand is overestimated"
+    remedies = _remedies(log, problem) if file.config.sales is None else _remedies_of_sales(log, problem, file)
+    return LogFinding(what, "note", f"{follow}; {remedies}")
 
 
 def advice_about_orders(tested: Dependence) -> str:
     """What the test found, and what to do about it."""
     if tested.flagged:
-        return (
-            "orders follow demand, so demand is overestimated; give a scale, for example the average of the last "
-            "sales of the same shop and step, or make a column that tells shops apart a label"
-        )
+        return f"orders follow demand, so demand is overestimated; {REMEDY}"
     if tested.error > MOST_ERROR:
         return "it cannot be told whether orders follow demand: there are too few rows, or too much noise"
     if tested.effect < -LEAST_EFFECT and tested.z < -LEAST_Z:
@@ -369,11 +401,6 @@ def advice_about_orders(tested: Dependence) -> str:
             "shops; demand may be underestimated"
         )
     return "no sign that orders follow demand"
-
-
-def exact_dependence(log: Table, problem: OutcomeProblem) -> Dependence:
-    """The statistic without noise. Not for release."""
-    return compare_levels(compared(count_joint(log, problem, bands=JOINT_BANDS), problem), 0.0)
 
 
 def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
@@ -387,7 +414,7 @@ def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
         scaled = _tried(lambda: _with_sales_scale(file, problem, scale))
         said.append(f'add scale = "{scale}" to [sales], with demand_max in multiples of it ({scaled})')
     if "shop" not in config.problem.labels:
-        labelled = _tried(lambda: exact_dependence(*_by_shop(log, problem)))
+        labelled = _tried(lambda: exact_dependence(*_labelled(log, problem, "shop")))
         said.append(f"add the shop to [problem] labels, with its declared values ({labelled})")
     others = "add labels that managers know beforehand, such as a promotion, or a forecast of yours as [sales] scale"
     return ", or ".join([*said, others])
@@ -401,32 +428,14 @@ def _with_sales_scale(file: ConfigFile, problem: Inventory, scale: str) -> Depen
         return exact_dependence(log, _like(problem, demand_max=BOUND_IN_MULTIPLES, labels=dict(problem.labels.facts())))
 
 
-def _by_shop(log: Table, problem: Inventory) -> tuple[Table, Inventory]:
-    """The log with its shop as one more label. The values are read off the log: for the data holder alone."""
-    values = _values_of(log, "shop")
-    bounds: dict[str, Any] = {"demand_max": problem.demand_max, "boundary": problem.share}
-    labelled = _reread(log, labels={**log.columns.labels, "shop": "shop"})
-    return labelled, _like(problem, **bounds, labels=dict(problem.labels.facts()) | {"shop": values})
-
-
-def _values_of(log: Table, column: str) -> list[Any]:
-    found = answer(log.rows.select(column).distinct().limit(MOST_TRIED_VALUES + 1))[column].to_pylist()
-    if len(found) > MOST_TRIED_VALUES:
-        raise ValueError(f"it has more than {MOST_TRIED_VALUES:,} values")
-    return [value for value in found if value is not None]
-
-
 def _remedies(log: Table, problem: Inventory) -> str:
     unit = log.columns.unit
     if unit is None or log.has_scale or log.label_names:
         # Without a column that says whose row it is, earlier rows are not known to be the same shop's.
-        return (
-            "give a scale, for example a forecast or the mean of the same shop's last sales, or make the column that "
-            "tells shops apart a label"
-        )
+        return REMEDY
     mean = f"the mean sales of the last {MEAN_OF} trajectories of the same {unit} and step, in the order of their ids"
     scaled = _tried(lambda: exact_dependence(*_in_multiples(log, problem, unit)))
-    labelled = _tried(lambda: exact_dependence(*_by_unit(log, problem, unit)))
+    labelled = _tried(lambda: exact_dependence(*_labelled(log, problem, unit)))
     return f"give a scale, for example {mean} ({scaled}), or make the column {unit!r} a label ({labelled})"
 
 
@@ -439,11 +448,14 @@ def _tried(remedy: Callable[[], Dependence]) -> str:
     return f"then {_figures(found)}: {'orders still follow demand' if found.flagged else 'no longer flagged'}"
 
 
-def _by_unit(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
-    """The log with its unit as a label. The values are read off the log, so this is for the data holder alone."""
-    values = _values_of(log, unit)
-    bounds: dict[str, Any] = {"demand_max": problem.demand_max, "boundary": problem.share}
-    return _reread(log, labels={unit: unit}), _like(problem, **bounds, labels={unit: values})
+def _labelled(log: Table, problem: Inventory, column: str) -> tuple[Table, Inventory]:
+    """The log with a column as one more label. Its values are read off the log: for the data holder alone."""
+    values = answer(log.rows.select(column).distinct().limit(MOST_TRIED_VALUES + 1))[column].to_pylist()
+    if len(values) > MOST_TRIED_VALUES:
+        raise ValueError(f"it has more than {MOST_TRIED_VALUES:,} values")
+    labels = dict(problem.labels.facts()) | {column: [value for value in values if value is not None]}
+    labelled = _reread(log, labels={**log.columns.labels, column: column})
+    return labelled, _like(problem, demand_max=problem.demand_max, boundary=problem.share, labels=labels)
 
 
 def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
@@ -457,19 +469,16 @@ def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inv
         level = rows[action].cast("float64")
         sold = level - rows[left].cast("float64")
         # A mean of fewer rows is another scale. An order beyond λ shows nothing, whatever it is divided by.
-        limit = float((problem.share[:, i] * problem.demand_max[i]).max()) * (1 + ROUNDING)
-        usable = (sold.count().over(earlier) == MEAN_OF) & (level <= limit)
+        usable = (sold.count().over(earlier) == MEAN_OF) & (level <= _limits(problem)[i])
         scales[f"poolrl_scale_{i}"] = ibis.ifelse(usable, sold.mean().over(earlier), ibis.null("float64"))
     scaled = _reread(log, rows=rows.mutate(**scales), scale=tuple(scales))
     return scaled, _like(problem, demand_max=BOUND_IN_MULTIPLES)
 
 
 def _reread(log: Table, rows: Any = None, **more: Any) -> Table:
-    columns: Columns = replace(log.columns, **more)
-    given = log.rows if rows is None else rows
     return Table(
-        given,
-        **asdict(columns),
+        log.rows if rows is None else rows,
+        **asdict(replace(log.columns, **more)),
         coordinates=log.coordinates,
         max_per_unit=log.max_per_unit,
         first_step=log.first_step,

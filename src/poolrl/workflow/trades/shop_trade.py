@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
     from poolrl.simulation.worlds import World
+    from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
-    from poolrl.workflow.findings import LogFinding
     from poolrl.workflow.forecast import Forecast
 
 
@@ -42,11 +42,17 @@ class ShopTrade(DeclaredTrade):
 
         return write_example(folder, seed=1)
 
+    def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
+        """Whether the fields of a sales export can be read."""
+        from poolrl.workflow.trades.shop_findings import fields_of_rows
+
+        return [] if file.config.sales is None else fields_of_rows(file, file.config.sales)
+
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
         """Rows of a sales export or of a wide table, empty shelves, and whether orders follow demand."""
-        from poolrl.workflow.check import shop_rows
+        from poolrl.workflow.trades.shop_findings import rows_of_shops
 
-        return shop_rows(file, log)
+        return rows_of_shops(file, log)
 
     def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
         """Costs of levels are known exactly. Somebody who knows the demand may order beyond λ."""

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
     from poolrl.simulation.worlds import World
+    from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
-    from poolrl.workflow.findings import LogFinding
     from poolrl.workflow.forecast import Forecast
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
@@ -73,6 +73,9 @@ class Trade(Protocol):
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write a simulated table, and return the facts of its configuration."""
+
+    def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
+        """What `poolrl check` says of fields, before rows are made of them."""
 
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
         """What `poolrl check` says of the rows."""
