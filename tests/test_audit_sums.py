@@ -193,8 +193,7 @@ def test_a_part_with_the_other_part_s_variance_is_seen() -> None:
 @pytest.mark.parametrize("variances", [(0.02, 0.1), (0.1, 30.0), (9.0, 900.0)])
 def test_sound_parts_fail_no_oftener_than_they_may(variances: tuple[float, float], monkeypatch: Plant) -> None:
     """Each check may be wrong once in fifty times, and sound noise comes in."""
-    for module in ("noise", "release_noise"):
-        monkeypatch.setattr(f"poolrl.audit.{module}.EACH", 0.02)
+    monkeypatch.setattr("poolrl.audit.noise.EACH", 0.02)
     rng, found = np.random.default_rng(5), []
     for _ in range(50):
         first, second = (

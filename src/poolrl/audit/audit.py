@@ -93,21 +93,20 @@ class AuditFinding:
         """The proved μ as an ε at DELTA."""
         return zcdp.gaussian_epsilon(self.rho_bound, DELTA) if self.mu_bound > 0 else 0.0
 
-
-def audit_summary(finding: AuditFinding, *, began: str, config_sha256: str) -> dict[str, Any]:
-    """What a certificate can carry of an audit of its configuration; plain JSON values."""
-    return {
-        "poolrl": __version__,
-        "began": began,
-        "config_sha256": config_sha256,
-        "releases": finding.releases,
-        "claimed_rho": finding.rho,
-        # Where neighbours differ without noise there is no bound.
-        "proved_rho": finding.rho_bound if math.isfinite(finding.rho_bound) else 1e300,
-        "moved_share": finding.moved_share,
-        "confidence": CONFIDENCE,
-        "verdict": finding.verdict,
-    }
+    def summary(self, *, began: str, config_sha256: str) -> dict[str, Any]:
+        """What a certificate can carry of an audit of its configuration; plain JSON values."""
+        return {
+            "poolrl": __version__,
+            "began": began,
+            "config_sha256": config_sha256,
+            "releases": self.releases,
+            "claimed_rho": self.rho,
+            # Where neighbours differ without noise there is no bound.
+            "proved_rho": self.rho_bound if math.isfinite(self.rho_bound) else 1e300,
+            "moved_share": self.moved_share,
+            "confidence": CONFIDENCE,
+            "verdict": self.verdict,
+        }
 
 
 def attack_case(
@@ -142,20 +141,9 @@ def attack_case(
     if exceeds(rho, tests, general, allowance=allowance):
         faults.append("the logs can be distinguished better than the claim allows")
     stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
-    return AuditFinding(
-        case,
-        noise,
-        len(stated[0]) + len(stated[1]),
-        rho,
-        _mu(tests, CONFIDENCE),
-        general.epsilon(DELTA, CONFIDENCE),
-        roc(stronger[0], stronger[1]),
-        tuple(faults),
-        moved_share(*exact),
-        tables=moved_tables(*exact),
-        end_to_end=2 * attack.end_to_end,
-        **facts,
-    )
+    proved = _mu(tests, CONFIDENCE), general.epsilon(DELTA, CONFIDENCE), roc(stronger[0], stronger[1])
+    facts |= {"moved_share": moved_share(*exact), "tables": moved_tables(*exact), "end_to_end": 2 * attack.end_to_end}
+    return AuditFinding(case, noise, len(stated[0]) + len(stated[1]), rho, *proved, tuple(faults), **facts)
 
 
 def refuse_impossible(case: AuditCase, *, rho: float, releases: int, noise: str) -> None:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,17 @@ class Noise:
         cut = int(np.argmin(np.abs(beyond - 0.5)))
         return cut, float(beyond[cut])
 
+    def inside(self, rows: Rows) -> Rows:
+        """Values within reach."""
+        return np.clip(rows, -self.reach, self.reach)
+
+    def sizes(self, rows: Rows) -> NDArray[np.float32]:
+        """Whether values are large, less how often they should be."""
+        return (np.abs(rows) > self.large[0]).astype(np.float32) - np.float32(self.large[1])
+
     @cached_property
     def largest_size(self) -> float:
-        """The largest that 1, if a number is large, and else 0, can be beyond its mean."""
+        """The largest of these sizes."""
         return max(self.large[1], 1 - self.large[1])
 
     @cached_property
@@ -103,27 +112,21 @@ class Noise:
     @cached_property
     def lags(self) -> list[tuple[slice, tuple[int, ...], int, int]]:
         """(where the table lies, its shape, axis, lag) of every lag along an axis."""
-        found, start = [], 0
+        lags, start = [], 0
         for shape in merged(self.shapes):
             where = slice(start, start + math.prod(shape))
             start = where.stop
             for axis, length in enumerate(shape):
                 # Along the last axis of a large table the flat lags see as much.
                 if axis < len(shape) - 1 or len(shape) < 3:
-                    found += [(where, shape, axis, lag) for lag in range(1, min(length, MOST_LAGS + 1))]
-        return found
+                    lags += [(where, shape, axis, lag) for lag in range(1, min(length, MOST_LAGS + 1))]
+        return lags
 
 
 def merged(shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
     """Tables of one shape that follow each other are one table: the transitions of every step."""
-    found: list[tuple[int, ...]] = []
-    times: list[int] = []
-    for shape in shapes:
-        if found and found[-1] == shape:
-            times[-1] += 1
-        else:
-            found, times = [*found, shape], [*times, 1]
-    return [shape if often == 1 else (often, *shape) for shape, often in zip(found, times, strict=True)]
+    runs = [(shape, len(list(same))) for shape, same in groupby(shapes)]
+    return [shape if often == 1 else (often, *shape) for shape, often in runs]
 
 
 def matchings(length: int, lag: IntArray | int) -> IntArray:
@@ -139,10 +142,8 @@ def matchings(length: int, lag: IntArray | int) -> IntArray:
 def tally(noise: Rows, about: Noise) -> Sums:
     """The sums of one log's block."""
     releases, numbers = noise.shape
-    cut, chance = about.large
-    inside = np.clip(noise, -about.reach, about.reach)
+    inside, size = about.inside(noise), about.sizes(noise)
     values = inside.astype(np.float64)
-    size = (np.abs(inside) > cut).astype(np.float32) - np.float32(chance)
     place, buckets = inside + about.reach, int(about.bucket_of[-1]) + 1
     bucket = about.bucket_of[place] + np.arange(numbers) * buckets
     squares = values**2
@@ -169,7 +170,7 @@ def tally(noise: Rows, about: Noise) -> Sums:
 def tally_of_both(first: Rows, second: Rows, about: Noise) -> Sums:
     """The same release of both logs, number by number and at every lag."""
     both = min(len(first), len(second))
-    inside = [np.clip(rows[:both], -about.reach, about.reach) for rows in (first, second)]
+    inside = [about.inside(rows[:both]) for rows in (first, second)]
     return _paired(PAIRINGS[2], *inside, *(spectrum(rows, about.numbers) for rows in inside))
 
 

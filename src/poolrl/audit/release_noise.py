@@ -14,24 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from poolrl.audit import noise
 from poolrl.audit.faults import Rows
-from poolrl.audit.noise import (
-    EACH,
-    Noise,
-    Sums,
-    Windows,
-    added,
-    chernoff,
-    hoeffding,
-    judge_noise,
-    linked,
-    products,
-    spectrum,
-    tally,
-    tally_of_both,
-)
+from poolrl.audit.noise import Noise, Sums, Windows, added
 from poolrl.checks import FloatArray
 
 SHARED = "two tables share noise"
@@ -84,7 +70,8 @@ def look_at_noise(first: Rows, second: Rows, parts: Parts, places: tuple[int, in
     looks, windows = [], []
     for where, about in zip(parts.slices, parts.noises, strict=True):
         rows = first[:, where], second[:, where]
-        looks.append((tally(rows[0], about), tally(rows[1], about), tally_of_both(rows[0], rows[1], about)))
+        both = noise.tally_of_both(rows[0], rows[1], about)
+        looks.append((noise.tally(rows[0], about), noise.tally(rows[1], about), both))
         windows.append([Windows.of(n, about, first_release=at) for n, at in zip(rows, places, strict=True)])
     return NoiseEvidence(tuple(looks), tuple(windows), _tally_across(first, second, parts))
 
@@ -94,7 +81,7 @@ def judge_parts(seen: NoiseEvidence, parts: Parts) -> list[str]:
     faults = [
         fault
         for look, windows, about in zip(seen.looks, seen.windows, parts.noises, strict=True)
-        for fault in judge_noise(*look, windows, about, parts=len(parts.noises))
+        for fault in noise.judge_noise(*look, windows, about, parts=len(parts.noises))
     ]
     faults += [SHARED] if _share_noise(seen.across, parts) else []
     return list(dict.fromkeys(faults))
@@ -104,33 +91,24 @@ def _tally_across(first: Rows, second: Rows, parts: Parts) -> Sums:
     """Products of a number of one part with a number of another: at every lag, and of every pair if there are few."""
     sums: Sums = {}
     both = min(len(first), len(second))
-    for couple in itertools.combinations(range(len(parts.noises)), 2):
-        (x1, y1), (x2, y2) = ([_in_units(rows, parts, number) for number in couple] for rows in (first, second))
+    units, sizes = [], []  # of each log, the numbers of every part: in units of their σ, and whether they are large
+    for rows in (first, second):
+        of_parts = [(about, rows[:, where]) for about, where in zip(parts.noises, parts.slices, strict=True)]
+        in_units = [about.inside(n).astype(np.float32) / np.float32(math.sqrt(about.variance)) for about, n in of_parts]
+        units.append(in_units)
+        sizes.append([about.sizes(n) for about, n in of_parts])
+    for one, other in itertools.combinations(range(len(parts.noises)), 2):
+        x1, y1, x2, y2 = units[0][one], units[0][other], units[1][one], units[1][other]
         looks = {"1": (x1, y1), "2": (x2, y2)}
         # Of a release with the next, and of the same release of the other log: no number is in two of these products.
         looks |= {"1, next": (x1[:-1], y1[1:]), "1, last": (x1[1:], y1[:-1])}
         looks |= {"2, next": (x2[:-1], y2[1:]), "2, last": (x2[1:], y2[:-1])}
         looks |= {"1 with 2": (x1[:both], y2[:both]), "2 with 1": (x2[:both], y1[:both])}
-        for name, rows in (("1, sizes", first), ("2, sizes", second)):
-            one, other = (_sizes(rows, parts, number) for number in couple)
-            looks[name] = one, other
+        looks |= {f"{log + 1}, sizes": (sizes[log][one], sizes[log][other]) for log in (0, 1)}
         for name, (x, y) in looks.items():
-            waves = spectrum(x, y.shape[1]), spectrum(y, x.shape[1])
-            sums |= products(f"{couple[0]} {couple[1]} {name}", x, y, *waves)
+            waves = noise.spectrum(x, y.shape[1]), noise.spectrum(y, x.shape[1])
+            sums |= noise.products(f"{one} {other} {name}", x, y, *waves)
     return sums
-
-
-def _in_units(rows: Rows, parts: Parts, number: int) -> NDArray[np.float32]:
-    """The numbers of a part in units of their σ."""
-    about = parts.noises[number]
-    inside = np.clip(rows[:, parts.slices[number]], -about.reach, about.reach).astype(np.float32)
-    return (inside / math.sqrt(about.variance)).astype(np.float32)
-
-
-def _sizes(rows: Rows, parts: Parts, number: int) -> NDArray[np.float32]:
-    """Whether the numbers of a part are large, less how often they should be."""
-    cut, chance = parts.noises[number].large
-    return ((np.abs(rows[:, parts.slices[number]]) > cut) - chance).astype(np.float32)
 
 
 def _share_noise(across: Sums, parts: Parts) -> bool:
@@ -138,10 +116,10 @@ def _share_noise(across: Sums, parts: Parts) -> bool:
     for name in names:
         one, other = (parts.noises[int(number)] for number in name.split()[:2])
         if name.endswith("sizes"):
-            limit = partial(hoeffding, one.largest_size * other.largest_size)
+            limit = partial(noise.hoeffding, one.largest_size * other.largest_size)
         else:
-            limit = partial(chernoff, *_curve_across())
-        if linked(across, name, (one.numbers, other.numbers), limit, EACH / len(names)):
+            limit = partial(noise.chernoff, *_curve_across())
+        if noise.linked(across, name, (one.numbers, other.numbers), limit, noise.EACH / len(names)):
             return True
     return False
 

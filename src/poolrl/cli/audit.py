@@ -6,8 +6,8 @@ import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,16 +22,7 @@ from rich.table import Table as RichTable
 
 from poolrl import __version__
 from poolrl.audit.attack import releases_needed
-from poolrl.audit.audit import (
-    CONFIDENCE,
-    DELTA,
-    FLAGGING,
-    AuditFinding,
-    attack_case,
-    audit_summary,
-    draw_audit,
-    refuse_impossible,
-)
+from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, AuditFinding, attack_case, draw_audit, refuse_impossible
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.noise import CHECKS
 from poolrl.certificate.terms import PeriodFacts
@@ -123,14 +114,13 @@ def audit(
     }
     # A certificate can carry an audit of its own budget and noise alone.
     if file is not None and noise == "secure" and budget == file.config.privacy.rho:
-        facts["summary"] = audit_summary(_strongest(found), began=when, config_sha256=file.sha256)
+        facts["summary"] = _strongest(found).summary(began=when, config_sha256=file.sha256)
     text = dumps(facts, indent=2) + "\n"
     (folder / "audit.json").write_text(text)
     if json:
         print(text, end="")
     _print_audit(console, found, len(cases), attacked)
-    where = f"Open {folder / 'audit.svg'} for the curves of the attacks; figures are in {folder / 'audit.json'}."
-    console.print(where, markup=False)
+    console.print(f"Open {folder / 'audit.svg'} for the curves; figures are in {folder / 'audit.json'}.", markup=False)
     if any(finding.faults for finding in found):
         raise SystemExit(1)
 
@@ -151,34 +141,31 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
         dependence=dependence_share(config, budget),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
-        opened_by=AsByFit(file.config),
+        opened_by=partial(opened_as_by_fit, config),
     )
 
 
-@dataclass(frozen=True)
-class AsByFit:
-    """Opens a simulated log as `fit` opens the user's: under the names of its columns, from a file of its kind."""
+@contextmanager
+def opened_as_by_fit(configured: Config, case: AuditCase, rows: pa.Table) -> Iterator[Log]:
+    """Open a simulated log as `fit` opens the user's: under the names of its columns, from a file of its kind.
 
-    config: Config
-
-    @contextmanager
-    def __call__(self, case: AuditCase, rows: pa.Table) -> Iterator[Log]:
-        """Write the rows to a folder that is gone afterwards. No query of the user's is run, and nothing of it read."""
-        # The simulated rows are those of the period.
-        config, wide = self.config.model_copy(update={"period": PeriodFacts()}), case.columns
-        columns = config.columns()
-        rows = rows.set_column(1, wide.step, pa.compute.add(rows[wide.step], config.first_step))
-        if columns.coordinate is None:
-            names = dict(zip(wide.names(), columns.names(), strict=True))
-            rows = rows.rename_columns([names[name] for name in rows.column_names])
-        else:
-            rows = _one_row_per_product(config, case, rows)
-        is_csv = config.log.source.endswith(".csv") and columns.coordinate is None
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / ("log.csv" if is_csv else "log.parquet")
-            (pyarrow.csv.write_csv if is_csv else pq.write_table)(rows, path)
-            with open_source(path.name, columns, folder=path.parent) as opened:
-                yield as_table(config, opened)
+    The rows are written to a folder that is gone afterwards. No query of the user's is run, and no log is read.
+    """
+    # The simulated rows are those of the period.
+    config, wide = configured.model_copy(update={"period": PeriodFacts()}), case.columns
+    columns = config.columns()
+    rows = rows.set_column(1, wide.step, pa.compute.add(rows[wide.step], config.first_step))
+    if columns.coordinate is None:
+        names = dict(zip(wide.names(), columns.names(), strict=True))
+        rows = rows.rename_columns([names[name] for name in rows.column_names])
+    else:
+        rows = _one_row_per_product(config, case, rows)
+    is_csv = config.log.source.endswith(".csv") and columns.coordinate is None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ("log.csv" if is_csv else "log.parquet")
+        (pyarrow.csv.write_csv if is_csv else pq.write_table)(rows, path)
+        with open_source(path.name, columns, folder=path.parent) as opened:
+            yield as_table(config, opened)
 
 
 def _one_row_per_product(config: Config, case: AuditCase, rows: pa.Table) -> pa.Table:
@@ -238,10 +225,7 @@ def _attack_all(
             bars.update(task, description=case.name)
             if not console.is_terminal:
                 console.print(f"{case.name}: {releases:,} releases", highlight=False)
-
-            def more(releases: int) -> None:
-                bars.advance(task, releases)
-
+            more = partial(bars.advance, task)
             found.append(attack_case(case, rho=rho, releases=releases, noise=noise, workers=workers, progress=more))
     return found
 
@@ -255,10 +239,9 @@ def _print_audit(console: Console, found: list[AuditFinding], cases: int, attack
     console.print(f"{len(found)} audit{'s' * (len(found) > 1)}, {flagged} flagged.", highlight=False)
     if any(finding.verdict == "too weak" for finding in found):
         needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
-        enough = "at this rho it would take more than a hundred million releases; try 1"
-        if needed < ENDLESS:
-            enough = f"at this rho take about {float(f'{needed:.1e}'):,.0f} releases"
-        console.print(f"An audit that proves little would have seen little: {enough}.", highlight=False)
+        many = "it would take more than a hundred million releases; try 1"
+        enough = f"take about {float(f'{needed:.1e}'):,.0f} releases" if needed < ENDLESS else many
+        console.print(f"An audit that proves little would have seen little: at this rho {enough}.", highlight=False)
     elif not flagged:
         console.print("No attack did better than the claim allows.", highlight=False)
     engine = sum(each.end_to_end for each in found)
