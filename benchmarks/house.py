@@ -101,9 +101,11 @@ def longest_chain(source: Path) -> list[str]:
 
     @functools.cache
     def chain(name: str) -> tuple[str, ...]:
-        return (name, *max((chain(target) for target in graph[name]), key=len, default=()))
+        ways: list[tuple[str, ...]] = [chain(target) for target in graph[name]]
+        return (name, *max(ways, key=len)) if ways else (name,)
 
-    return list(max(map(chain, files(source)), key=len))
+    longest = max((chain(name) for name in files(source)), key=len)
+    return list(longest)
 
 
 def single_importers(source: Path) -> list[str]:

@@ -71,10 +71,10 @@ def test_what_one_trajectory_loses_worked_by_hand() -> None:
     months = [portion(4 * month, 4 * month + 4) for month in range(12)]
     assert lost_by_one(months) == RHO
     assert lost_by_one([*months, portion(0, 1)]) == 2 * RHO
-    assert lost_by_one([*months, Spend(RHO, "committed")]) == 2 * RHO  # a release of everything reads every week
-    other_column = Spend(RHO, "committed", period=Period("day", 100, 200))
+    assert lost_by_one([*months, Spend(RHO, "committed", WEEK)]) == 2 * RHO  # a release of everything reads every week
+    other_column = Spend(RHO, "committed", WEEK, period=Period("day", 100, 200))
     assert lost_by_one([*months, other_column]) == 2 * RHO
-    dates = Spend(RHO, "committed", period=Period("week", "2025-01-06", "2025-02-03"))
+    dates = Spend(RHO, "committed", WEEK, period=Period("week", "2025-01-06", "2025-02-03"))
     assert lost_by_one([*months, dates]) == 2 * RHO
     # Four later weeks change with one: all in its own month, or one month has it and the next has the four.
     remembering = [portion(4 * month, 4 * month + 4, memory=4) for month in range(12)]

@@ -40,7 +40,7 @@ from poolrl.learning.stored import says_it_is
 from poolrl.ledger.accounts import Entry, replay
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.signing import PublicKey, Signature
-from poolrl.ledger.units import UNRECORDED, ProtectedUnit, Spend
+from poolrl.ledger.units import ProtectedUnit, Spend
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.sensitivity import TableLayout
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -228,16 +228,13 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
     done = [e for e in entries if e.kind == "commit" and e.refers == named.entry]
     account = accounts.get(named.account)
     spend = account.spends.get(named.entry) if account else None
-    unrecorded = ""
-    if spend is not None and spend.unit == UNRECORDED:
-        unrecorded = "an entry of an earlier version does not say: 'poolrl ledger unit CERTIFICATE' adds it"
     then = _spent_then(entries, read[0].number, named.account, unit) if read else None
     now = _spent_then(entries, len(entries), named.account, unit)
     since = f"since then more was spent, {float(now):g} in all" if now is not None and now != then else ""
     return [
         unbroken,
         VerifyCheck("the ledger has the payment", bool(paid) and str(paid[0].rho) == claim.rho, since),
-        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit, unrecorded),
+        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit),
         VerifyCheck("what was spent in all is what the ledger adds up for this unit", str(then) == named.spent),
         *_paid_periods(claim, entries, {} if account is None else account.spends),
         VerifyCheck("the ledger has committed these very files", bool(done) and done[0].note == hashes),
@@ -265,10 +262,8 @@ def _paid_periods(claim: Certificate, entries: list[Entry], spends: dict[int, Sp
 
 def _spent_then(entries: list[Entry], last: int, account: str, unit: ProtectedUnit) -> Fraction | None:
     """What one unit had lost when an entry was written; None where it cannot be known."""
-    # Whom an older spend protects may have been added later.
-    known = [e for e in entries if e.number <= last or (e.kind == "unit" and (e.refers or 0) <= last)]
     try:
-        books = replay(known).get(account)
+        books = replay(entries[:last]).get(account)
         return None if books is None else books.spent_by(unit)
     except ValueError:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from hashlib import sha256
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from poolrl.certificate.certificate import Certificate, certified_unit
-from poolrl.certificate.release_files import CERTIFICATE
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
@@ -29,8 +26,7 @@ ledger_verb = verb(
   poolrl ledger verify --ledger ledger.sqlite
   poolrl ledger budget 0.5 --reason 'one more season'
   poolrl ledger key > owner.pem
-  poolrl ledger rotate-key --reason 'the laptop was stolen'
-  poolrl ledger unit release/certificate.json""",
+  poolrl ledger rotate-key --reason 'the laptop was stolen'""",
     more="""\
 The ledger is the one given, or that of the configuration in this folder, or the user's own.""",
 )
@@ -120,30 +116,6 @@ def rotate_key(
         key = books.rotate_key(reason)
     print(f"Releases are signed with the key of SHA-256 {key.fingerprint} from now on. Its public half:\n{key.pem()}")
     print("Tell everyone who has the old key, and from when on it must not be trusted.")
-
-
-@ledger_verb.command(name="unit")
-def describe_unit(
-    certificate: Annotated[Path | None, Parameter(help="Of the release that the entry paid for.")] = None,
-    *,
-    entry: Annotated[int | None, Parameter(help="Instead: an entry that no release came of.")] = None,
-    reason: Annotated[str, Parameter(help="With --entry: how it is known whom it was meant for.")] = "",
-    config: ConfigPath = CONFIG_NAME,
-    ledger: WhichLedger = None,
-) -> None:
-    """Add to an entry of poolrl 0.7 or older whom it protects, by its certificate or by the configuration."""
-    if (certificate is None) == (entry is None):
-        raise ValueError("name a certificate, or an entry that no release came of: --entry N --reason '...'")
-    if certificate is not None:
-        content = certificate.read_bytes()
-        claim = Certificate.read(content)
-        number, unit, reason = claim.ledger.entry, certified_unit(claim), f"by {certificate.name}"
-        released = {CERTIFICATE: sha256(content).hexdigest()}
-    else:
-        number, unit, released = entry or 0, load_config(config).config.unit(), None
-    with Ledger.existing(_which_ledger(ledger)) as books:
-        books.describe(number, unit, released=released, reason=reason)
-    print(f"Entry {number} protects one {unit.name}.")
 
 
 def _which_ledger(ledger: Path | None) -> Path:

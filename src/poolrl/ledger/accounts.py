@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from poolrl.ledger.units import UNRECORDED, Period, ProtectedUnit, Spend, UnitsError, spent_by, totals
+from poolrl.ledger.units import Period, ProtectedUnit, Spend, UnitsError, spent_by, totals
 
-ENTRY_KINDS = ("open", "budget", "reserve", "unit", "read", "void", "commit", "key")
+ENTRY_KINDS = ("open", "budget", "reserve", "read", "void", "commit", "key")
 
 
 class OverspendError(ValueError):
@@ -117,27 +117,17 @@ def apply(entry: Entry, accounts: dict[str, Account]) -> None:
     account = accounts.get(entry.account)
     if (entry.kind == "open") != (account is None):
         raise ValueError(f"{where} opens an account twice, or belongs to no account")
-    if account is not None and entry.kind == "unit":
-        _describe(entry, account)
-    elif account is not None and entry.kind in STAGES:
+    if account is not None and entry.kind in STAGES:
         before, after = STAGES[entry.kind]
-        spend = account.spends.get(entry.refers or 0, Spend(Fraction(0), "unknown"))
-        if spend.stage != before:
-            raise ValueError(f"{where} continues a spend that is {spend.stage}, not {before}")
-        # Entries of poolrl 0.7 and before have other marks, which are not compared any more.
+        spend = account.spends.get(entry.refers or 0)
+        if spend is None or spend.stage != before:
+            stage = "unknown" if spend is None else spend.stage
+            raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
         if "sketch" in entry.note:
             account.sketches[entry.refers or 0] = entry.note["sketch"]
         account.spends[entry.refers or 0] = replace(spend, stage=after)
     else:
         _spend(entry, account, accounts)
-
-
-def _describe(entry: Entry, account: Account) -> None:
-    """Say whom a spend of an earlier version protects."""
-    spend = account.spends.get(entry.refers or 0)
-    if spend is None or spend.unit != UNRECORDED:
-        raise ValueError(f"entry {entry.number} describes a spend that is not there, or that says whom it protects")
-    account.spends[entry.refers or 0] = replace(spend, unit=ProtectedUnit.from_note(entry.note["unit"]))
 
 
 def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) -> None:
@@ -150,7 +140,9 @@ def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) 
     if entry.kind == "budget":
         account.budget = entry.rho
         return
-    unit = ProtectedUnit.from_note(entry.note["unit"]) if "unit" in entry.note else UNRECORDED
+    if "unit" not in entry.note:
+        raise ValueError(f"{where} does not say whom it protects: it is of poolrl 0.7 or older")
+    unit = ProtectedUnit.from_note(entry.note["unit"])
     period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
     try:
         if account.with_spend(entry.rho, unit, period) > account.budget:

@@ -132,25 +132,6 @@ class Ledger:
             note = {"unit": unit.to_note()} | ({} if period is None else {"period": period.to_note()})
             return self._append(accounts, "reserve", account.fingerprint, rho=exact, note=note)
 
-    def describe(self, entry: int, unit: ProtectedUnit, *, released: dict[str, str] | None, reason: str) -> None:
-        """Say whom a reservation of an earlier version protects, which did not record it.
-
-        If it was committed, `released` must name a file with the hash that it was committed with. If it was not, nobody
-        got a release of it, and its owner says whom it was meant for.
-        """
-        if not reason.strip():
-            raise ValueError("reason must say how it is known whom the entry protects")
-        with self._chain.writing():
-            entries, accounts = self.state()
-            payments = [e for e in entries if e.kind == "reserve" and e.number == entry]
-            if not payments:
-                raise ValueError(f"entry {entry} of the ledger is no payment")
-            done = [e.note for e in entries if e.kind == "commit" and e.refers == entry]
-            if done and (not released or not released.items() <= done[0].items()):
-                raise ValueError(f"entry {entry} paid for a release: give that release's own certificate, unchanged")
-            note = {"unit": unit.to_note(), "reason": reason}
-            self._append(accounts, "unit", payments[0].account, refers=entry, note=note)
-
     def read(self, reservation: Entry, sketch: Sketch) -> Account:
         """Record whose rows are about to be released; returns the account. The budget cannot come back now.
 

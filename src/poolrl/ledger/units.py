@@ -133,10 +133,6 @@ class ProtectedUnit:
         return (self.column, None if self.column is not None else self.trajectory, self.labels_kept, self.adjacency)
 
 
-# Entries of poolrl 0.7 and before do not say whom they protect.
-UNRECORDED = ProtectedUnit(trajectory="")
-
-
 @dataclass(frozen=True)
 class Spend:
     """What one reservation took: ρ for a unit, and whether it was given back (stage "void").
@@ -146,7 +142,7 @@ class Spend:
 
     rho: Fraction
     stage: str
-    unit: ProtectedUnit = UNRECORDED
+    unit: ProtectedUnit
     period: Period | None = None
 
 
@@ -215,11 +211,6 @@ def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
 
 
 def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
-    if UNRECORDED in (paid_for, counted_for):
-        return (
-            "it has entries of an earlier version, which do not say whom they protect; "
-            "'poolrl ledger unit CERTIFICATE' adds it from a release's certificate, '--entry' where there is no release"
-        )
     if paid_for.adjacency != counted_for.adjacency:
         compared = f"{paid_for.adjacency} {paid_for.name}"
         return f"its releases compare other neighbours ({compared}): keep to weeks_public as it was"
