@@ -17,7 +17,7 @@ from attacks.good_files import SECRET_NAME, SECRET_NUMBER, good, problem
 from attacks.mutations import HOSTILE, Script, lying_archive, mutated_array, spoilt
 from poolrl import Pool, SeededNoise, Trajectories
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source
 from poolrl.data.table import Table
 from poolrl.paper import rossmann
 
@@ -51,8 +51,8 @@ def engine(script: Script, place: Path) -> Callable[[], object]:
     path.write_bytes(_spoilt_table(name, script))
 
     def read() -> None:
-        with open_table(name, COLUMNS, folder=place) as rows:
-            log = Table(rows, **NAMES, max_per_unit=2)
+        with open_source(name, COLUMNS, folder=place) as opened:
+            log = Table(opened.rows, **NAMES, max_per_unit=2)
             log.check(problem())
             Pool(1.0).prepare(problem()).release(log, SeededNoise(0))
 

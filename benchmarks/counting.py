@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Table, Trajectories
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source
 
 PRODUCTS, STEPS, BINS, BOUND = 4, 10, 512, 100.0
 # What DuckDB may use before it works on disk, as in our own connection.
@@ -62,9 +62,9 @@ def _job() -> tuple[LostSales, Columns]:
 def ours(path: str) -> Any:
     """The expression of `Table`, as `poolrl fit` runs it."""
     problem, columns = _job()
-    with open_table(path, columns) as rows:
+    with open_source(path, columns) as opened:
         names: dict[str, Any] = {s: getattr(columns, s) for s in ("states", "actions", "next_states")}
-        return Table(rows, trajectory="trajectory", step="step", **names).outcome_leaves(problem, bins=BINS)
+        return Table(opened.rows, trajectory="trajectory", step="step", **names).outcome_leaves(problem, bins=BINS)
 
 
 def arrays(path: str) -> Any:

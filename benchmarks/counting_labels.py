@@ -27,7 +27,7 @@ from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Outcomes, Table
 from poolrl.data.log import Columns
 from poolrl.data.sources.duckdb import connected, shut
-from poolrl.data.sources.opening import DUCKDB_SETTINGS, open_table
+from poolrl.data.sources.opening import DUCKDB_SETTINGS, open_source
 
 STEPS, STORES, BOUND, RHO = 10, 1000, 8.0, 1.0
 COLUMNS = Columns("trajectory", "step", ("s",), ("a",), ("n",), scale=("expected",), labels={"store": "store"})
@@ -64,8 +64,8 @@ def bins_of(rows: int) -> int:
 def _opened(path: str | None, rows: int) -> Iterator[ir.Table]:
     """The file as `poolrl fit` opens it, or a log that is made on the fly by a connection with the same settings."""
     if path is not None:
-        with open_table(path, COLUMNS) as table:
-            yield table
+        with open_source(path, COLUMNS) as opened:
+            yield opened.rows
         return
     with (
         tempfile.TemporaryDirectory() as spill,

@@ -26,7 +26,7 @@ from benchmarks.report import Report, apart, run
 from poolrl import Pool, SeededNoise, Table
 from poolrl.checks import IntArray
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source
 from poolrl.privacy.noise.secure import SecureNoise
 
 BASE = {"trajectories": 1_000_000, "horizon": 10, "products": 4}
@@ -73,8 +73,8 @@ def fit(path: str, horizon: int, products: int, secure: bool, times: int) -> tup
     for _ in range(times):
         noise = TimedNoise(SecureNoise() if secure else SeededNoise(0))
         began = time.perf_counter()
-        with open_table(path, Columns("trajectory", "step", parts[0], parts[1], parts[2])) as rows:
-            log = Table(rows, trajectory="trajectory", step="step", **names)
+        with open_source(path, Columns("trajectory", "step", parts[0], parts[1], parts[2])) as opened:
+            log = Table(opened.rows, trajectory="trajectory", step="step", **names)
             asked = time.perf_counter()
             log.slots  # noqa: B018 - counted once, by the engine
             units = time.perf_counter() - asked

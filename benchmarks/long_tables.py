@@ -24,7 +24,7 @@ from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Outcomes, Table
 from poolrl.data.kept_rows import sketch_of
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import DUCKDB_SETTINGS, open_table
+from poolrl.data.sources.opening import DUCKDB_SETTINGS, open_source
 
 DAYS, RHO, ROUNDS = 7, 1.0, 2
 SMALL, LARGE = (40, 200), 500
@@ -84,8 +84,8 @@ def count(form: str, path: str, products: int, weeks: int, by_shop: bool) -> tup
     bins = Outcomes().level_sizes(**public, rho=RHO)[-1]
     named: dict[str, Any] = {"trajectory": "week", "step": "day", **parts} | ({"unit": "shop"} if by_shop else {})
     began = time.perf_counter()
-    with open_table(path, Columns(**named)) as rows:
-        log = Table(rows, **named, **more, max_per_unit=50 if by_shop else 1)
+    with open_source(path, Columns(**named)) as opened:
+        log = Table(opened.rows, **named, **more, max_per_unit=50 if by_shop else 1)
         if not log.slots:
             raise SystemExit("the log has no units")
         leaves = log.outcome_leaves(a_shop(products), bins=bins)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from poolrl import Backlog, Guarantee, LostSales, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_outcomes
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source
 from poolrl.geometry.bins import bin_of
 from poolrl.privacy.release import release_outcomes, release_visits
 from poolrl.privacy.zcdp import budget
@@ -220,8 +220,8 @@ def test_labels_in_a_csv_file(tmp_path: Path) -> None:
         (name,) = labels
         declared = {"shop": ["007", "7"], "how large": [1, 2]}[name]
         problem = LostSales(horizon=1, holding=1, shortage=1, demand_max=8.0, labels={name: declared})
-        with open_table(str(tmp_path / "log.csv"), Columns("week", "day", **names, labels=labels)) as opened:
-            log = Table(opened, trajectory="week", step="day", **names, labels=labels)
+        with open_source(str(tmp_path / "log.csv"), Columns("week", "day", **names, labels=labels)) as opened:
+            log = Table(opened.rows, trajectory="week", step="day", **names, labels=labels)
             log.check(problem)
             assert log.outcome_leaves(problem, bins=2).sum(axis=(1, 2, 3)).tolist() == found
 

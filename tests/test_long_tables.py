@@ -19,7 +19,7 @@ from poolrl.checks import FloatArray
 from poolrl.data.column_vector import CoordinateFacts, SharedVector
 from poolrl.data.kept_rows import sketch_of
 from poolrl.data.log import Columns
-from poolrl.data.sources.opening import open_table
+from poolrl.data.sources.opening import open_source
 from poolrl.problems.inventory import Inventory
 from tests.helpers.long_tables import (
     BOUND,
@@ -282,8 +282,8 @@ def test_a_long_file_is_read_like_others(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("\n".join([*lines, "41,0,7,1,1,1", "5,,,,,", "6,0,,1,1,1"]) + "\n")
     given = long_columns(names)
     coordinates = given.pop("coordinates")
-    with open_table(str(tmp_path / "log.csv"), Columns(**given)) as rows:
-        found = Table(rows, **given, coordinates=coordinates)
+    with open_source(str(tmp_path / "log.csv"), Columns(**given)) as opened:
+        found = Table(opened.rows, **given, coordinates=coordinates)
         np.testing.assert_array_equal(found.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
         assert found.slots == 41
 

@@ -23,7 +23,7 @@ from poolrl import LostSales, Table
 from poolrl.data.ids import canonical, canonical_text
 from poolrl.data.log import Columns
 from poolrl.data.row_rules import PARTS
-from poolrl.data.sources.opening import open_source, open_table
+from poolrl.data.sources.opening import open_source
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.long_tables import assert_same_long_counts
@@ -124,7 +124,7 @@ def test_postgres_counts_long_tables_like_arrays(server: str) -> None:
             labels = [label for label in ("store", "promo") if label in kinds]
             more = {"unit": "unit", "scale": ("scale",), "labels": labels} if labels else {}
             columns_of = Columns("trajectory", "step", **there, **more, coordinate="product")
-            return opened.enter_context(open_table(server, columns_of, query=f"SELECT * FROM {name}"))
+            return opened.enter_context(open_source(server, columns_of, query=f"SELECT * FROM {name}")).rows
 
         assert_same_long_counts(make)
 
@@ -144,15 +144,15 @@ def test_postgres_counts_labels_and_multiples_like_arrays(server: str) -> None:
     for store in ("store", "nullif(store, 'NaN')::int8", "store::numeric"):
         rest = ", ".join(name for name in table.column_names if name != "store")
         query = f"SELECT {rest}, {store} AS store FROM labelled"
-        with open_table(server, Columns(**names), query=query) as rows:
-            found = Table(rows, **names, labels_public=True)
+        with open_source(server, Columns(**names), query=query) as opened:
+            found = Table(opened.rows, **names, labels_public=True)
             found.check(problem)
             np.testing.assert_array_equal(found.outcome_leaves(problem, bins=16), expected, store)
             np.testing.assert_array_equal(found.label_totals(problem), log.label_totals(problem), store)
     truth = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=100.0, labels={"store": [0, 1]})
     names = columns(2, labels=["store"])
-    with open_table(server, Columns(**names), query=f"SELECT {rest}, store > 1 AS store FROM labelled") as rows:
-        found = Table(rows, **names)
+    with open_source(server, Columns(**names), query=f"SELECT {rest}, store > 1 AS store FROM labelled") as opened:
+        found = Table(opened.rows, **names)
         found.check(truth)
         # PostgreSQL's NaN is larger than every number.
         high = ~(log.labels["store"] <= 1).repeat(2).reshape(-1, 2)
@@ -258,16 +258,21 @@ def test_postgres_reads_ids_like_python(server: str) -> None:
         connection.execute("UPDATE spelt SET pieces = place / 2.0, exact = CASE place WHEN 0 THEN 'NaN' ELSE 7.00 END")
     zeros = ", ".join(f"0 AS {name}" for name in ("state_0", "action_0", "next_state_0"))
     query = f"SELECT *, {zeros}, place AS step FROM spelt"
-    with open_table(server, Columns(**columns(1) | {"trajectory": "spelling"}), query=query) as rows:
-        found = rows.select("step", id=canonical(rows.spelling)).order_by("step").to_pyarrow()["id"].to_pylist()
+    with open_source(server, Columns(**columns(1) | {"trajectory": "spelling"}), query=query) as opened:
+        found = (
+            opened.rows.select("step", id=canonical(opened.rows.spelling))
+            .order_by("step")
+            .to_pyarrow()["id"]
+            .to_pylist()
+        )
     assert found == [canonical_text(text) for text in spellings]
     # Floats that are not whole are no ids; 7.00 is 7, and NaN is none.
     for name, units in (("pieces", (len(spellings) + 1) // 2), ("exact", 1)):
         names = columns(1) | {"trajectory": name}
-        with open_table(server, Columns(**names), query=query) as rows:
-            assert Table(rows, **names).units == units
+        with open_source(server, Columns(**names), query=query) as opened:
+            assert Table(opened.rows, **names).units == units
     names = columns(1) | {"trajectory": "bytes"}
-    opening = open_table(server, Columns(**names), query=query.replace("*", "*, '7'::bytea AS bytes"))
+    opening = open_source(server, Columns(**names), query=query.replace("*", "*, '7'::bytea AS bytes"))
     with pytest.raises(ValueError, match="column 'bytes' must hold ids"), opening:
         pass
 

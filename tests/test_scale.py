@@ -242,7 +242,7 @@ def test_what_a_scale_needs() -> None:
     with pytest.raises(AttributeError):
         log.scale_memory = 0  # type: ignore[misc]
     for each in (log, table_of(log)):
-        with pytest.raises(ValueError, match=r"a scale needs .*SeparableProblem.*; Wear is none"):
+        with pytest.raises(ValueError, match=r"a scale needs .*SeparableProblem.*; Wear is another kind"):
             each.check(Wear(1))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -15,15 +16,28 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.data.row_by_row import is_our_own, refuse_hidden, row_by_row
+from poolrl.data.row_rules import within
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
-# So many steps are tried with dummy rows, and so many rows lie within the bounds instead of on them.
+# The number of steps that are tried with dummy rows, and of rows that lie within the bounds instead of on them.
 MOST_STEPS, INNER_ROWS = 8, 28
 # How often the rows are repeated in a large batch, of some thousands.
 MANY = 40
 SAME = {"rtol": 1e-9, "atol": 1e-12, "equal_nan": True}
+# How many functions deep names are followed; and modules whose entries are nobody's rows.
+CALLS_DEEP, LIBRARIES = 2, {"numpy", "scipy", "poolrl", "math"}
+# Classes whose objects are rows of somebody, by the first part of their module's name.
+TABLE_CLASSES = {
+    "poolrl": {"Trajectories", "Table"},
+    "pandas": {"DataFrame", "Series"},
+    "polars": {"DataFrame", "LazyFrame", "Series"},
+    "pyarrow": {"Table", "RecordBatch", "ChunkedArray"},
+    "ibis": {"Table", "Column"},
+    "duckdb": {"DuckDBPyRelation", "DuckDBPyConnection"},
+    "_duckdb": {"DuckDBPyRelation", "DuckDBPyConnection"},
+}
 
 FormulaAnswers = tuple[NDArray[Any], ...]
 
@@ -90,7 +104,7 @@ def dummy_rows(problem: Problem, step: int) -> DummyRows:
     state = np.repeat(np.stack(on_bounds), len(shares) // len(on_bounds), axis=0)
     state = np.concatenate([state, rng.uniform(low, high, (INNER_ROWS, problem.state_dim))])
     shares = np.concatenate([shares, rng.uniform(0, 1, (INNER_ROWS, 2))])
-    if isinstance(problem, OutcomeProblem) and problem.counts_down:
+    if problem.counts_down:
         state = np.rint(state)
     least, most = (np.broadcast_to(limit, (len(state), problem.action_dim)) for limit in problem.feasible(step, state))
     action = np.clip(least + shares[:, :1] * (most - least), problem.action_low, problem.action_high)
@@ -139,32 +153,29 @@ def _before_release(problem: Problem, step: int, rows: DummyRows) -> Iterator[As
     """What counting asks of a row."""
     state, action, width, choices = rows.state, rows.action, problem.state_dim, problem.action_dim
     pair = width + choices
-    yield AskedFormula("feasible", lambda s: problem.feasible(step, s), (state,), ((choices, "f"),) * 2)
+    yield AskedFormula("feasible", partial(problem.feasible, step), (state,), ((choices, "f"),) * 2)
     yield AskedFormula("unit_state", problem.unit_state, (state,), ((width, "f"),))
     yield AskedFormula("unit_pair", problem.unit_pair, (state, action), ((pair, "f"),))
     unit = np.asarray(problem.unit_pair(state.copy(), action.copy()))
-    yield AskedFormula("within", lambda u: problem.within(step, u), (unit,), ((pair, "b"),))
+    yield AskedFormula("within", partial(problem.within, step), (unit,), ((pair, "b"),))
     if isinstance(problem, OutcomeProblem) and rows.outcome is not None:
-        many, whole_row, arrived = problem.outcome_dim, (state, action, rows.next_state), len(problem.arrival_low)
-        yield AskedFormula(
-            "next_state", lambda *r: problem.next_state(step, *r), (state, action, rows.outcome), ((arrived, "f"),)
-        )
-        yield AskedFormula("observe", lambda *r: problem.observe(step, *r), whole_row, ((many, "f"), (many, "b")))
-        yield AskedFormula(
-            "seen_coordinates", lambda *r: problem.seen_coordinates(step, *r), (state, action), ((many, "b"),)
-        )
+        many, arrived = problem.outcome_dim, len(problem.arrival_low)
+        made_of, whole_row = (state, action, rows.outcome), (state, action, rows.next_state)
+        yield AskedFormula("next_state", partial(problem.next_state, step), made_of, ((arrived, "f"),))
+        yield AskedFormula("observe", partial(problem.observe, step), whole_row, ((many, "f"), (many, "b")))
+        yield AskedFormula("seen_coordinates", partial(problem.seen_coordinates, step), (state, action), ((many, "b"),))
 
 
 def _after_release(problem: Problem, step: int, rows: DummyRows) -> Iterator[AskedFormula]:
     """What planning and simulation ask."""
     whole_row = (rows.state, rows.action, rows.next_state)
-    yield AskedFormula("reward", lambda *r: problem.reward(step, *r), whole_row, ((0, "f"),))
+    yield AskedFormula("reward", partial(problem.reward, step), whole_row, ((0, "f"),))
     if isinstance(problem, SeparableProblem):
-        ask = problem.coordinate_reward
-        yield AskedFormula("coordinate_reward", lambda *r: ask(step, *r), whole_row, ((problem.state_dim, "f"),))
+        ask = partial(problem.coordinate_reward, step)
+        yield AskedFormula("coordinate_reward", ask, whole_row, ((problem.state_dim, "f"),))
     if isinstance(problem, OutcomeProblem) and rows.outcome is not None:
         asked = (rows.state, rows.action, rows.outcome)
-        yield AskedFormula("cost", lambda *r: problem.cost(step, *r), asked, ((0, "f"),))
+        yield AskedFormula("cost", partial(problem.cost, step), asked, ((0, "f"),))
 
 
 def _refuse_batches(problem: Problem, question: AskedFormula) -> None:
@@ -222,10 +233,10 @@ def _check_meaning(problem: Problem, step: int, rows: DummyRows) -> None:
         _break_rule(problem, "feasible", "give lower limits that are not above the upper ones")
     if not isinstance(problem, OutcomeProblem) or rows.outcome is None:
         return
-    if not _inside(rows.next_state, problem.arrival_low, problem.arrival_high).all():
+    if not within(rows.next_state, problem.arrival_low, problem.arrival_high).all():
         _break_rule(problem, "next_state", "stay within state_low and state_high for every possible outcome")
     seen, cut = problem.observe(step, rows.state, rows.action, rows.next_state)
-    if not _inside(seen, problem.outcome_low, problem.outcome_high).all():
+    if not within(seen, problem.outcome_low, problem.outcome_high).all():
         _break_rule(problem, "observe", "report values within outcome_low and outcome_high")
     slack = ROUNDING * (problem.outcome_high - problem.outcome_low)
     # Where nothing is seen, a row need not mean anything.
@@ -242,11 +253,6 @@ def _check_meaning(problem: Problem, step: int, rows: DummyRows) -> None:
         _break_rule(problem, "observe", "report no cut: the problem declares that outcomes are never cut off")
 
 
-def _inside(values: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
-    slack = ROUNDING * (high - low)
-    return np.asarray((values >= low - slack) & (values <= high + slack))
-
-
 def _equal_answers(one: FormulaAnswers, two: FormulaAnswers) -> bool:
     return all(
         np.array_equal(a, b) if a.dtype.kind == "b" else np.allclose(a, b, **SAME)  # type: ignore[arg-type]
@@ -259,31 +265,13 @@ def _break_rule(problem: Problem, name: str, rule: str) -> NoReturn:
     raise ValueError(f"{formula} of {type(problem).__name__} must {rule}")
 
 
-# How many functions deep names are followed; and modules whose entries are nobody's rows.
-CALLS_DEEP, LIBRARIES = 2, {"numpy", "scipy", "poolrl", "math"}
-# Classes whose objects are rows of somebody: (module, class), by the first part of the module's name.
-TABLE_CLASSES = {
-    ("poolrl", "Trajectories"),
-    ("poolrl", "Table"),
-    ("pandas", "DataFrame"),
-    ("pandas", "Series"),
-    ("polars", "DataFrame"),
-    ("polars", "LazyFrame"),
-    ("polars", "Series"),
-    ("pyarrow", "Table"),
-    ("pyarrow", "RecordBatch"),
-    ("pyarrow", "ChunkedArray"),
-    ("ibis", "Table"),
-    ("ibis", "Column"),
-    ("duckdb", "DuckDBPyRelation"),
-    ("duckdb", "DuckDBPyConnection"),
-    ("_duckdb", "DuckDBPyRelation"),
-    ("_duckdb", "DuckDBPyConnection"),
-}
-
-
 def refuse_held_logs(problem: Problem) -> None:
-    """Refuse a problem that can reach a table of rows: in itself, in its class, or by a name in what it calls."""
+    """Refuse a problem that can reach a table of rows: in itself, in its class, or by a name in what it calls.
+
+    What a formula does with its row is recorded (`row_by_row`). What it brings along is not: a mean of the log in a
+    formula looks like any number. This finds mistakes, not malice: an array of numbers may be a public fact, and code
+    can read a file by itself.
+    """
     kind = type(problem).__name__
     for name, value in vars(problem).items():
         if _holds_rows(value):
@@ -347,7 +335,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def _holds_rows(value: Any, depth: int = 2) -> bool:
-    if any((each.__module__.split(".")[0], each.__name__) in TABLE_CLASSES for each in type(value).__mro__):
+    if any(kind.__name__ in TABLE_CLASSES.get(kind.__module__.split(".")[0], ()) for kind in type(value).__mro__):
         return True
     if depth and isinstance(value, Mapping):
         return any(_holds_rows(each, depth - 1) for each in value.values())

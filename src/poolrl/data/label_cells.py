@@ -16,6 +16,7 @@ import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
 from poolrl.data.expressions import finite
+from poolrl.data.row_rules import has_own_bounds
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
 
@@ -46,7 +47,7 @@ def with_label_cells(
         place_of = found[PLACE.format(i)].cast("int64")
         cell = cell * size + place_of if i else place_of
     found = found.mutate(**{CELL: cell})
-    if isinstance(problem, OutcomeProblem) and (problem.bound_share != 1).any():
+    if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
         found = _with_shares(found, problem, by_coordinate=by_coordinate)
     return found
 

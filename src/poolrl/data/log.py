@@ -148,8 +148,7 @@ def is_relative(log: Log, problem: Problem) -> bool:
 def check_relative(log: Log, problem: Problem) -> None:
     """Refuse, by public facts alone, a problem whose rows cannot be divided or have other labels than the log."""
     problem.labels.require(log.label_names)
-    separable = isinstance(problem, SeparableProblem)
-    if is_relative(log, problem) and not (separable or (isinstance(problem, OutcomeProblem) and problem.scale_dim)):
+    if is_relative(log, problem) and not problem.scale_dim:
         raise ValueError(
             "a scale needs a problem whose coordinates have a unit each (SeparableProblem), or whose state is a count; "
             f"{type(problem).__name__} is none"

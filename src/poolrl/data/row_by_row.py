@@ -1,6 +1,6 @@
 """Formulas of your own, recorded once and then computed for each row by itself.
 
-A formula is called with a symbol in the place of a row, and what it does is written down (`row_symbol`). The formula
+A formula is called with a symbol in the place of a row, and what it does is written down (`RowSymbol`). The formula
 itself never sees a log. So what a row shows cannot depend on other rows, on how many there are, or on their order.
 """
 
@@ -26,6 +26,11 @@ AnyProblem = TypeVar("AnyProblem", bound=Problem)
 FORMULAS = ("feasible", "observe", "seen_coordinates", "next_state", "within", "unit_pair", "unit_state")
 # The classes that `row_by_row` made.
 _MADE: WeakSet[type] = WeakSet()
+# From the values of the parts, with the axes of a batch in front, to the value of the symbol.
+RowOperation = Callable[..., NDArray[Any]]
+# Truth values and numbers. Operations on objects of another kind are code of a user's own, which could remember rows.
+_NUMBERS = "biuf"
+_TRIED = 3
 ADVICE = "use NumPy's elementwise functions, np.where, and axis=-1 for sums over coordinates"
 
 
@@ -131,15 +136,20 @@ def _computed(name: str, kind: type[Problem]) -> Callable[..., Any]:
     return formula
 
 
-# From the values of the parts, with the axes of a batch in front, to the value of the symbol.
-RowOperation = Callable[..., NDArray[Any]]
-# Truth values and numbers. Operations on objects of another kind are code of a user's own, which could remember rows.
-_NUMBERS = "biuf"
-_TRIED = 3
-
-
 class NotRowByRowError(TypeError):
     """A formula does something that needs more than its own row."""
+
+
+def _over_coordinates(rule: np.ufunc) -> Callable[..., RowSymbol]:
+    """A method that reduces a vector to a number, from left to right, because NumPy's order depends on the batch."""
+
+    def reduced(values: RowSymbol, axis: Any = None, keepdims: bool = False) -> RowSymbol:
+        if axis != -1 or values.ndim == 0:
+            raise NotRowByRowError("a sum, mean, maximum or the like goes over rows; say axis=-1 for coordinates")
+        found = reduce(partial(_each, rule), [values[..., i] for i in range(values.shape[-1])])
+        return found[..., None] if keepdims else found
+
+    return reduced
 
 
 class RowSymbol(NDArrayOperatorsMixin):
@@ -218,34 +228,13 @@ class RowSymbol(NDArrayOperatorsMixin):
         """Between two limits."""
         return _clip(self, low, high)
 
-    # Each entry by itself and from left to right, because the order in which NumPy adds depends on the batch.
-    def sum(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
-        """The sum of the coordinates."""
-        return _along(np.add, self, axis, keepdims)
-
-    def prod(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
-        """The product of the coordinates."""
-        return _along(np.multiply, self, axis, keepdims)
-
-    def max(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
-        """The largest coordinate."""
-        return _along(np.maximum, self, axis, keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
-        """The smallest coordinate."""
-        return _along(np.minimum, self, axis, keepdims)
+    sum, prod = _over_coordinates(np.add), _over_coordinates(np.multiply)
+    max, min = _over_coordinates(np.maximum), _over_coordinates(np.minimum)
+    all, any = _over_coordinates(np.logical_and), _over_coordinates(np.logical_or)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
         """The mean of the coordinates."""
         return self.sum(axis, keepdims) / self.shape[-1]
-
-    def all(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
-        """Whether every coordinate holds."""
-        return _along(np.logical_and, self, axis, keepdims)
-
-    def any(self, axis: Any = None, keepdims: bool = False) -> RowSymbol:
-        """Whether some coordinate holds."""
-        return _along(np.logical_or, self, axis, keepdims)
 
 
 def _public_rows(shape: tuple[int, ...]) -> NDArray[Any]:
@@ -288,13 +277,6 @@ def _lifted(part: RowSymbol, depth: int) -> RowSymbol:
     return _recorded(lambda v: v.reshape(v.shape[: v.ndim - own] + new + v.shape[v.ndim - own :]), part)
 
 
-def _along(rule: np.ufunc, values: RowSymbol, axis: Any, keepdims: bool) -> RowSymbol:
-    if axis != -1 or values.ndim == 0:
-        raise NotRowByRowError("a sum, mean, maximum or the like goes over rows; say axis=-1 for coordinates")
-    found = reduce(partial(_each, rule), [values[..., i] for i in range(values.shape[-1])])
-    return found[..., None] if keepdims else found
-
-
 def _clip(values: Any, low: Any, high: Any) -> RowSymbol:
     return _each(np.minimum, _each(np.maximum, values, low), high)
 
@@ -326,11 +308,5 @@ _ROW_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.zeros_like: lambda values, dtype=None: np.zeros(values.shape, dtype or values.dtype),
     np.ones_like: lambda values, dtype=None: np.ones(values.shape, dtype or values.dtype),
     np.full_like: lambda values, fill, dtype=None: np.full(values.shape, fill, dtype or values.dtype),
-    np.sum: RowSymbol.sum,
-    np.prod: RowSymbol.prod,
-    np.max: RowSymbol.max,
-    np.min: RowSymbol.min,
-    np.mean: RowSymbol.mean,
-    np.all: RowSymbol.all,
-    np.any: RowSymbol.any,
+    **{getattr(np, name): getattr(RowSymbol, name) for name in ("sum", "prod", "max", "min", "mean", "all", "any")},
 }

@@ -42,6 +42,11 @@ def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
     return states, (problem.action_low, problem.action_high), (problem.arrival_low, problem.arrival_high)
 
 
+def widths(problem: Problem) -> dict[str, int]:
+    """How many numbers a row has in each part."""
+    return {part: len(low) for part, (low, _) in zip(PARTS, bounds(problem), strict=True)}
+
+
 def bound_rules(problem: Problem, row: Row) -> list[RowRule]:
     """Every number lies within its public bounds."""
     parts = zip(PARTS, row, bounds(problem), strict=True)
@@ -128,7 +133,7 @@ def usable_amount(amount: Numbers) -> Numbers:
 
 def part_divisors(problem: Problem, divisor: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """What states, actions and next states are divided by. A count is divided by nothing."""
-    if not isinstance(problem, OutcomeProblem) or not problem.counts_down:
+    if not problem.counts_down:
         return divisor, divisor, divisor
     # One, or missing where the divisor is: a table's numbers are then missing together.
     one = divisor / divisor

@@ -32,7 +32,7 @@ from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harml
 from poolrl.data.kept_rows import KeptRows
 from poolrl.data.label_cells import CELL, SHARE, comparable, small_table, with_label_cells
 from poolrl.data.log import Columns, Tally, check_relative, is_relative, refuse_visits
-from poolrl.data.row_rules import Numbers, Row, has_own_bounds
+from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
 from poolrl.data.sources.engine import answer
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -104,10 +104,7 @@ class Table(KeptRows):
     def check(self, problem: Problem) -> None:
         """Refuse columns that do not fit the problem. Their content is not looked at."""
         check_relative(self, problem)
-        arrived = len(problem.arrival_low)
-        wanted = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": arrived}
-        if self.has_scale and isinstance(problem, OutcomeProblem):
-            wanted["scale"] = problem.scale_dim
+        wanted = widths(problem) | ({"scale": problem.scale_dim} if self.has_scale else {})
         if self.has_coordinates:
             if len(self.coordinates) != problem.state_dim:
                 raise ValueError(f"coordinates must be {problem.state_dim}, got {len(self.coordinates)}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from poolrl.data.cells import CellFormula, sees_everything, side_formula, sides
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
-from poolrl.data.row_by_row import is_our_own, row_by_row
+from poolrl.data.row_by_row import AnyProblem, is_our_own, row_by_row
 from poolrl.data.row_rules import (
     PARTS,
     Row,
@@ -37,6 +37,7 @@ from poolrl.data.row_rules import (
     part_divisors,
     usable_amount,
     usable_divisor,
+    widths,
 )
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 
 Path = str | PathLike[str]
+# Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
+BLOCK_NUMBERS = 2**15
+# With fewer blocks, threads (and the import that makes them) cost more than they save.
+FEWEST_BLOCKS = 64
 
 
 class Trajectories(Log):
@@ -172,15 +177,13 @@ class Trajectories(Log):
         return type(self)(**self._arguments() | parts)
 
     def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        row_wise, relative = row_by_row(problem), is_relative(self, problem)
-        leaves = self._array_rows(row_wise).leaves(row_wise, formula, size=size, bins=bins, relative=relative)
+        leaves = self._array_rows(problem).leaves(formula, size=size, bins=bins)
         return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
-        row_wise, relative = row_by_row(problem), is_relative(self, problem)
         by_cell = edges.reshape(problem.labels.count, problem.horizon, problem.outcome_dim)
-        counts = self._array_rows(row_wise).crowds(row_wise, edges=by_cell, relative=relative)
+        counts = self._array_rows(problem).crowds(by_cell)
         return [(np.flatnonzero(rows), rows[rows > 0]) for rows in counts]
 
     def label_totals(self, problem: Problem) -> IntArray:
@@ -259,26 +262,19 @@ class Trajectories(Log):
         names = (*PARTS, "max_per_unit", "scale", "scale_memory", "labels_public")
         return kept | {name: getattr(self, name) for name in names}
 
-    def _array_rows(self, problem: Problem) -> ArrayRows:
+    def _array_rows(self, problem: AnyProblem) -> ArrayRows[AnyProblem]:
         cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None
         return ArrayRows(row_by_row(problem), (self.states, self.actions, self.next_states), self.scale, cells)
 
     def _check_shape(self, problem: Problem) -> None:
-        wanted = {"horizon": problem.horizon, "states": problem.state_dim, "actions": problem.action_dim}
-        wanted["next_states"] = len(problem.arrival_low)
+        wanted = {"horizon": problem.horizon} | widths(problem)
         given = {"horizon": self.horizon} | {name: getattr(self, name).shape[2] for name in PARTS}
-        if self.scale is not None and isinstance(problem, OutcomeProblem) and problem.scale_dim:
+        if self.scale is not None and problem.scale_dim:
             wanted["scale"], given["scale"] = problem.scale_dim, self.scale.shape[2]
         for name, number in wanted.items():
             if given[name] != number:
                 raise ValueError(f"the log has {name} = {given[name]}, but the problem has {number}")
         check_relative(self, problem)
-
-
-# Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
-BLOCK_NUMBERS = 2**15
-# With fewer blocks, threads (and the import that makes them) cost more than they save.
-FEWEST_BLOCKS = 64
 
 
 @dataclass(frozen=True)
@@ -291,10 +287,15 @@ class Multiples:
 
 
 @dataclass(frozen=True)
-class ArrayRows:
-    """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells, if it has any."""
+class ArrayRows(Generic[AnyProblem]):
+    """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells, if it has any.
 
-    problem: Problem
+    They are checked and counted block by block: small enough for a processor's cache, on all of its cores. Formulas see
+    each block coordinate by coordinate in memory (Fortran order). NumPy then works on long runs of numbers, where rows
+    of a few products would give it short ones.
+    """
+
+    problem: AnyProblem
     parts: tuple[FloatArray, FloatArray, FloatArray]
     scale: FloatArray | None
     cells: IntArray | None
@@ -320,7 +321,7 @@ class ArrayRows:
         if divisor is None:
             return Multiples(row, (1.0, 1.0, 1.0), usable)
         amounts = [usable_amount(part) for part in row]
-        if isinstance(problem, OutcomeProblem) and problem.counts_down:
+        if problem.counts_down:
             amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
         usable = reduce(and_, amounts, usable_divisor(divisor) & usable)
         divisors = part_divisors(problem, np.where(usable, divisor, 1.0))
@@ -349,78 +350,76 @@ class ArrayRows:
         self._in_blocks(look, BLOCK_NUMBERS)
         return broken[min(broken)] if broken else None
 
-    def leaves(
-        self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int, relative: bool
-    ) -> IntArray:
+    def leaves(self: ArrayRows[OutcomeProblem], formula: CellFormula, *, size: int, bins: int) -> IntArray:
         """How many rows fall into each of the `size` cells of a formula, (label cells, H, k, size)."""
-        coordinates = problem.outcome_dim
-        trees = problem.labels.count * coordinates
-        counted = np.zeros((problem.horizon, trees * size), dtype=np.int64)
-        offset, adding, everything = np.arange(coordinates) * size, threading.Lock(), sees_everything(problem)
+        problem, coordinates = self.problem, self.problem.outcome_dim
+        trees, everything = problem.labels.count * coordinates, sees_everything(problem)
         # A formula of one's own may give no number at all. Such a row must neither fail nor stand in another's tree.
         guarded = not is_our_own(problem)
 
-        def count(block: slice) -> None:
-            for step in range(problem.horizon):
-                cell, observed, usable = self._formula_cells(problem, formula, step, block, bins, relative)
-                if guarded:
-                    if cell.shape[-1] != coordinates:
-                        # A row would be counted more than once for a coordinate.
-                        raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
-                    usable = usable & (cell >= 0) & (cell < size)
-                cell += offset
-                if self.cells is not None:
-                    cell += self.cells[block, step, None] * (coordinates * size)
-                if not (everything and usable is True):
-                    cell = np.where(observed & usable, cell, trees * size)
-                found = np.bincount(cell.ravel(order="K"), minlength=trees * size + 1)[:-1]
-                with adding:
-                    counted[step] += found
+        def places(step: int, block: slice) -> IntArray:
+            cell, observed, usable = self._formula_cells(formula, step, block, bins)
+            if guarded:
+                if cell.shape[-1] != coordinates:
+                    # A row would be counted more than once for a coordinate.
+                    raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
+                usable = usable & (cell >= 0) & (cell < size)
+            cell += np.arange(coordinates) * size
+            if self.cells is not None:
+                cell += self.cells[block, step, None] * (coordinates * size)
+            if not (everything and usable is True):
+                cell = np.where(observed & usable, cell, trees * size)
+            return cell.ravel(order="K")
 
         # A count of many label cells needs many rows, or most of the time would go into empty cells.
-        self._in_blocks(count, max(BLOCK_NUMBERS, trees * size))
-        shape = problem.horizon, problem.labels.count, coordinates, size
-        return np.moveaxis(counted.reshape(shape), 0, 1)
+        counted = self._tallied(places, trees * size, numbers=max(BLOCK_NUMBERS, trees * size))
+        return np.moveaxis(counted.reshape(problem.horizon, problem.labels.count, coordinates, size), 0, 1)
 
-    def crowds(self, problem: OutcomeProblem, *, edges: IntArray, relative: bool) -> list[IntArray]:
+    def crowds(self: ArrayRows[OutcomeProblem], edges: IntArray) -> IntArray:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: at j (k + 1) + i.
 
         `edges` are (label cells, H, k).
         """
-        size = problem.outcome_dim + 1
-        counted, adding = np.zeros((problem.horizon, size * size), dtype=np.int64), threading.Lock()
+        problem, size = self.problem, self.problem.outcome_dim + 1
+
+        def places(step: int, block: slice) -> IntArray:
+            cell, observed, usable = self._formula_cells(side_formula(problem), step, block, TOGETHER_BANDS)
+            # Rows without a label cell are not usable, whatever the last cell's edge says of them.
+            edge = edges[0 if self.cells is None else self.cells[block, step], step]
+            shown, beyond = sides(problem, cell, edge)
+            shown = shown & observed & usable
+            crowd: IntArray = shown.sum(axis=-1) * size + (shown & beyond).sum(axis=-1)
+            return crowd
+
+        return self._tallied(places, size * size, numbers=BLOCK_NUMBERS)
+
+    def _tallied(self, places: Callable[[int, slice], IntArray], size: int, *, numbers: int) -> IntArray:
+        """How often each place 0 .. size − 1 comes at each step, (H, size). The place `size` is not counted."""
+        counted, adding = np.zeros((self.problem.horizon, size), dtype=np.int64), threading.Lock()
 
         def count(block: slice) -> None:
-            for step in range(problem.horizon):
-                cell, observed, usable = self._formula_cells(
-                    problem, side_formula(problem), step, block, TOGETHER_BANDS, relative
-                )
-                # Rows without a label cell are not usable, whatever the last cell's edge says of them.
-                edge = edges[0 if self.cells is None else self.cells[block, step], step]
-                shown, beyond = sides(problem, cell, edge)
-                shown = shown & observed & usable
-                crowd = shown.sum(axis=-1) * size + (shown & beyond).sum(axis=-1)
-                found = np.bincount(crowd, minlength=size * size)
+            for step in range(self.problem.horizon):
+                found = np.bincount(places(step, block), minlength=size + 1)[:-1]
                 with adding:
                     counted[step] += found
 
-        self._in_blocks(count, BLOCK_NUMBERS)
-        return list(counted)
+        self._in_blocks(count, numbers)
+        return counted
 
     def _formula_cells(
-        self, problem: OutcomeProblem, formula: CellFormula, step: int, block: slice, bins: int, relative: bool
+        self: ArrayRows[OutcomeProblem], formula: CellFormula, step: int, block: slice, bins: int
     ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
         """The cells of a formula, where it is observed, and which rows can be used."""
-        multiples = self.multiples(step, block)
+        multiples, relative = self.multiples(step, block), self.scale is not None or has_own_bounds(self.problem)
         row, usable = multiples.row, multiples.usable
         if relative:
-            row, fits = as_counted(problem, step, row, relative=True, clip=False)
+            row, fits = as_counted(self.problem, step, row, relative=True, clip=False)
             usable = usable & fits
-        cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
+        cell, observed = formula(self.problem, step, *row, bins=bins, relative=relative)
         return cell, observed, usable
 
     def _in_blocks(self, work: Callable[[slice], None], numbers: int) -> None:
-        """Call `work` on slices of so many numbers that together cover all trajectories."""
+        """Call `work` on slices that hold this many numbers each and together cover all trajectories."""
         trajectories, _, coordinates = self.parts[0].shape
         length = max(1, numbers // coordinates)
 

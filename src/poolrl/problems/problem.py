@@ -133,6 +133,11 @@ class Problem(ABC):
         return len(self.action_low)
 
     @property
+    def scale_dim(self) -> int:
+        """How many scales a row may have: one for all amounts where the state is a count, otherwise none."""
+        return 1 if self.counts_down else 0
+
+    @property
     def arrival_low(self) -> FloatArray:
         """The least that a row's next state can be, (w,)."""
         return self.state_low
@@ -280,11 +285,6 @@ class OutcomeProblem(Problem):
     def arrival_high(self) -> FloatArray:
         """The most of it."""
         return np.concatenate([self.state_high, self.shown_high])
-
-    @property
-    def scale_dim(self) -> int:
-        """How many scales a row may have: one for all amounts where the state is a count, otherwise none."""
-        return 1 if self.counts_down else 0
 
     @property
     def bound_share(self) -> FloatArray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from poolrl.data.sources.engine import quoted_name, quoted_text
+from poolrl.data.sources.engine import ID_FUNCTION, quoted_name, quoted_text
 from poolrl.workflow.config.sections import LABEL_COLUMN, WEEKDAYS, SalesTable, flag_sql
 
 # The largest number that is read. Sums of thousandths of such numbers are exact.
@@ -37,8 +37,9 @@ def sales_query(
     In a database file `log` is the answer to `export_query`. `labels` says which column holds which label. With
     `explained` a column `why` says what was wrong with a row, for the data holder's eyes.
     """
-    carried = [LABEL_COLUMN.format(name) for name in labels]
-    steps = [typed_rows(sales, labels), _days(sales, carried), _cells(sales, carried)]
+    named = {LABEL_COLUMN.format(name): column for name, column in labels.items()}
+    carried = list(named)
+    steps = [typed_rows(sales, named), _days(sales, carried), _cells(sales, carried)]
     rows = "cells"
     if sales.missing_days == "nothing happened":
         fixed = [LABEL_COLUMN.format(name) for name in labels if name not in step_labels]
@@ -115,16 +116,16 @@ def export_query(sales: SalesTable, labels: Mapping[str, str]) -> str | None:
     return f"SELECT {', '.join(map(quoted_name, columns_read(sales, labels)))} FROM {quoted_name(sales.table)}"
 
 
-def typed_rows(sales: SalesTable, labels: Mapping[str, str]) -> str:
-    """Every row of the export, its fields read: NULL where one cannot be."""
+def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
+    """Every row of the export, its fields read: NULL where one cannot be. `texts` are columns that stay text."""
     columns = [
-        f"poolrl_id({quoted_name(sales.shop)}) AS shop",
+        f"{ID_FUNCTION}({quoted_name(sales.shop)}) AS shop",
         f"{product_reading(sales)} AS product",
         f"{date_reading(sales)} AS date",
         *(f"{read} AS {name}" for name, read in readings(sales).items()),
         *(
-            f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '') AS {quoted_name(LABEL_COLUMN.format(name))}"
-            for name, column in labels.items()
+            f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '') AS {quoted_name(name)}"
+            for name, column in texts.items()
         ),
     ]
     return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
@@ -140,7 +141,7 @@ def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:
         "closed": f"count(*) FILTER (isodow(date) NOT IN ({', '.join(map(str, sales.open_days))}))",
         "product": f"count(*) FILTER (product IS NULL OR product NOT IN ({names}))",
         "shops": "count(DISTINCT shop)",
-        "spelt": f"count(DISTINCT {quoted_name(LABEL_COLUMN.format('shop'))})",
+        "spelt": "count(DISTINCT spelt)",
         **{name: f"count(*) FILTER ({unreadable(name)})" for name in known},
         **{WEEKDAYS[day - 1]: f"count(*) FILTER (isodow(date) = {day})" for day in sales.open_days},
     }

@@ -7,6 +7,10 @@ no access to files. EXPLAIN would not do, because functions that read files woul
 A file's views and macros may have the names of DuckDB's own functions. A query that uses them means them, but our
 counts do not, nor do queries that we write. So a file is attached to a database in memory, the answer is stored there,
 and the file is detached. Of a query of ours only the part that names a table of the file runs before that: `export`.
+
+The certificate tells the views, macros and functions that a query can come through, and no others: these may hold what
+is nobody's business. Which ones a query uses is decided by names, so that too many may be told but never too few: one
+is in reach if its name stands anywhere in the query, or in what is in reach.
 """
 
 from __future__ import annotations
@@ -23,25 +27,30 @@ import ibis
 import sqlglot
 
 from poolrl.data.ids import canonical
-from poolrl.data.sources.engine import RowError, interruptible, quoted_name, quoted_text, refused
+from poolrl.data.sources.engine import ID_FUNCTION, RowError, interruptible, quoted_name, quoted_text, refused, refusing
 
 ANSWER, EXPORT = "poolrl_answer", "poolrl_export"
 SCHEMAS = "poolrl_schema"
-# A function for queries that put ids together from several columns: it brings one of them into one spelling.
-ID_FUNCTION = "poolrl_id"
 # Names of catalogues that every database in memory has, and one that DuckDB gives to none.
 RESERVED = ("memory", "system", "temp", "main")
 # DuckDB's message when an interrupt signal comes while it works.
 INTERRUPTED = "Query interrupted"
+# Bytes of all definitions in reach, at most. They stand in every certificate.
+MOST_DEFINITIONS = 2**18
+SCHEMA_FILE = "schema.sql"
+# What runs SQL that a query puts together, in DuckDB and in PostgreSQL. The names in it can then be anything.
+_RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql", "query_to_xml", "cursor_to_xml", "execute")
+_IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s."(]+)'
+_CREATED = re.compile(rf"CREATE (?P<kind>VIEW|MACRO|TABLE) (?:{_IDENTIFIER}\.)*(?P<name>{_IDENTIFIER})\s*[\s(]")
+# The only tables that compute something.
+_COMPUTED = "GENERATED ALWAYS AS"
 
 
 @contextmanager
 def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection, closed at the end. An interrupt signal while DuckDB works becomes KeyboardInterrupt."""
-    try:
+    with refusing("DuckDB", duckdb.Error):
         database = duckdb.connect(file, config=settings)
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error)) from None
     try:
         # The command line shows its own progress.
         database.execute("SET enable_progress_bar = false")
@@ -58,10 +67,8 @@ def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyCo
 
 def attach(file: Path, database: duckdb.DuckDBPyConnection, name: str) -> None:
     """Add a file to a database in memory, to be read only. Its names are not in reach before `_keep_answer`."""
-    try:
+    with refusing("DuckDB", duckdb.Error):
         database.execute(f"ATTACH {quoted_text(str(file))} AS {quoted_name(name)} (READ_ONLY)")
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error)) from None
 
 
 def catalogue_of(file: Path) -> str:
@@ -106,12 +113,10 @@ def columns_of(table: str, database: duckdb.DuckDBPyConnection) -> dict[str, str
 
 def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.DuckDBPyConnection) -> None:
     """Make an empty table `log` with the same columns."""
-    try:
+    with refusing("DuckDB", duckdb.Error):
         kinds = [f"{quoted_name(name)} {kind}" for name, kind in columns_of("log", database).items()]
         empty.execute(f"CREATE TABLE poolrl_rows ({', '.join(kinds)})")
         empty.execute("CREATE VIEW log AS FROM poolrl_rows")
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error)) from None
 
 
 def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
@@ -120,14 +125,12 @@ def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Pat
     Call it before the file is opened for its rows: closing this copy would release a lock on the file.
     """
     copy = folder / "poolrl_empty.duckdb"
-    with connected(":memory:", settings) as database:
-        try:
-            database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
-            database.execute(f"ATTACH {quoted_text(str(copy))} AS poolrl_to")
-            database.execute("COPY FROM DATABASE poolrl_from TO poolrl_to (SCHEMA)")
-            write_schema("poolrl_to", database, folder / SCHEMAS)
-        except duckdb.Error as error:
-            raise ValueError(refused("DuckDB", error)) from None
+    with connected(":memory:", settings) as database, refusing("DuckDB", duckdb.Error):
+        database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
+        database.execute(f"ATTACH {quoted_text(str(copy))} AS poolrl_to")
+        database.execute("COPY FROM DATABASE poolrl_from TO poolrl_to (SCHEMA)")
+        # DuckDB's catalogue does not have the defaults of macros, but this SQL has.
+        database.execute(f"EXPORT DATABASE poolrl_to TO {quoted_text(str(folder / SCHEMAS))}")
     return copy
 
 
@@ -151,12 +154,10 @@ def run_query(
 
     Whatever fails from here on may be due to a row. That is so for other columns than without rows, too.
     """
-    try:
+    with refusing("DuckDB", duckdb.Error, RowError):
         _keep_answer(query, database, inside, export)
-        found = columns_of(ANSWER, database)
-    except duckdb.Error as error:
-        raise RowError(refused("DuckDB", error)) from None
-    if found != expected:
+        kinds = columns_of(ANSWER, database)
+    if kinds != expected:
         raise RowError("the query gives other columns, or columns of other types, than it gives without rows")
 
 
@@ -174,7 +175,7 @@ def _keep_answer(
 def _store(table: str, query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
     rows = query.rstrip().rstrip(";")
     if ID_FUNCTION in query.lower():
-        database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula('CAST(given AS VARCHAR)')}")
+        database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula()}")
     if inside is not None:
         database.execute(f"USE {quoted_name(inside)}.main")
     interruptible(lambda: database.execute(f"CREATE TEMP TABLE {table} AS {rows}\n"), database.interrupt)
@@ -185,12 +186,12 @@ def _store(table: str, query: str, database: duckdb.DuckDBPyConnection, inside: 
 
 
 @cache
-def _id_formula(given: str) -> str:
-    """The rule of `data/ids.py` as SQL of DuckDB."""
+def _id_formula() -> str:
+    """The rule of `data/ids.py` as SQL of DuckDB, on what is `given`."""
     texts = ibis.table({"spelling": "string"}, name="texts")
     query = ibis.to_sql(texts.select(id=canonical(texts.spelling)), dialect="duckdb")
     (formula,) = sqlglot.parse_one(str(query), dialect="duckdb").expressions
-    spelled = sqlglot.parse_one(given, dialect="duckdb")
+    spelled = sqlglot.parse_one("CAST(given AS VARCHAR)", dialect="duckdb")
     read = formula.this.transform(lambda node: spelled.copy() if isinstance(node, sqlglot.exp.Column) else node)
     return str(read.sql(dialect="duckdb"))
 
@@ -211,53 +212,25 @@ def _missing_name(message: str, query: str) -> str:
     return f": it asks for {name!r}, which is not there"
 
 
-# Bytes of all definitions in reach, at most. They stand in every certificate.
-MOST_DEFINITIONS = 2**18
-SCHEMA_FILE = "schema.sql"
-# What runs SQL that a query puts together, in DuckDB and in PostgreSQL. The names in it can then be anything.
-_RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql", "query_to_xml", "cursor_to_xml", "execute")
-_IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s."(]+)'
-_CREATED = re.compile(rf"CREATE (?P<kind>VIEW|MACRO|TABLE) (?:{_IDENTIFIER}\.)*(?P<name>{_IDENTIFIER})\s*[\s(]")
-# The only tables that compute something.
-_COMPUTED = "GENERATED ALWAYS AS"
-
-
-def write_schema(name: str, database: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write the SQL of an attached file that has no rows. DuckDB's catalogue does not have the defaults of macros."""
-    database.execute(f"EXPORT DATABASE {name} TO {quoted_text(str(folder))}")
-
-
 def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
-    """What a query can come through of the schema that was written to a folder, as SQL.
+    """The SQL that a query can come through, of the schema that was written to a folder.
 
-    `database` says which functions DuckDB has itself; call it before the names of a file are in reach.
+    `database` says which functions DuckDB has itself; call it before the names of a file are in reach. A macro's names
+    are looked up where it is called, and the file's own come first there. So with `ID_FUNCTION` in its query a file is
+    refused that has a function of that name, or of a name in it.
     """
-    own, created = _names(folder, database)
-    return in_reach(query, created, own)
-
-
-def refuse_shadows(function: str, folder: Path, database: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a file that would change what a function of ours does: it has one of that name, or of a name in it.
-
-    A macro's names are looked up where it is called, so the file's own come first there.
-    """
-    own, created = _names(folder, database)
-    for name, _ in created:
-        if name.casefold() in {*own, function}:
-            raise ValueError(
-                f"the query uses {function}, and the file defines {name!r}, which {function} would then call instead "
-                "of DuckDB's own function: give it another name"
-            )
-
-
-def _names(folder: Path, database: duckdb.DuckDBPyConnection) -> tuple[set[str], list[tuple[str, str]]]:
-    """The names of DuckDB's own functions; and what the schema in a folder creates, by name."""
-    try:
-        own = database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
+    with refusing("DuckDB", duckdb.Error):
+        functions = database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
         created = list(_created((folder / SCHEMA_FILE).read_text(encoding="utf-8")))
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error)) from None
-    return {name.casefold() for (name,) in own}, created
+    own = {name.casefold() for (name,) in functions}
+    definitions = in_reach(query, created, own)
+    shadows = [name for name, _ in created if name.casefold() in {*own, ID_FUNCTION}]
+    if shadows and ID_FUNCTION in query.lower():
+        raise ValueError(
+            f"the query uses {ID_FUNCTION}, and the file defines {shadows[0]!r}, which {ID_FUNCTION} would then call "
+            "instead of DuckDB's own function: give it another name"
+        )
+    return definitions
 
 
 def in_reach(query: str, created: Collection[tuple[str, str]], own: Collection[str] = ()) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import ibis.expr.types as ir
@@ -15,6 +15,9 @@ Answer = TypeVar("Answer")
 _NAMES = {"duckdb": "DuckDB", "postgres": "PostgreSQL", "pyspark": "Spark"}
 # The method of a connection that stops its work. Spark has none that would not stop other people's work too.
 _STOPS = {"duckdb": "interrupt", "postgres": "cancel_safe"}
+
+# A function for queries that put ids together from several columns: it brings one of them into one spelling.
+ID_FUNCTION = "poolrl_id"
 
 
 class RowError(ValueError):
@@ -64,6 +67,15 @@ def refused(engine: str, error: BaseException, detail: str = "") -> str:
         f"{engine} refused the connection or the query ({kind}{f' SQLSTATE {state}' if state else ''}){detail}. Its "
         f"message may quote the log and is not repeated here; run the query in {engine} itself to read it"
     )
+
+
+@contextmanager
+def refusing(engine: str, errors: type[Exception], refusal: type[ValueError] = ValueError) -> Iterator[None]:
+    """Raise a refusal without the engine's own words where the engine raises one of its errors."""
+    try:
+        yield
+    except errors as error:
+        raise refusal(refused(engine, error)) from None
 
 
 def _first(error: BaseException) -> BaseException:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import duckdb
 import ibis
@@ -24,7 +24,6 @@ import ibis.expr.types as ir
 from poolrl.data.log import Columns, missing_column
 from poolrl.data.sources.duckdb import (
     ANSWER,
-    ID_FUNCTION,
     SCHEMAS,
     attach,
     catalogue_of,
@@ -34,13 +33,12 @@ from poolrl.data.sources.duckdb import (
     copy_without_rows,
     definitions_in_reach,
     in_reach,
-    refuse_shadows,
     require_columns,
     run_query,
     shut,
     try_query,
 )
-from poolrl.data.sources.engine import RowError, interruptible, quoted_name, refused
+from poolrl.data.sources.engine import Answer, RowError, interruptible, quoted_name, refusing
 from poolrl.data.sources.log_files import (
     COMMAS,
     CsvFormat,
@@ -79,22 +77,13 @@ class Source:
     definitions: tuple[str, ...] = ()
 
 
-class _Asked:
-    """Columns that an answer must have: those of a log, and others, which are given as they are."""
+@dataclass(frozen=True)
+class _Wanted:
+    """The columns to read: which of them are ids, and which are not to be read as numbers."""
 
-    def __init__(self, log: Columns | None, also: Sequence[str]) -> None:
-        names = [] if log is None else log.names()
-        others = [name for name in also if name not in names]
-        self.names = list(dict.fromkeys([*names, *others]))
-        self.as_they_are = {*(() if log is None else log.as_they_are()), *others}
-        self.ids = set() if log is None else {name for name in (log.trajectory, log.unit) if name is not None}
-
-
-@contextmanager
-def open_table(source: str, columns: Columns, **options: Any) -> Iterator[ir.Table]:
-    """The rows of `open_source`."""
-    with open_source(source, columns, **options) as opened:
-        yield opened.rows
+    names: list[str]
+    ids: set[str]
+    as_they_are: set[str]
 
 
 @contextmanager
@@ -110,18 +99,18 @@ def open_source(
     csv: CsvFormat = COMMAS,
     before_rows: Callable[[], object] = lambda: None,
 ) -> Iterator[Source]:
-    """Open a log with the named columns, or without them an answer that is no log; paths are relative to `folder`.
+    """Open a log with the named columns; paths are relative to `folder`.
 
-    `also` names columns beside those of the log: for the data holder's eyes, or all those of counts.
+    Columns that no count uses may be taken `also`, as they are. An answer that is no log has these columns alone.
     `export` goes with a DuckDB file and a query of ours: it says which rows are the table `log`, and is all that sees
     the file's own names. Other files must have the columns that the query `reads`, as far as they are known.
     `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
     the query's answer.
     """
-    asked = _Asked(columns, also)
+    wanted = _wanted(columns, also)
     if source.startswith(POSTGRES):
-        with open_postgres(source, _needed(query, "a PostgreSQL server"), asked) as (table, definitions):
-            yield Source(table, definitions)
+        with _open_postgres(source, _needed(query, "a PostgreSQL server"), wanted) as opened:
+            yield opened
         return
     where = folder / Path(source).expanduser()
     # DuckDB writes what does not fit into memory to a folder that only this user can read. It is deleted at the end.
@@ -134,17 +123,14 @@ def open_source(
             name = catalogue_of(where)
             with connected(":memory:", settings) as empty:
                 attach(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
-                kinds = try_query(query, asked.names, empty, name, export)
+                kinds = try_query(query, wanted.names, empty, name, export)
             with connected(":memory:", settings) as database:
-                of_file, schema = export or query, Path(spill) / SCHEMAS
-                definitions = definitions_in_reach(of_file, schema, database)
-                if ID_FUNCTION in of_file.lower():
-                    refuse_shadows(ID_FUNCTION, schema, database)
+                definitions = definitions_in_reach(export or query, Path(spill) / SCHEMAS, database)
                 attach(where, database, name)
                 before_rows()
                 backend = shut(database)
                 run_query(query, database, kinds, name, export)
-                yield Source(_table(backend, database, asked, name=ANSWER, numbers_are_text=False), definitions)
+                yield Source(_table(backend, database, wanted, name=ANSWER, text_numbers=False), definitions)
         else:
             files, is_csv = files_of(where)
             with connected(":memory:", settings) as database:
@@ -157,7 +143,7 @@ def open_source(
                 if query is not None:
                     with connected(":memory:", settings) as empty:
                         copy_log_without_rows(database, empty)
-                        kinds = try_query(query, asked.names, empty)
+                        kinds = try_query(query, wanted.names, empty)
                     before_rows()
                     if not whole:
                         raise RowError(f"{where} cannot be read to its end")
@@ -166,7 +152,7 @@ def open_source(
                     run_query(query, database, kinds)
                 # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
                 name, as_text = "log" if query is None else ANSWER, is_csv or where.is_dir()
-                yield Source(_table(backend, database, asked, name=name, numbers_are_text=as_text))
+                yield Source(_table(backend, database, wanted, name=name, text_numbers=as_text))
 
 
 def count_lines(source: str, folder: Path) -> int | None:
@@ -181,6 +167,14 @@ def count_lines(source: str, folder: Path) -> int | None:
         return line_count(files)
     except (OSError, EOFError, zlib.error):
         raise ValueError(f"{where} cannot be read to its end") from None
+
+
+def _wanted(columns: Columns | None, also: Sequence[str]) -> _Wanted:
+    if columns is None:
+        return _Wanted([*also], set(), {*also})
+    names = list(dict.fromkeys([*columns.names(), *also]))
+    ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
+    return _Wanted(names, ids, columns.as_they_are() | ({*also} - {*columns.names()}))
 
 
 def _needed(query: str | None, what: str) -> str:
@@ -211,30 +205,28 @@ def _require_read(reads: Sequence[str], header: list[str], delimiter: str) -> No
 def _table(
     backend: ibis.BaseBackend,
     database: duckdb.DuckDBPyConnection,
-    asked: _Asked,
+    wanted: _Wanted,
     *,
     name: str,
-    numbers_are_text: bool,
+    text_numbers: bool,
 ) -> ir.Table:
-    """The named columns of a table. Numbers given as text are read row by row; ids and labels are not."""
-    try:
+    """The wanted columns of a table. Numbers given as text are read row by row; ids and labels are not."""
+
+    def read(column: str) -> str:
+        quoted = quoted_name(column)
+        if text_numbers and kinds[column] == "VARCHAR" and column not in wanted.as_they_are:
+            return f"TRY_CAST({quoted} AS DOUBLE) AS {quoted}"
+        # Ids are texts like others, also if a file has a list of them.
+        return f"CAST({quoted} AS VARCHAR) AS {quoted}" if kinds[column].startswith("ENUM") else quoted
+
+    with refusing("DuckDB", duckdb.Error):
         kinds = columns_of(name, database)
-        for column in asked.names:
+        for column in wanted.names:
             if column not in kinds:
                 raise ValueError(missing_column(column, list(kinds)))
-        chosen = [_as_column(each, kinds[each], asked, numbers_are_text) for each in asked.names]
-        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(chosen)} FROM {name}")
-        return backend.table("poolrl_log")
-    except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error)) from None
-
-
-def _as_column(name: str, kind: str, asked: _Asked, numbers_are_text: bool) -> str:
-    column = quoted_name(name)
-    if numbers_are_text and kind == "VARCHAR" and name not in asked.as_they_are:
-        return f"TRY_CAST({column} AS DOUBLE) AS {column}"
-    # Ids are texts like others, also if a file has a list of them.
-    return f"CAST({column} AS VARCHAR) AS {column}" if kind.startswith("ENUM") else column
+        database.execute(f"CREATE TEMP VIEW poolrl_log AS SELECT {', '.join(map(read, wanted.names))} FROM {name}")
+        table = backend.table("poolrl_log")
+    return table
 
 
 # PostgreSQL's own numbers (OIDs) for its types.
@@ -272,80 +264,77 @@ SELECT oprname::text, pg_get_functiondef(functions.oid) FROM pg_operator JOIN fu
 
 
 @contextmanager
-def open_postgres(server: str, query: str, asked: _Asked) -> Iterator[tuple[ir.Table, tuple[str, ...]]]:
-    """The answer to a query, as a table that stays on the server, and the SQL that it may come through there."""
+def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]:
+    """The answer to a query, as a table that stays on the server.
+
+    Query and counts are one statement, and so find functions along one search path. A function in a schema of that path
+    may have the name of PostgreSQL's own and fit the counts better. A server where one could is refused.
+    """
     try:
         import psycopg
     except ModuleNotFoundError:
         raise ValueError("reading from PostgreSQL needs its driver: pip install 'poolrl[postgres]'") from None
     rows = f"({query.rstrip().rstrip(';')}\n) AS poolrl_answer"
-    try:
+    with refusing("PostgreSQL", psycopg.Error):
         connection = psycopg.connect(server)
-    except psycopg.Error as error:
-        raise ValueError(refused("PostgreSQL", error)) from None
     try:
         # Whatever the query does, it cannot write, and every count sees the same rows.
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         _refuse_shadows(connection)
         kinds = _described(connection, f"SELECT * FROM {rows}")
-        names, ids, as_they_are = asked.names, asked.ids, asked.as_they_are
-        require_columns(names, kinds)
-        _refuse_ids(connection, {name: kinds[name] for name in ids})
+        require_columns(wanted.names, kinds)
+        _refuse_ids(connection, {name: kinds[name] for name in wanted.names if name in wanted.ids})
         # A label that is not text is a number like others.
-        numbers = {n for n in names if n not in as_they_are or (n not in ids and kinds[n] in (*_FLOATS, _NUMERIC))}
-        chosen = [_double_column(n) if n in numbers else _as_it_is(n, kinds[n]) for n in names]
-        schema = {n: "float64" if n in numbers else _type(kinds[n]) for n in names}
+        like_numbers = {name for name in wanted.names if kinds[name] in (*_FLOATS, _NUMERIC)} - wanted.ids
+        numbers = {*wanted.names} - wanted.as_they_are | like_numbers
+        chosen = [_double_column(n) if n in numbers else _as_it_is(n, kinds[n]) for n in wanted.names]
+        schema = {n: "float64" if n in numbers else _type(kinds[n]) for n in wanted.names}
         backend = ibis.postgres.from_connection(connection)
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
         # Ibis may have rewritten the query, so the server checks it again.
         _described(connection, str(backend.compile(table)))
-        yield table, _definitions(connection, query)
+        # The server's catalogue is read, and no row of a table.
+        made = _asked(connection, lambda: _in_catalogue(connection, _MADE_BY_USERS))
+        yield Source(table, in_reach(query, made))
     finally:
         # The session changed nothing, so nothing is lost if it is already gone.
         with suppress(psycopg.Error):
             connection.close()
 
 
+def _asked(connection: Connection, work: Callable[[], Answer]) -> Answer:
+    """What a server answers. It can be interrupted, and its own words are not repeated."""
+    from psycopg import Error
+
+    with refusing("PostgreSQL", Error):
+        answered = interruptible(work, connection.cancel_safe)
+    return answered
+
+
+def _in_catalogue(connection: Connection, question: LiteralString, *values: Any) -> list[Any]:
+    """Rows of the server's catalogue. No name in the question is found in another schema."""
+    connection.execute("SET LOCAL search_path = pg_catalog")
+    found = connection.execute(question, values or None).fetchall()
+    connection.rollback()
+    return found
+
+
 def _refuse_shadows(connection: Connection) -> None:
     """Refuse a search path along which our counts might find anything but PostgreSQL's own functions."""
-    from psycopg import Error
 
     def look() -> tuple[list[str], list[str]]:
         (path,) = connection.execute("SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]").fetchone() or ([],)
-        # No name below is found in another schema.
-        connection.execute("SET LOCAL search_path = pg_catalog")
-        found = [name for (name,) in connection.execute(_SHADOWS, [path]).fetchall()]
-        connection.rollback()
-        return path, found
+        return path, [name for (name,) in _in_catalogue(connection, _SHADOWS, path)]
 
-    try:
-        path, found = interruptible(look, connection.cancel_safe)
-    except Error as error:
-        raise ValueError(refused("PostgreSQL", error)) from None
+    path, shadows = _asked(connection, look)
     if next((schema for schema in path if not schema.startswith("pg_temp")), "") != "pg_catalog":
-        found.append("search_path, where pg_catalog does not come first")
-    if found:
+        shadows.append("search_path, where pg_catalog does not come first")
+    if shadows:
         raise ValueError(
-            f"PostgreSQL has something that counts might take for its own: {found[0]}. Add "
+            f"PostgreSQL has something that counts might take for its own: {shadows[0]}. Add "
             "?options=-c%20search_path%3Dpg_catalog to the server's address, and name schemas in the query"
         )
-
-
-def _definitions(connection: Connection, query: str) -> tuple[str, ...]:
-    """What the query can come through besides itself. The server's catalogue is read, and no row of a table."""
-    from psycopg import Error
-
-    def look() -> list[tuple[str, str]]:
-        connection.execute("SET LOCAL search_path = pg_catalog")
-        found: list[tuple[str, str]] = connection.execute(_MADE_BY_USERS).fetchall()
-        connection.rollback()
-        return found
-
-    try:
-        return in_reach(query, interruptible(look, connection.cancel_safe))
-    except Error as error:
-        raise ValueError(refused("PostgreSQL", error)) from None
 
 
 def _refuse_ids(connection: Connection, kinds: dict[str, int]) -> None:
@@ -363,7 +352,6 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
 
     A server that plans a query may already run functions of it on rows.
     """
-    from psycopg import Error
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
@@ -375,15 +363,12 @@ def _described(connection: Connection, query: str) -> dict[str, int]:
             found = connection.pgconn.describe_prepared(b"")
         # Counts must see the rows as they are after a wait for a lock, not before. So the transaction ends here.
         connection.rollback()
-        return found
-
-    try:
-        # The server may have to wait for a lock on a table.
-        found = interruptible(describe, connection.cancel_safe)
         if found.status != ExecStatus.COMMAND_OK:
             raise error_from_result(found)
-    except Error as error:
-        raise ValueError(refused("PostgreSQL", error)) from None
+        return found
+
+    # The server may have to wait for a lock on a table.
+    found = _asked(connection, describe)
     return {(found.fname(i) or b"").decode(): found.ftype(i) for i in range(found.nfields)}
 
 
