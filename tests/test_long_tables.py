@@ -309,7 +309,7 @@ def test_what_a_long_table_cannot_do_is_refused_by_public_facts() -> None:
     assert wide.placed() is wide
     with pytest.raises(ValueError, match="one row per coordinate needs outcome counts"):
         Pool.published(1.0, 3).fit(problem, long)
-    with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is none"):
+    with pytest.raises(ValueError, match=r"\(SeparableProblem\); PostedPrice is another kind"):
         Table(table, **long_columns(SHOWN[:1])).check(PostedPrice(3))
     with pytest.raises(ValueError, match="coordinates must be 2, got 1"):
         Table(table, **long_columns(SHOWN[:1])).check(problem)

@@ -95,8 +95,8 @@ def test_that_rows_are_known_is_paid_for(tmp_path: Path, facts: Facts, run: Run)
     [
         (None, "poolrl.workflow.release_folder.sketch_of", 0),  # counting a table does not take longer for one row
         ("SELECT * FROM log", "poolrl.workflow.release_folder.sketch_of", 1),
-        ("SELECT * FROM log", "poolrl.data.sources.opening.run_query", 1),
-        ("SELECT * FROM log", "poolrl.data.sources.opening.try_query", 0),  # which has seen no row
+        ("SELECT * FROM log", "poolrl.data.sources.duckdb.run_query", 1),
+        ("SELECT * FROM log", "poolrl.data.sources.duckdb.try_query", 0),  # which has seen no row
         ("SELECT * FROM log", "poolrl.data.sources.duckdb.duckdb.connect", 0),
     ],
 )

@@ -1,6 +1,7 @@
 """Which rows of a table count: those with ids, a step and a coordinate, of the first trajectories of each unit.
 
-Every rule looks at one unit at a time. So no unit decides which rows of another one count.
+Every rule looks at one unit at a time. So no unit decides which rows of another one count. The rows of one period are
+chosen before anything is counted, and marks of rows tell a ledger that it has seen them before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from operator import add, and_
 from typing import Self
 
 import ibis
-import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import numpy as np
 
@@ -26,15 +26,22 @@ from poolrl.data.log import Columns, Log, missing_column
 from poolrl.data.sources.engine import NoRowsError, answer
 from poolrl.problems.labels import Labels, LabelValue
 
+# A date as text, perhaps with a time behind it.
+_DATE_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}($|[ T])"
+_WHOLE_TEXT = "^[+-]?[0-9]{1,15}$"
+# Factors of numbers; only the fraction of their sum is kept. Any factors but simple fractions would do.
+_MULTIPLES = (
+    (1.6180339887498949, 1.4142135623730951, 1.7320508075688772),
+    (2.6457513110645907, 1.8392867552141612, 1.3247179572447460),
+)
+_PLACES = 2**31
+_LARGEST = 2.0**50
+# How many marks a ledger keeps, and about how many trajectories are looked at for the chance of equal ones.
+MOST_MARKS, LOOKED_AT = 512, 2**16
+
 
 class KeptRows(Log):
     """Rows of a long table, their ids in one spelling (`data/ids.py`)."""
-
-    rows: ir.Table
-    columns: Columns
-    first_step: int
-    _coordinates: Labels | None
-    _readings: Mapping[str, ir.Table | None]
 
     def _keep(self, rows: ir.Table, columns: Columns, *, coordinates: Iterable[LabelValue], first_step: int) -> None:
         """Keep the rows, and refuse them by the names and types of their columns."""
@@ -195,13 +202,13 @@ def checked_coordinates(rows: ir.Table, columns: Columns, given: Iterable[LabelV
     return declared
 
 
-# A date as text, perhaps with a time behind it.
-_DATE_TEXT = "^[0-9]{4}-[0-9]{2}-[0-9]{2}($|[ T])"
-_WHOLE_TEXT = "^[+-]?[0-9]{1,15}$"
-
-
 def rows_of_period(rows: ir.Table, columns: Columns, *, first: str | int, before: str | int) -> ir.Table:
-    """The rows of all trajectories that begin in [first, before): two dates like 2025-01-31, or two whole numbers."""
+    """The rows of all trajectories that begin in [first, before): two dates like 2025-01-31, or two whole numbers.
+
+    A trajectory lies at the smallest place that its rows have in the period's column: the date on which it begins, or a
+    number. A row whose place is missing or cannot be read has none. A trajectory without any place is in no period. So
+    each trajectory is in one period at most, with all its rows, in whatever spelling they name it (`data/ids.py`).
+    """
     if columns.period is None:
         raise ValueError("a period needs a column: say by what a trajectory belongs to it")
     dated = isinstance(first, str)
@@ -221,18 +228,12 @@ def rows_of_period(rows: ir.Table, columns: Columns, *, first: str | int, before
     return rows.semi_join(members, reduce(and_, same)).select(rows.columns)
 
 
-def check_period_column(kind: dt.DataType, name: str, *, dated: bool) -> None:
-    """Refuse a column by its type alone."""
-    fits = kind.is_string() or (kind.is_date() or kind.is_timestamp() if dated else kind.is_numeric())
-    if not fits:
-        wanted = "dates, or text like 2025-01-31" if dated else "whole numbers"
-        raise ValueError(f"column {name!r} of [period] must hold {wanted}, but has type {kind}")
-
-
 def _begins(column: ir.Column, *, dated: bool) -> ir.IntegerColumn:
     """A date as the number 20250131, or a whole number; NULL where there is none. No row can make it fail."""
     kind = column.type()
-    check_period_column(kind, column.get_name(), dated=dated)
+    if not (kind.is_string() or (kind.is_date() or kind.is_timestamp() if dated else kind.is_numeric())):
+        wanted = "dates, or text like 2025-01-31" if dated else "whole numbers"
+        raise ValueError(f"column {column.get_name()!r} of [period] must hold {wanted}, but has type {kind}")
     if kind.is_date() or kind.is_timestamp():
         parts = column.year().cast("int64"), column.month().cast("int64"), column.day().cast("int64")
         return parts[0] * 10_000 + parts[1] * 100 + parts[2]
@@ -247,19 +248,13 @@ def _begins(column: ir.Column, *, dated: bool) -> ir.IntegerColumn:
     return ibis.ifelse(usable, ibis.ifelse(usable, number, 0.0).floor().cast("int64"), ibis.null("int64"))
 
 
-# Factors of numbers; only the fraction of their sum is kept. Any factors but simple fractions would do.
-_MULTIPLES = (
-    (1.6180339887498949, 1.4142135623730951, 1.7320508075688772),
-    (2.6457513110645907, 1.8392867552141612, 1.3247179572447460),
-)
-_PLACES = 2**31
-_LARGEST = 2.0**50
-# A ledger keeps so many marks. About so many trajectories are looked at for the chance of equal ones.
-MOST_MARKS, LOOKED_AT = 512, 2**16
-
-
 def sketch_of(log: KeptRows) -> tuple[bytes, tuple[bytes, ...], float]:
     """A hash of all trajectories, the smallest marks, and the chance that another log of this kind has one of them.
+
+    A mark stands for what one trajectory shows of one product: the numbers of all its rows, but no id, name or step. So
+    the order of rows and products, the horizon, the names of things and the kind of file do not matter, and a part of a
+    log has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the
+    guess. So they go into the ledger only encrypted (`ledger/overlap.py`).
 
     Chance by Good and Turing: what was seen once is expected 2 N₂ / N₁ times in another log like this one, where N₁
     different trajectories were seen once and N₂ twice. What was seen more often is expected there.

@@ -10,50 +10,27 @@ from typing import Any
 
 from poolrl.checks import IntArray, whole
 from poolrl.data.cells import CellFormula, joint_cells, left_cells, outcome_cells
-from poolrl.data.row_rules import has_own_bounds
+from poolrl.data.row_rules import PARTS, has_own_bounds
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # Cells, and how many rows fall into each. Cells without a row are left out.
 Tally = tuple[IntArray, IntArray]
+# The fields of `Columns` that name columns of numbers.
+NUMBERS = (*PARTS, "scale")
 
 
-class Sealed:
-    """No attribute is set, replaced or deleted after `seal`: what was checked is what is counted.
-
-    Python has ways around it for who wants to. It stops slips, and methods set on an object.
-    """
-
-    __slots__ = ("_sealed",)
-
-    def seal(self) -> None:
-        """The last line of `__init__`."""
-        object.__setattr__(self, "_sealed", True)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_sealed", False):
-            raise AttributeError(f"{name} of a {type(self).__name__} cannot be set: make a new one")
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name} of a {type(self).__name__} cannot be deleted")
-
-    def __setstate__(self, state: Any) -> None:
-        """What `copy` and `pickle` bring: a dictionary, or one beside the slots."""
-        plain, slots = state if isinstance(state, tuple) else (state, None)
-        for name, value in {**(plain or {}), **(slots or {})}.items():
-            object.__setattr__(self, name, value)
-
-
-class Log(Sealed, ABC):
+class Log(ABC):
     """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it.
 
-    Its facts are public declarations. Nobody can set them later: the noise depends on them, and so do the counts.
+    Its facts are public declarations, on which the noise and the counts depend. So no attribute is set, replaced or
+    deleted after `_seal`: what was checked is what is counted. Python has ways around it for a person who looks for
+    them. It stops slips, and methods set on an object.
     """
 
     __slots__ = (
         *("has_units", "max_per_unit", "ids_public", "has_scale", "scale_memory"),
-        *("label_names", "step_labels", "labels_public", "has_coordinates"),
+        *("label_names", "step_labels", "labels_public", "has_coordinates", "_sealed"),
     )
     has_units: bool  # whether a unit may own several trajectories
     max_per_unit: int  # c, how many of a unit's trajectories count
@@ -88,6 +65,24 @@ class Log(Sealed, ABC):
             raise ValueError("labels_public needs labels")
         if self.max_per_unit != 1 and not has_units:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
+
+    def _seal(self) -> None:
+        """The last line of `__init__`."""
+        object.__setattr__(self, "_sealed", True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_sealed", False):
+            raise AttributeError(f"{name} of a {type(self).__name__} cannot be set: make a new one")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} of a {type(self).__name__} cannot be deleted")
+
+    def __setstate__(self, state: Any) -> None:
+        """What `copy` and `pickle` bring: a dictionary, or one beside the slots."""
+        plain, slots = state if isinstance(state, tuple) else (state, None)
+        for name, value in {**(plain or {}), **(slots or {})}.items():
+            object.__setattr__(self, name, value)
 
     @property
     @abstractmethod
@@ -151,12 +146,12 @@ def check_relative(log: Log, problem: Problem) -> None:
     if is_relative(log, problem) and not problem.scale_dim:
         raise ValueError(
             "a scale needs a problem whose coordinates have a unit each (SeparableProblem), or whose state is a count; "
-            f"{type(problem).__name__} is none"
+            f"{type(problem).__name__} is another kind"
         )
     if log.has_coordinates and not isinstance(problem, SeparableProblem):
         raise ValueError(
             "a table with one row per coordinate needs a problem whose coordinates are counted one by one "
-            f"(SeparableProblem); {type(problem).__name__} is none"
+            f"(SeparableProblem); {type(problem).__name__} is another kind"
         )
 
 
@@ -197,13 +192,15 @@ class Columns:
     period: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("states", "actions", "next_states", "scale", "labels"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                raise ValueError(f"{name} must be a list of column names, got the text {given!r}")
-            object.__setattr__(self, name, _named(given) if name == "labels" else tuple(given))
+        for name in (*NUMBERS, "labels"):
+            names = getattr(self, name)
+            if isinstance(names, str):
+                raise ValueError(f"{name} must be a list of column names, got the text {names!r}")
+            object.__setattr__(self, name, dict(names) if isinstance(names, Mapping) else tuple(names))
+        if not isinstance(self.labels, Mapping):
+            object.__setattr__(self, "labels", {name: name for name in self.labels})
         if self.coordinate is not None:
-            for name in ("states", "actions", "next_states", "scale"):
+            for name in NUMBERS:
                 if len(getattr(self, name)) != 1 and not (name == "scale" and not self.scale):
                     raise ValueError(f"with coordinate, {name} must name one column: a row shows one coordinate")
         uses = self._uses()
@@ -214,21 +211,15 @@ class Columns:
 
     def _uses(self) -> list[tuple[str, str]]:
         """What each column is named for."""
-        ids = [("trajectory", self.trajectory), ("step", self.step)]
-        unit = [] if self.unit is None else [("unit", self.unit)]
-        coordinate = [] if self.coordinate is None else [("coordinate", self.coordinate)]
-        parts = ("states", "actions", "next_states", "scale")
-        numbers = [(f"{part}[{i}]", column) for part in parts for i, column in enumerate(getattr(self, part))]
+        numbers = [(f"{part}[{i}]", column) for part in NUMBERS for i, column in enumerate(getattr(self, part))]
         labels = [(f"label {name!r}", column) for name, column in self.labels.items()]
-        period = [] if self.period is None else [("period", self.period)]
-        return [*ids, *unit, *coordinate, *numbers, *labels, *period]
+        uses = [("trajectory", self.trajectory), ("step", self.step), *numbers, ("unit", self.unit)]
+        uses += [("coordinate", self.coordinate), *labels, ("period", self.period)]
+        return [(use, column) for use, column in uses if column is not None]
 
     def names(self) -> list[str]:
         """Every column that is read."""
-        ids = [name for name in (self.unit, self.coordinate) if name is not None]
-        numbers = [*self.states, *self.actions, *self.next_states, *self.scale]
-        period = [] if self.period is None else [self.period]
-        return [self.trajectory, self.step, *numbers, *ids, *self.labels.values(), *period]
+        return [column for _, column in self._uses()]
 
     def as_they_are(self) -> set[str]:
         """Columns of ids, coordinates and labels, which may hold text and must not be read as numbers."""
@@ -246,10 +237,6 @@ def _may_share(one: str, other: str) -> bool:
     if other.startswith("label"):
         return one in ("trajectory", "step", "unit")
     return (one, other) == ("trajectory", "unit")
-
-
-def _named(labels: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
-    return dict(labels) if isinstance(labels, Mapping) else {name: name for name in labels}
 
 
 def missing_column(name: str, names: Sequence[str], between: str = "commas") -> str:

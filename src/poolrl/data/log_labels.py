@@ -17,6 +17,11 @@ from poolrl.npz import read_arrays, write_arrays
 from poolrl.problems.labels import Labels, number_of
 
 MISSING = -1
+# Bytes of all arrays of a saved log: no log that fits into memory has more.
+LARGEST_LOG_FILE = 2**40
+_ALWAYS_SAVED = {*PARTS, "max_per_unit"}
+_SAVED = {*_ALWAYS_SAVED, "unit", "scale", "scale_memory", "labels_public", "labels"}
+_SHAPE = "label {!r} must have one value per trajectory, or one per trajectory and step"
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,6 @@ class LogLabel:
         return np.append(known, MISSING)[self.codes]
 
 
-_SHAPE = "label {!r} must have one value per trajectory, or one per trajectory and step"
-
-
 def log_labels(given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, LogLabel]:
     """Every label of n trajectories of H steps."""
     found = {}
@@ -111,15 +113,13 @@ def packed(labels: Mapping[str, LogLabel]) -> dict[str, NDArray[Any]]:
 
 def unpacked(arrays: dict[str, Any]) -> dict[str, LogLabel]:
     """The inverse of `packed`; takes its entries out of the arrays."""
-    if "labels" not in arrays:
-        return {}
-    found = {}
-    for i, (name, values) in enumerate(json.loads(arrays.pop("labels").tobytes())):
+    labels = {}
+    for i, (name, values) in enumerate(json.loads(arrays.pop("labels").tobytes()) if "labels" in arrays else []):
         codes = arrays.pop(f"label_{i}")
         if codes.dtype != np.int64 or codes.min() < MISSING or codes.max() >= len(values):
             raise ValueError("codes of a label that do not fit its values")
-        found[str(name)] = LogLabel(_values(values), codes)
-    return found
+        labels[str(name)] = LogLabel(_values(values), codes)
+    return labels
 
 
 def _values(values: list[Any]) -> NDArray[Any]:
@@ -128,18 +128,12 @@ def _values(values: list[Any]) -> NDArray[Any]:
     return np.array(values, dtype=(str if all(text) else object) if any(text) else np.float64)
 
 
-# Bytes of all arrays of a saved log: no log that fits into memory has more.
-LARGEST_LOG_FILE = 2**40
-_ALWAYS_SAVED = {*PARTS, "max_per_unit"}
-_SAVED = {*_ALWAYS_SAVED, "unit", "scale", "scale_memory", "labels_public", "labels"}
-
-
 def write_log(path: str | PathLike[str], parts: dict[str, Any]) -> None:
     """Write the arguments that make a log again; what it does not have is left out."""
     labels = parts["labels"]
     absent = {"labels", *(() if labels else ("labels_public",)), *(("scale_memory",) if parts["scale"] is None else ())}
-    given = {name: np.asarray(part) for name, part in parts.items() if part is not None and name not in absent}
-    write_arrays(path, given | packed(labels))
+    arrays = {name: np.asarray(part) for name, part in parts.items() if part is not None and name not in absent}
+    write_arrays(path, arrays | packed(labels))
 
 
 def read_log(path: str | PathLike[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ that row. What cannot be used is unobserved. The rules look at one unit at a tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,11 @@ from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+
+# The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
+NOWHERE = -1
+# The column that is added to rows.
+EDGE = "poolrl_edge"
 
 
 class Table(KeptRows):
@@ -91,7 +96,7 @@ class Table(KeptRows):
         self.ids_public, self.step_labels = bool(ids_public), tuple(step_labels)
         if not set(self.step_labels) <= set(self.label_names):
             raise ValueError(f"step_labels must be among the labels ({', '.join(self.label_names) or 'none'})")
-        self.seal()
+        self._seal()
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
@@ -170,9 +175,19 @@ class Table(KeptRows):
 
     def crowd_expression(self, problem: OutcomeProblem, *, edges: IntArray) -> ir.Table:
         """The counts of `crowd_tallies`: columns step, crowd, rows."""
-        cells = self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
-        placed = [_with_places(each, coordinate) for coordinate, each in enumerate(cells)]
-        return crowd_counts(placed, problem, keys=self._keys, edges=edges.reshape(-1, *edges.shape[-2:]))
+        shown = []
+        for coordinate, cells in enumerate(
+            self._formula_cells(problem, bins=TOGETHER_BANDS, formula=side_formula(problem))
+        ):
+            rows = _with_edges(_with_places(cells, coordinate), edges.reshape(-1, *edges.shape[-2:]))
+            known, beyond = sides(problem, rows.cell, rows[EDGE])
+            known = known & (rows.cell != NOWHERE)
+            numbers = {"known": known.cast("int64"), "beyond": (known & beyond).cast("int64")}
+            shown.append(rows.select(*self._keys, "step", **numbers))
+        every = ibis.union(*shown) if len(shown) > 1 else shown[0]
+        crowds = every.group_by([*self._keys, "step"]).aggregate(shown=every.known.sum(), far=every.beyond.sum())
+        crowd = crowds.shown.cast("int64") * (problem.outcome_dim + 1) + crowds.far.cast("int64")
+        return crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
 
     def _formula_cells(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula) -> list[ir.Table]:
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
@@ -222,7 +237,24 @@ class Table(KeptRows):
         """The counts of `visit_tallies`: columns step, node, target, rows."""
         problem = partition.problem
         rows = self._rows(problem, self._numbers(problem)).anti_join(self.dropped(problem.horizon), self._keys)
-        return visit_counts(rows, partition, clip=self.clip)
+
+        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
+            state, action, next_state = row
+            unit: Numbers = problem.unit_pair(state, action)
+            arrived: Numbers = problem.unit_state(next_state)
+            inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
+            node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
+            target: Numbers = partition.states.cell(arrived)
+            return [part for v in (node, target, unit, arrived) for part in v.columns()]
+
+        node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip, relative=False)
+        points = {f"unit_{i}": number for i, number in enumerate(numbers)}
+        found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
+        names, dimensions = list(points), problem.state_dim + problem.action_dim
+        pairs = [nodes.directions for nodes in partition.pairs]
+        found = at_nearest(found, "node", pairs, names[:dimensions])
+        found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
+        return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
     def _numbers(self, problem: Problem, facts: CoordinateFacts | None = None) -> dict[str, ir.Column]:
         columns = self.columns
@@ -260,32 +292,6 @@ def _integers(counts: ir.Table, *names: str) -> list[IntArray]:
     return [np.asarray(found[name], dtype=np.int64) for name in names]
 
 
-# The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
-NOWHERE = -1
-# The column that is added to rows.
-EDGE = "poolrl_edge"
-
-
-def crowd_counts(
-    cells: Sequence[ir.Table], problem: OutcomeProblem, *, keys: Sequence[str], edges: IntArray
-) -> ir.Table:
-    """Columns step, crowd, rows: how many trajectories show j sides, i of them beyond, crowd j (k + 1) + i.
-
-    `cells` are rows of keys, label, step, coordinate and cell, of all coordinates; `edges` are (label cells, H, k).
-    """
-    shown = []
-    for rows in cells:
-        found = _with_edges(rows, edges)
-        known, beyond = sides(problem, found.cell, found[EDGE])
-        known = known & (found.cell != NOWHERE)
-        numbers = {"known": known.cast("int64"), "beyond": (known & beyond).cast("int64")}
-        shown.append(found.select(*keys, "step", **numbers))
-    every = ibis.union(*shown) if len(shown) > 1 else shown[0]
-    crowds = every.group_by([*keys, "step"]).aggregate(shown=every.known.sum(), far=every.beyond.sum())
-    crowd = crowds.shown.cast("int64") * (problem.outcome_dim + 1) + crowds.far.cast("int64")
-    return crowds.select("step", crowd=crowd).group_by(["step", "crowd"]).aggregate(rows=ibis._.count())
-
-
 def _with_edges(rows: ir.Table, edges: IntArray) -> ir.Table:
     """Each row with the edge of its label cell, step and coordinate."""
     _, steps, coordinates = edges.shape
@@ -293,26 +299,3 @@ def _with_edges(rows: ir.Table, edges: IntArray) -> ir.Table:
     place = (rows.label.cast("int64") * steps + rows.step) * coordinates + rows.coordinate
     found = rows.inner_join(every, place == every["poolrl_edge_place"].cast("int64"))
     return found.mutate(**{EDGE: found["poolrl_edge_at"].cast("int64")})
-
-
-def visit_counts(rows: ir.Table, partition: Partition, *, clip: bool) -> ir.Table:
-    """Columns step, node, target, rows: how many rows led from a node to a state's node."""
-    problem = partition.problem
-
-    def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
-        state, action, next_state = row
-        unit: Numbers = problem.unit_pair(state, action)
-        arrived: Numbers = problem.unit_state(next_state)
-        inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
-        node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
-        target: Numbers = partition.states.cell(arrived)
-        return [part for v in (node, target, unit, arrived) for part in v.columns()]
-
-    node, target, *numbers = cells_by_step(problem, rows, formulas, clip=clip, relative=False)
-    points = {f"unit_{i}": number for i, number in enumerate(numbers)}
-    found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
-    names, dimensions = list(points), problem.state_dim + problem.action_dim
-    pairs = [nodes.directions for nodes in partition.pairs]
-    found = at_nearest(found, "node", pairs, names[:dimensions])
-    found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
-    return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())

@@ -19,26 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_array, read_only
+from poolrl.data import row_rules
 from poolrl.data.cells import CellFormula, sees_everything, side_formula, sides
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
 from poolrl.data.row_by_row import AnyProblem, is_our_own, row_by_row
-from poolrl.data.row_rules import (
-    PARTS,
-    Row,
-    RowRule,
-    as_counted,
-    bound_rules,
-    bounds,
-    fit_rules,
-    has_own_bounds,
-    moved_inside,
-    part_divisors,
-    usable_amount,
-    usable_divisor,
-    widths,
-)
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -73,7 +59,8 @@ class Trajectories(Log):
     does not declare is unobserved. With `labels_public` neighbours keep their labels; else labels are protected too.
     """
 
-    __slots__ = (*PARTS, "_labels", "_units", "owner", "scale")
+    __slots__ = (*row_rules.PARTS, "_labels", "owner", "scale", "units")
+    units: int
 
     def __init__(
         self,
@@ -117,8 +104,8 @@ class Trajectories(Log):
         self._labels = {name: label.taken(kept) for name, label in known.items()}
         self.step_labels = tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
         self.owner: NDArray[np.int64] = owner[kept]
-        self._units = int(owner.max()) + 1
-        self.seal()
+        self.units = int(owner.max()) + 1
+        self._seal()
 
     def __len__(self) -> int:
         return len(self.states)
@@ -130,11 +117,6 @@ class Trajectories(Log):
     def horizon(self) -> int:
         """H."""
         return int(self.states.shape[1])
-
-    @property
-    def units(self) -> int:
-        """How many units the log holds. This is public, because neighbours replace one unit."""
-        return self._units
 
     @property
     def labels(self) -> dict[str, NDArray[Any]]:
@@ -164,11 +146,11 @@ class Trajectories(Log):
     def clipped(self, problem: Problem) -> Self:
         """The same log with every value moved into the problem's public bounds, each row by itself."""
         self._check_shape(problem)
-        parts = {name: np.empty_like(getattr(self, name)) for name in PARTS}
+        parts = {name: np.empty_like(getattr(self, name)) for name in row_rules.PARTS}
         rows = self._array_rows(problem)
         for step in range(self.horizon):
             given, divided = rows.given(step, slice(None)), rows.multiples(step, slice(None))
-            moved = moved_inside(rows.problem, step, divided.row)
+            moved = row_rules.moved_inside(rows.problem, step, divided.row)
             for part, value, before, after, unit in zip(
                 parts.values(), given, divided.row, moved, divided.divisors, strict=True
             ):
@@ -259,7 +241,7 @@ class Trajectories(Log):
     def _arguments(self) -> dict[str, Any]:
         """What makes the same log again."""
         kept = {"unit": self.owner if self.has_units else None, "labels": self._labels}
-        names = (*PARTS, "max_per_unit", "scale", "scale_memory", "labels_public")
+        names = (*row_rules.PARTS, "max_per_unit", "scale", "scale_memory", "labels_public")
         return kept | {name: getattr(self, name) for name in names}
 
     def _array_rows(self, problem: AnyProblem) -> ArrayRows[AnyProblem]:
@@ -267,8 +249,8 @@ class Trajectories(Log):
         return ArrayRows(row_by_row(problem), (self.states, self.actions, self.next_states), self.scale, cells)
 
     def _check_shape(self, problem: Problem) -> None:
-        wanted = {"horizon": problem.horizon} | widths(problem)
-        given = {"horizon": self.horizon} | {name: getattr(self, name).shape[2] for name in PARTS}
+        wanted = {"horizon": problem.horizon} | row_rules.widths(problem)
+        given = {"horizon": self.horizon} | {name: getattr(self, name).shape[2] for name in row_rules.PARTS}
         if self.scale is not None and problem.scale_dim:
             wanted["scale"], given["scale"] = problem.scale_dim, self.scale.shape[2]
         for name, number in wanted.items():
@@ -281,7 +263,7 @@ class Trajectories(Log):
 class Multiples:
     """Rows as the problem's formulas take them, what they were divided by, and where that was possible."""
 
-    row: Row
+    row: row_rules.Row
     divisors: tuple[FloatArray | float, FloatArray | float, FloatArray | float]  # of states, actions and next states
     usable: BoolArray | bool
 
@@ -300,7 +282,7 @@ class ArrayRows(Generic[AnyProblem]):
     scale: FloatArray | None
     cells: IntArray | None
 
-    def given(self, step: int, block: slice) -> Row:
+    def given(self, step: int, block: slice) -> row_rules.Row:
         """Rows of a step in the user's units."""
         state, action, next_state = (np.asfortranarray(part[block, step]) for part in self.parts)
         return state, action, next_state
@@ -315,36 +297,37 @@ class ArrayRows(Generic[AnyProblem]):
         if self.cells is not None:
             cell = self.cells[block, step]
             usable = cell[:, None] >= 0
-            if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
+            if isinstance(problem, OutcomeProblem) and row_rules.has_own_bounds(problem):
                 share = problem.bound_share.reshape(-1, problem.outcome_dim)[cell]
                 divisor = share if divisor is None else divisor * share
         if divisor is None:
             return Multiples(row, (1.0, 1.0, 1.0), usable)
-        amounts = [usable_amount(part) for part in row]
+        amounts = [row_rules.usable_amount(part) for part in row]
         if problem.counts_down:
             amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
-        usable = reduce(and_, amounts, usable_divisor(divisor) & usable)
-        divisors = part_divisors(problem, np.where(usable, divisor, 1.0))
-        lows = [low for low, _ in bounds(problem)]
+        usable = reduce(and_, amounts, row_rules.usable_divisor(divisor) & usable)
+        divisors = row_rules.part_divisors(problem, np.where(usable, divisor, 1.0))
+        lows = [low for low, _ in row_rules.bounds(problem)]
         state, action, next_state = (
             np.where(usable, part, low) / unit for part, low, unit in zip(row, lows, divisors, strict=True)
         )
         return Multiples((state, action, next_state), divisors, usable)
 
-    def broken_rule(self) -> RowRule | None:
+    def broken_rule(self) -> row_rules.RowRule | None:
         """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.
 
         Formulas see only rows within their bounds, because a problem of your own may quote what it is given.
         """
-        broken: dict[tuple[int, int, int], RowRule] = {}
+        broken: dict[tuple[int, int, int], row_rules.RowRule] = {}
 
         def look(block: slice) -> None:
             for step in range(self.problem.horizon):
                 row = self.given(step, block)
-                outside = [(i, rule) for i, rule in enumerate(bound_rules(self.problem, row)) if not rule.held.all()]
-                broken.update({(0, step, i): rule for i, rule in outside})
+                limits = enumerate(row_rules.bound_rules(self.problem, row))
+                outside = {(0, step, i): rule for i, rule in limits if not rule.held.all()}
+                broken.update(outside)
                 if not outside:
-                    fits = enumerate(fit_rules(self.problem, step, row))
+                    fits = enumerate(row_rules.fit_rules(self.problem, step, row))
                     broken.update({(1, step, i): rule for i, rule in fits if not rule.held.all()})
 
         self._in_blocks(look, BLOCK_NUMBERS)
@@ -410,10 +393,10 @@ class ArrayRows(Generic[AnyProblem]):
         self: ArrayRows[OutcomeProblem], formula: CellFormula, step: int, block: slice, bins: int
     ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
         """The cells of a formula, where it is observed, and which rows can be used."""
-        multiples, relative = self.multiples(step, block), self.scale is not None or has_own_bounds(self.problem)
+        multiples = self.multiples(step, block)
         row, usable = multiples.row, multiples.usable
-        if relative:
-            row, fits = as_counted(self.problem, step, row, relative=True, clip=False)
+        if relative := self.scale is not None or row_rules.has_own_bounds(self.problem):
+            row, fits = row_rules.as_counted(self.problem, step, row, relative=True, clip=False)
             usable = usable & fits
         cell, observed = formula(self.problem, step, *row, bins=bins, relative=relative)
         return cell, observed, usable

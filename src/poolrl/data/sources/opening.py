@@ -22,33 +22,9 @@ import ibis
 import ibis.expr.types as ir
 
 from poolrl.data.log import Columns, missing_column
-from poolrl.data.sources.duckdb import (
-    ANSWER,
-    SCHEMAS,
-    attach,
-    catalogue_of,
-    columns_of,
-    connected,
-    copy_log_without_rows,
-    copy_without_rows,
-    definitions_in_reach,
-    in_reach,
-    require_columns,
-    run_query,
-    shut,
-    try_query,
-)
+from poolrl.data.sources import duckdb as queries
+from poolrl.data.sources import log_files
 from poolrl.data.sources.engine import Answer, RowError, interruptible, quoted_name, refusing
-from poolrl.data.sources.log_files import (
-    COMMAS,
-    CsvFormat,
-    as_utf8,
-    csv_reader,
-    files_of,
-    line_count,
-    parquet_reader,
-    sql_list,
-)
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -96,7 +72,7 @@ def open_source(
     export: str | None = None,
     reads: Sequence[str] = (),
     folder: Path = Path(),
-    csv: CsvFormat = COMMAS,
+    csv: log_files.CsvFormat = log_files.COMMAS,
     before_rows: Callable[[], object] = lambda: None,
 ) -> Iterator[Source]:
     """Open a log with the named columns; paths are relative to `folder`.
@@ -120,38 +96,38 @@ def open_source(
             query = _needed(query, "a DuckDB file")
             if not where.is_file():
                 raise FileNotFoundError(f"there is no file {where}")
-            name = catalogue_of(where)
-            with connected(":memory:", settings) as empty:
-                attach(copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
-                kinds = try_query(query, wanted.names, empty, name, export)
-            with connected(":memory:", settings) as database:
-                definitions = definitions_in_reach(export or query, Path(spill) / SCHEMAS, database)
-                attach(where, database, name)
+            name = queries.catalogue_of(where)
+            with queries.connected(":memory:", settings) as empty:
+                queries.attach(queries.copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
+                kinds = queries.try_query(query, wanted.names, empty, name, export)
+            with queries.connected(":memory:", settings) as database:
+                definitions = queries.definitions_in_reach(export or query, Path(spill) / queries.SCHEMAS, database)
+                queries.attach(where, database, name)
                 before_rows()
-                backend = shut(database)
-                run_query(query, database, kinds, name, export)
-                yield Source(_table(backend, database, wanted, name=ANSWER, text_numbers=False), definitions)
+                backend = queries.shut(database)
+                queries.run_query(query, database, kinds, name, export)
+                yield Source(_table(backend, database, wanted, name=queries.ANSWER, text_numbers=False), definitions)
         else:
-            files, is_csv = files_of(where)
-            with connected(":memory:", settings) as database:
+            files, is_csv = log_files.files_of(where)
+            with queries.connected(":memory:", settings) as database:
                 whole = True
                 if is_csv:
-                    files, csv, whole = as_utf8(files, csv, Path(spill))
-                reader = csv_reader(files, csv) if is_csv else parquet_reader(where, files)
+                    files, csv, whole = log_files.as_utf8(files, csv, Path(spill))
+                reader = log_files.csv_reader(files, csv) if is_csv else log_files.parquet_reader(where, files)
                 _make_log(database, where, files, reader)
-                _require_read(reads, list(columns_of("log", database)), csv.delimiter)
+                _require_read(reads, list(queries.columns_of("log", database)), csv.delimiter)
                 if query is not None:
-                    with connected(":memory:", settings) as empty:
-                        copy_log_without_rows(database, empty)
-                        kinds = try_query(query, wanted.names, empty)
+                    with queries.connected(":memory:", settings) as empty:
+                        queries.copy_log_without_rows(database, empty)
+                        kinds = queries.try_query(query, wanted.names, empty)
                     before_rows()
                     if not whole:
                         raise RowError(f"{where} cannot be read to its end")
-                backend = shut(database)
+                backend = queries.shut(database)
                 if query is not None:
-                    run_query(query, database, kinds)
+                    queries.run_query(query, database, kinds)
                 # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
-                name, as_text = "log" if query is None else ANSWER, is_csv or where.is_dir()
+                name, as_text = "log" if query is None else queries.ANSWER, is_csv or where.is_dir()
                 yield Source(_table(backend, database, wanted, name=name, text_numbers=as_text))
 
 
@@ -160,11 +136,11 @@ def count_lines(source: str, folder: Path) -> int | None:
     where = folder / Path(source).expanduser()
     if source.startswith(POSTGRES) or where.suffix in DUCKDB_ENDINGS:
         return None
-    files, is_csv = files_of(where)
+    files, is_csv = log_files.files_of(where)
     if not is_csv:
         return None
     try:
-        return line_count(files)
+        return log_files.line_count(files)
     except (OSError, EOFError, zlib.error):
         raise ValueError(f"{where} cannot be read to its end") from None
 
@@ -186,7 +162,7 @@ def _needed(query: str | None, what: str) -> str:
 def _make_log(database: duckdb.DuckDBPyConnection, where: Path, files: Sequence[str], reader: str) -> None:
     """Give the files the name `log`, and forbid access to other files."""
     try:
-        database.execute(f"SET allowed_paths = {sql_list(files)}")
+        database.execute(f"SET allowed_paths = {log_files.sql_list(files)}")
         database.execute(f"CREATE VIEW log AS {reader}")
     except duckdb.Error:
         raise ValueError(
@@ -220,7 +196,7 @@ def _table(
         return f"CAST({quoted} AS VARCHAR) AS {quoted}" if kinds[column].startswith("ENUM") else quoted
 
     with refusing("DuckDB", duckdb.Error):
-        kinds = columns_of(name, database)
+        kinds = queries.columns_of(name, database)
         for column in wanted.names:
             if column not in kinds:
                 raise ValueError(missing_column(column, list(kinds)))
@@ -283,7 +259,7 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         _refuse_shadows(connection)
         kinds = _described(connection, f"SELECT * FROM {rows}")
-        require_columns(wanted.names, kinds)
+        queries.require_columns(wanted.names, kinds)
         _refuse_ids(connection, {name: kinds[name] for name in wanted.names if name in wanted.ids})
         # A label that is not text is a number like others.
         like_numbers = {name for name in wanted.names if kinds[name] in (*_FLOATS, _NUMERIC)} - wanted.ids
@@ -296,7 +272,7 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         _described(connection, str(backend.compile(table)))
         # The server's catalogue is read, and no row of a table.
         made = _asked(connection, lambda: _in_catalogue(connection, _MADE_BY_USERS))
-        yield Source(table, in_reach(query, made))
+        yield Source(table, queries.in_reach(query, made))
     finally:
         # The session changed nothing, so nothing is lost if it is already gone.
         with suppress(psycopg.Error):
