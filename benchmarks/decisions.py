@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Policy, Pool, SeededNoise
 from poolrl.learning import stored
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.decide import decide_csv

@@ -35,10 +35,10 @@ from poolrl import (
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.zones import Rings
-from poolrl.learning.kernel import Stage
+from poolrl.learning.backward_induction import Stage
 from poolrl.learning.outcomes import uniform_outcomes
 from poolrl.learning.planning import plan_on_outcomes, plan_on_visits
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget, epsilon, noise_bound

@@ -26,7 +26,7 @@ from benchmarks.real_benches import (
 from benchmarks.report import Report, run
 from poolrl import LostSales, Pool, SeededNoise
 from poolrl.checks import FloatArray
-from poolrl.learning.population import population_policy
+from poolrl.learning.model import population_policy
 from poolrl.paper import rossmann
 
 BOUND, FIRST_SEED = 25_000.0, 2000

@@ -22,7 +22,7 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.axes import Axes
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 
 STEPS, HOLDING, SHORTAGE = 10, 0.2, 0.8
 

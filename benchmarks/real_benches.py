@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks.chain import DAYS, HISTORY, Chain, run_chain
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, data_free
 from poolrl.checks import FloatArray
+from poolrl.learning.levels import plan_shops
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.shops import plan_shops
 
 LEARNED = 66  # weeks
 FACTOR = 1.15  # of today's managers

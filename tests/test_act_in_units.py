@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise, data_free, relative_gap, rollout_cost, saa
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.simulation.evaluation import cost_difference, rollout_costs
 
 LABELS: dict[str, Any] = {"shop": ["north", "south"], "promo": [0, 1]}

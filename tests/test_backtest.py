@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.backtest import EYES_ONLY, Backtest, Replayed, replay_policy
 from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks

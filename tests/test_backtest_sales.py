@@ -12,7 +12,7 @@ import pytest
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table
 from poolrl.checks import FloatArray, IntArray
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.backtest import (

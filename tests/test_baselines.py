@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
-from poolrl.learning.rules import Levels, PartitionQ
+from poolrl.learning.policy import Levels, PartitionQ
 from poolrl.learning.stored import Report
 from poolrl.paper import trials
 from poolrl.paper.trials import _QLearning, fql, hql, replay_log

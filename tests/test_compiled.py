@@ -14,12 +14,11 @@ from hypothesis.extra import numpy as npst
 from scipy.linalg import qr
 
 from poolrl import Backlog, Grid, LostSales, Zones
-from poolrl.geometry import compiled
+from poolrl.geometry import compiled_nodes
 from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition
-from poolrl.learning.kernel import consistent_counts
+from poolrl.learning.backward_induction import consistent_counts, stages_from_marginals
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.separable import stages_from_marginals
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.processes import environment, program
@@ -59,7 +58,7 @@ def test_range_maxima(values: Any, data: Any) -> None:
 def test_points_of_a_ring_are_those_of_pivoted_qr() -> None:
     candidates = np.random.default_rng(2).uniform(size=(40, 64, 6))
     chosen = np.empty((40, 6), dtype=np.int64)
-    compiled.independent_points(candidates, chosen)
+    compiled_nodes.independent_points(candidates, chosen)
     for points, mine in zip(candidates, chosen, strict=True):
         np.testing.assert_array_equal(mine, qr(points.T, mode="economic", pivoting=True)[2][:6])
 
@@ -147,7 +146,7 @@ def _values(_: int) -> Any:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "THREADS", 2)
+    monkeypatch.setattr(compiled_nodes, "THREADS", 2)
     here = _values(0)  # starts the threads, which a child does not inherit
     with multiprocessing.get_context("fork").Pool(1) as pool:
         np.testing.assert_array_equal(pool.apply_async(_values, (0,)).get(timeout=60), here)
@@ -156,7 +155,7 @@ def test_a_forked_child_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 def test_a_fit_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(compiled, "THREADS", threads)
+        monkeypatch.setattr(compiled_nodes, "THREADS", threads)
         found.append(fit_digests())
     assert found[0] == found[1] == found[2]
 

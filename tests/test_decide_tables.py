@@ -15,7 +15,7 @@ import pytest
 
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
 from poolrl.checks import FloatArray
-from poolrl.learning.population import population_policy
+from poolrl.learning.model import population_policy
 from poolrl.learning.stored import Names
 from poolrl.workflow import decide
 from poolrl.workflow.desk import Desk

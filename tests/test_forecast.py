@@ -11,7 +11,7 @@ import pytest
 from rich.progress import Progress
 
 from poolrl import LostSales, Policy, Pool, SeededNoise, Trajectories, rollout_cost
-from poolrl.learning.level_costs import left_and_missing
+from poolrl.learning.levels import left_and_missing
 from poolrl.simulation.families import FAMILIES
 from poolrl.workflow.forecast import Forecast
 from poolrl.workflow.trades import shop_forecast as forecasts

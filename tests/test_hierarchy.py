@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.learning.cell_laws import CellLaws, explain
+from poolrl.learning.cell_laws import CellLaws, _mean_and_cavity, explain
 from poolrl.learning.estimation import cell_factors
-from poolrl.learning.hierarchy import _mean_and_cavity
 from poolrl.learning.shapes import dictionary
 from poolrl.privacy.sensitivity import every_level
 

@@ -10,10 +10,10 @@ import pytest
 from poolrl import LostSales, Pool, SeededNoise, rollout_cost
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.learning import idle_steps
+from poolrl.learning import cell_laws
 from poolrl.learning.cell_laws import explain
 from poolrl.learning.estimation import cell_factors
-from poolrl.learning.level_costs import costs_of_levels
+from poolrl.learning.levels import costs_of_levels
 from poolrl.privacy.sensitivity import every_level
 
 SHOPS, STEPS, BINS, WEEKS, VARIANCE = 150, 3, 16, 60, 100.0
@@ -62,7 +62,7 @@ def test_without_idle_days_nothing_changes(cut: bool, monkeypatch: pytest.Monkey
     levels = noisy_trees(np.zeros(STEPS), cut=cut, seed=1)
     given = levels, VARIANCE, ALWAYS, cell_factors((SHOPS, STEPS, 1))
     found = explain(*given, steps=STEP_OF, reach=np.ones(1))
-    monkeypatch.setattr(idle_steps, "NO_ACCIDENT", math.inf)
+    monkeypatch.setattr(cell_laws, "NO_ACCIDENT", math.inf)
     plain = explain(*given, steps=STEP_OF, reach=np.ones(1))
     assert np.array_equal(found.outcomes, plain.outcomes)
 
@@ -75,9 +75,9 @@ def test_shares_by_hand() -> None:
     """
     law, cutoffs = np.tile([0.1, 0.9], (3, 1)), np.tile([0.2, 0.8], (3, 1))
     seen, totals, steps = np.array([25.2, 50.4, 9.0]), np.array([100.0, 200.0, 100.0]), np.array([0, 0, 1])
-    found = idle_steps.idle_shares(seen, 1.0, law, cutoffs, totals, steps)
+    found = cell_laws.idle_shares(seen, 1.0, law, cutoffs, totals, steps)
     assert found == pytest.approx([0.2, 0.2, 0.0])
-    noisy = idle_steps.idle_shares(seen, 1000.0, law, cutoffs, totals, steps)  # 48.6 is then an accident
+    noisy = cell_laws.idle_shares(seen, 1000.0, law, cutoffs, totals, steps)  # 48.6 is then an accident
     assert noisy.tolist() == [0.0, 0.0, 0.0]
 
 
@@ -105,5 +105,5 @@ def test_holidays_are_part_of_the_predicted_cost(monkeypatch: pytest.MonkeyPatch
         return predicted / rollout_cost(problem, policy, later, labels=labels) - 1
 
     assert abs(off()) < 0.08
-    monkeypatch.setattr(idle_steps, "NO_ACCIDENT", math.inf)  # planted: no step is ever idle
+    monkeypatch.setattr(cell_laws, "NO_ACCIDENT", math.inf)  # planted: no step is ever idle
     assert off() < -0.12

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from poolrl import Bernstein, Grid, LostSales, Pool, SeededNoise, Visits, Zones
-from poolrl.learning.backward_induction import backward_induction, pessimistic_q
-from poolrl.learning.kernel import Stage, consistent_counts, stages_from_visits
+from poolrl.learning.backward_induction import (
+    Stage,
+    backward_induction,
+    consistent_counts,
+    pessimistic_q,
+    stages_from_visits,
+)
 from poolrl.privacy.release import release_visits
 from poolrl.privacy.zcdp import budget, noise_bound
 from tests.helpers.stages import joined
@@ -73,7 +78,7 @@ def test_blocks_change_memory_and_nothing_else(pessimism: Bernstein | None, monk
     log = problem.simulate_log(rng.uniform(0, 10, (5000, 3, 1)), rng=rng)
     learner = Pool(1.0, Visits(), Zones(12), pessimism)
     whole_steps = learner.fit(problem, log, noise=SeededNoise(1))
-    monkeypatch.setattr("poolrl.learning.kernel.BLOCK_CELLS", 12 * 5)  # five rows at a time
+    monkeypatch.setattr("poolrl.learning.backward_induction.BLOCK_CELLS", 12 * 5)  # five rows at a time
     in_blocks = learner.fit(problem, log, noise=SeededNoise(1))
     assert whole_steps.rule.q == pytest.approx(in_blocks.rule.q, abs=1e-12)
     assert whole_steps.report == in_blocks.report

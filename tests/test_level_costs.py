@@ -7,11 +7,17 @@ import pytest
 from scipy import stats
 
 from poolrl import LostSales, rollout_cost
-from poolrl.learning.level_costs import best_costs, costs_of_levels, left_and_missing, step_costs, unseen_demand
+from poolrl.learning.levels import (
+    best_costs,
+    costs_of_levels,
+    left_and_missing,
+    settled_levels,
+    step_costs,
+    unseen_demand,
+    unsettled_levels,
+)
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles
-from poolrl.learning.policy import Policy
-from poolrl.learning.rules import Levels
-from poolrl.learning.shops import settled_levels, unsettled_levels
+from poolrl.learning.policy import Levels, Policy
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.simulation.evaluation import expected_costs
 

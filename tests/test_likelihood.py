@@ -9,11 +9,10 @@ import pytest
 from scipy import stats
 
 from poolrl.checks import FloatArray
-from poolrl.learning import likelihood
+from poolrl.learning import shapes
 from poolrl.learning.cell_laws import CellLaws, explain
-from poolrl.learning.exploration import looked_at
-from poolrl.learning.likelihood import MISFIT, Observed, expected_shares, log_likelihoods
-from poolrl.learning.shapes import beyond, dictionary
+from poolrl.learning.outcomes import looked_at
+from poolrl.learning.shapes import MISFIT, Observed, beyond, dictionary, expected_shares, log_likelihoods
 from poolrl.privacy.sensitivity import every_level
 
 BINS = 8
@@ -54,7 +53,7 @@ def test_differences_are_those_of_gaussian_densities(kinds: int) -> None:
         blind = np.zeros(BINS, dtype=bool) if other is None else ~looked_at(other[cell])
         density = np.zeros(len(table))
         for kind in range(kinds):
-            sampled = current[kind] + likelihood.LEAST_LEAF_VARIANCE + (MISFIT * current[kind]) ** 2
+            sampled = current[kind] + shapes.LEAST_LEAF_VARIANCE + (MISFIT * current[kind]) ** 2
             sampled += np.where(blind, n**2, 0.0)
             covariance = variance * np.eye(len(design)) + design @ np.diag(sampled) @ design.T
             nodes = np.concatenate([level[cell, kind] for level in levels])
@@ -71,7 +70,7 @@ def test_cells_in_groups_are_weighed_like_cells_alone(monkeypatch: pytest.Monkey
     observed = Observed.of(trees(rng.uniform(0, 20, (60, 2, BINS)), 9.0, rng), 9.0, BINS)
     facts = {"law": law, "cutoffs": cutoffs, "totals": np.full(60, 50.0)}
     alone = log_likelihoods(observed, LAWS, **facts)
-    monkeypatch.setattr(likelihood, "MOST_GROUPS", 3)
+    monkeypatch.setattr(shapes, "MOST_GROUPS", 3)
     assert np.allclose(log_likelihoods(observed, LAWS, **facts), alone, rtol=1e-4, atol=0.01)
 
 

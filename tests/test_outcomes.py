@@ -15,8 +15,8 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
-from poolrl.learning.likelihood import expected_shares
 from poolrl.learning.outcomes import OutcomeDistribution, equal_bins
+from poolrl.learning.shapes import expected_shares
 from poolrl.learning.trees import SPREADS, borrowed_share, consistent_masses, upward
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.released import PrivateOutcomes

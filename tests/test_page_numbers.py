@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, Policy, Pool
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.workflow.levels_csv import levels_csv
 from poolrl.workflow.page import release_page
 from poolrl.workflow.page_data import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shown_digits

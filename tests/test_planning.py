@@ -25,11 +25,10 @@ from poolrl import (
     rollout_cost,
     saa,
 )
-from poolrl.learning.backward_induction import backward_induction
-from poolrl.learning.kernel import Stage, stages_from_visits
+from poolrl.learning.backward_induction import Stage, backward_induction, stages_from_visits
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.release import release_visits
 from poolrl.simulation.evaluation import cost_difference, expected_cost, optimum, rollout_costs

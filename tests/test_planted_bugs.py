@@ -20,6 +20,7 @@ from poolrl.data import kept_rows
 from poolrl.data.counts import OutcomeCounts
 from poolrl.data.log_labels import LogLabel
 from poolrl.learning import model
+from poolrl.learning.stored import Planned, Report
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import randomness
@@ -235,7 +236,10 @@ def test_a_policy_that_remembers_the_log(monkeypatch: Plant) -> None:
     monkeypatch.setattr("poolrl.pool.release_outcomes", remembering)
     monkeypatch.setattr(
         "poolrl.learning.model.plan_on_outcomes",
-        lambda *args, **named: (honest_plan(*args, **named)[0], {"mean": float(logs[-1].actions.mean())}),
+        lambda *args, **named: (
+            honest_plan(*args, **named)[0],
+            Report(planned=Planned(int(1e6 * logs[-1].actions.mean()))),
+        ),
     )
     assert "the policy depends on more than the released tables" in faults(attack_case(DEFAULT, releases=200))
 

@@ -28,7 +28,7 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.checks import BoolArray, FloatArray
-from poolrl.learning.rules import PartitionQ
+from poolrl.learning.policy import PartitionQ
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.simulation.evaluation import optimum
 from tests.helpers.own_problems import BrokenReward, OrderQuantity, Pinned, PostedPrice, Wear, wear_log

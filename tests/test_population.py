@@ -11,9 +11,9 @@ import pytest
 from poolrl import LostSales, Policy, data_free
 from poolrl.checks import FloatArray
 from poolrl.geometry.axes import Separable
+from poolrl.learning.model import population_policy
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.planning import plan_on_outcomes
-from poolrl.learning.population import population_policy
 from poolrl.learning.stored import Report
 from poolrl.privacy.guarantee import Guarantee
 

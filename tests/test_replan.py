@@ -16,7 +16,7 @@ import pytest
 
 from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, POLICY
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config

@@ -23,7 +23,7 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.learning.by_count import CountTable, law_at_shares, tried_range
-from poolrl.learning.current_status import isotonic_laws
+from poolrl.learning.estimation import isotonic_laws
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution

@@ -15,19 +15,20 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.learning import estimation
 from poolrl.learning.by_count import tried_range
 from poolrl.learning.cell_laws import coarser
-from poolrl.learning.estimation import Cells, estimate_outcomes
-from poolrl.learning.likelihood import expected_shares
-from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
-from poolrl.learning.season import (
+from poolrl.learning.estimation import (
     SAME_SIZE,
     SIZE_SPREADS,
     SIZES_IN_LOGS,
     USUAL_SIZE_SPREAD,
+    Cells,
     at_own_size,
+    estimate_outcomes,
     resized,
     shared_part,
     weights_of_sizes,
 )
+from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
+from poolrl.learning.shapes import expected_shares
 from poolrl.learning.trees import SPREADS, borrowed_share
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget

@@ -9,9 +9,9 @@ import pytest
 
 from poolrl import LostSales, Policy, Pool, Trajectories
 from poolrl.checks import FloatArray
+from poolrl.learning.levels import plan_shops, settled_levels
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles
-from poolrl.learning.rules import Levels
-from poolrl.learning.shops import plan_shops, settled_levels
+from poolrl.learning.policy import Levels
 
 MEAN, WEEKS, SHOPS = 50.0, 120, 40
 PROBLEM = LostSales(horizon=1, holding=1.0, shortage=0.8, demand_max=4.0)

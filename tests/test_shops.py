@@ -10,10 +10,9 @@ import pytest
 
 from poolrl import Backlog, Grid, LostSales, Pool, SeededNoise, Separable, Trajectories, data_free, saa
 from poolrl.checks import FloatArray
-from poolrl.learning.level_costs import costs_of_levels
+from poolrl.learning.levels import costs_of_levels, plan_shops
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles
 from poolrl.learning.planning import plan_on_outcomes
-from poolrl.learning.shops import plan_shops
 from poolrl.problems.inventory import Inventory
 from poolrl.simulation.evaluation import expected_cost, optimum
 

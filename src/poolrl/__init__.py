@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from poolrl.geometry.axes import Separable as Separable
     from poolrl.geometry.grid import Grid as Grid
     from poolrl.geometry.zones import Zones as Zones
+    from poolrl.learning.backward_induction import Bernstein as Bernstein
+    from poolrl.learning.backward_induction import Visits as Visits
     from poolrl.learning.by_count import ByCount as ByCount
     from poolrl.learning.fitted import Fitted as Fitted
-    from poolrl.learning.kernel import Visits as Visits
     from poolrl.learning.model import PrivateModel as PrivateModel
     from poolrl.learning.outcomes import Outcomes as Outcomes
-    from poolrl.learning.pessimism import Bernstein as Bernstein
     from poolrl.learning.policy import Policy as Policy
     from poolrl.plans.backlog import plan_backlog as plan_backlog
     from poolrl.plans.capacity import plan_capacity as plan_capacity
@@ -60,12 +60,11 @@ _PUBLIC = {
     "geometry.axes": ("Separable",),
     "geometry.grid": ("Grid",),
     "geometry.zones": ("Zones",),
+    "learning.backward_induction": ("Bernstein", "Visits"),
     "learning.by_count": ("ByCount",),
     "learning.fitted": ("Fitted",),
-    "learning.kernel": ("Visits",),
     "learning.model": ("PrivateModel",),
     "learning.outcomes": ("Outcomes",),
-    "learning.pessimism": ("Bernstein",),
     "learning.policy": ("Policy",),
     "plans.backlog": ("plan_backlog",),
     "plans.capacity": ("plan_capacity",),

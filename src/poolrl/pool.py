@@ -15,13 +15,12 @@ from poolrl.data.row_by_row import is_our_own
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import RING_COUNT
 from poolrl.geometry.zones import Zones
+from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.dependence import measure_dependence
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.fitted import Fitted, FittedPoints
-from poolrl.learning.kernel import Visits
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.pessimism import Bernstein
 from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_visits
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import ReleasedTrees, Report

@@ -15,7 +15,7 @@ from poolrl import LostSales, Policy, Pool
 from poolrl.certificate.certificate import certify
 from poolrl.certificate.terms import AssumedPublic
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.zcdp import attack_power, epsilon

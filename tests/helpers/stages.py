@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from poolrl.learning.kernel import Stage
+from poolrl.learning.backward_induction import Stage
 
 
 def joined(blocks: Iterable[Stage]) -> Stage:

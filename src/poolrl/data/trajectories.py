@@ -414,7 +414,7 @@ class ArrayRows(Generic[AnyProblem]):
             piece(slice(0, trajectories))
         else:
             # Here, because Numba takes half a second to import.
-            from poolrl.geometry.compiled import in_blocks
+            from poolrl.geometry.compiled_nodes import in_blocks
 
             in_blocks(piece, trajectories)
 

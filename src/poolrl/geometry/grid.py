@@ -74,7 +74,7 @@ class Lattice:
         """The best candidate of each state, for Q that is constant on cells."""
         if self.linear:
             return None
-        from poolrl.geometry.compiled import best_in_cells
+        from poolrl.geometry.compiled_nodes import best_in_cells
 
         return partial(best_in_cells, self.bins, q)
 

@@ -158,7 +158,7 @@ class Partition:
         if not q.any():
             # Nothing is known, so the first candidate is as good as any.
             return chosen, values
-        from poolrl.geometry.compiled import SearchSpace, in_blocks
+        from poolrl.geometry.compiled_nodes import SearchSpace, in_blocks
 
         problem, boundary = self.problem, self.problem.boundary
         span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"

@@ -99,7 +99,7 @@ class Rings:
     @classmethod
     def among(cls, candidates: FloatArray, radius: float) -> Self:
         """Keep D of each ring's candidates (M, many, D), the best conditioned by pivoted Gram-Schmidt."""
-        from poolrl.geometry.compiled import in_blocks, independent_points
+        from poolrl.geometry.compiled_nodes import in_blocks, independent_points
 
         chosen = np.empty((len(candidates), candidates.shape[2]), dtype=np.int64)
         in_blocks(lambda rings: independent_points(candidates[rings], chosen[rings]), len(candidates))
@@ -132,7 +132,7 @@ class Rings:
 
     def search(self, q: FloatArray) -> Search:
         """The best candidate of each state, found without storing what is read."""
-        from poolrl.geometry.compiled import best_in_rings
+        from poolrl.geometry.compiled_nodes import best_in_rings
 
         return partial(best_in_rings, self._inverse, self.radius, q)
 

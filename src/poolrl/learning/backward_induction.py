@@ -1,16 +1,278 @@
-"""Backward induction: one loop for every count and every value representation."""
+"""Backward induction: one loop for every count and every value representation.
+
+The estimated world comes to it in stages, of one step each: at the nodes of a partition, from visits of nodes (the
+paper's kernel P̃_h) or from a distribution of outcomes, or on the axes of a separable problem. Γ_h is the penalty on the
+value of a rarely visited node (Bernstein, Qiao and Wang's DP-APVI).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
-from poolrl.checks import FloatArray
-from poolrl.geometry.axes import Axes
+from poolrl.checks import BoolArray, FloatArray, IntArray, fraction
+from poolrl.geometry.axes import Axes, position_on
 from poolrl.geometry.partition import Partition
-from poolrl.learning.kernel import Stage, Stages
-from poolrl.learning.pessimism import Bernstein, fell_back
+from poolrl.geometry.resolution import FINER_POINTS, OUTCOME_DRAWS
+from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.together import quasi_together
+from poolrl.privacy.released import PrivateVisits
+from poolrl.privacy.zcdp import noise_bound
+from poolrl.problems.problem import OutcomeProblem
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Learn from private visit counts of nodes, as the paper does; `failure` is the δ in E_ρ and ι."""
+
+    failure: float = 0.05
+
+    def __post_init__(self) -> None:
+        fraction(failure=self.failure)
+
+
+class Backup(Protocol):
+    """Some nodes of one step of the estimated world."""
+
+    @property
+    def rows(self) -> IntArray | slice:
+        """Which nodes."""
+
+    def backup(self, value: FloatArray) -> FloatArray:
+        """r + P̃ V at these nodes, (..., rows)."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Nodes with their expected rewards and kernel."""
+
+    reward: FloatArray  # (rows,) expected reward at each node
+    kernel: FloatArray  # (rows, S) rows sum to one
+    visits: FloatArray | None = None  # (rows,) private visit counts ñ, if there are any
+    noise_bound: float = 0.0  # E_ρ
+    rows: IntArray | slice = field(default_factory=lambda: slice(None))  # by default all nodes
+
+    def backup(self, value: FloatArray) -> FloatArray:
+        """r + P̃ V."""
+        return self.reward + self.kernel @ value
+
+
+# A step is given in blocks of rows, because a kernel (N, S) rarely fits in memory.
+Stages = Callable[[int], Iterable[Backup]]
+BLOCK_CELLS = 2_000_000
+
+
+def stages_from_visits(
+    released: PrivateVisits, partition: Partition, settings: Visits, *, trusted_only: bool = False
+) -> Stages:
+    """The paper's private kernel: consistent counts, uniform where they are noise-dominated.
+
+    `trusted_only` leaves out nodes that are sure to be noise-dominated, for a caller who gives them the lowest value.
+    """
+    problem = partition.problem
+    bound = noise_bound(variance=released.variance, cells=released.cells, failure=settings.failure)
+    arrival = problem.natural_state(partition.states.points)
+    uniform = np.full(partition.state_count, 1.0 / partition.state_count)
+
+    def expected_reward(step: int, rows: IntArray, kernel: FloatArray) -> FloatArray:
+        state, action = problem.natural_pair(partition.pairs[step].points[rows])
+        rewards = problem.reward(step, state[:, None], action[:, None], arrival[None, :])
+        # A node and a next node may not fit each other (less stock before than after), so rewards are clipped.
+        return np.asarray((kernel * np.clip(rewards, *problem.reward_range(step))).sum(axis=1))
+
+    def stages(step: int) -> Iterator[Stage]:
+        pairs = released.pairs[step]
+        # A consistent row sums to at most n′ + E_ρ/2. If that is not above E_ρ, the row need not be drawn.
+        hopeful = np.maximum(pairs, 0) > bound / 2
+        for rows in _blocks(np.flatnonzero(hopeful), partition):
+            joint = consistent_counts(released.transitions(step, rows), pairs[rows], slack=bound / 2)
+            visits = joint.sum(axis=1)
+            trusted = visits > bound
+            kernel = np.where(trusted[:, None], joint / np.where(trusted, visits, 1.0)[:, None], uniform)
+            yield Stage(expected_reward(step, rows, kernel), kernel, visits, bound, rows)
+        if not trusted_only:
+            for rows in _blocks(np.flatnonzero(~hopeful), partition):
+                kernel = np.tile(uniform, (len(rows), 1))
+                yield Stage(expected_reward(step, rows, kernel), kernel, np.zeros(len(rows)), bound, rows)
+
+    return stages
+
+
+def _blocks(rows: IntArray, partition: Partition, *, per_row: int | None = None) -> list[IntArray]:
+    size = max(1, BLOCK_CELLS // ((per_row or partition.state_count) * partition.problem.state_dim))
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray, *, slack: float) -> FloatArray:
+    """Move joint counts (N, S) as little as possible in the sup norm until their sums fit the totals (N,).
+
+        min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
+
+    In closed form: a sum that is too small is raised evenly, one that is too large is lowered evenly down to zero.
+    """
+    from poolrl.geometry.compiled_nodes import in_blocks
+    from poolrl.learning.compiled_sums import lower_to
+
+    moved = np.maximum(joint, 0.0).astype(np.float64, copy=False)
+    expected = np.maximum(total, 0.0).astype(np.float64, copy=False)
+    low, high = np.maximum(expected - slack, 0.0), expected + slack
+    moved += (np.maximum(low - moved.sum(axis=1), 0.0) / moved.shape[1])[:, None]
+    in_blocks(lambda rows: lower_to(moved[rows], high[rows]), len(moved))
+    return moved
+
+
+def quasi_outcomes(outcomes: OutcomeDistribution, many: int, together: float) -> FloatArray:
+    """Quasi-random outcomes of every step, (H, many, k), drawn from an estimate without labels."""
+    cumulative = np.cumsum(outcomes.weights, axis=-1)
+    horizon, products, bins = cumulative.shape
+    uniform, drawn = quasi_together(products, many, together), np.empty((horizon, many, products))
+    for step, i in np.ndindex(horizon, products):
+        position = np.searchsorted(cumulative[step, i], uniform[:, i] * cumulative[step, i, -1])
+        drawn[step, :, i] = outcomes.points[i, np.minimum(position, bins - 1)]
+    return drawn
+
+
+def stages_from_outcomes(outcomes: OutcomeDistribution, partition: Partition, together: float = 0.0) -> Stages:
+    """Replay: every node meets the same quasi-random outcomes, drawn from the estimate."""
+    problem = partition.problem
+    assert isinstance(problem, OutcomeProblem)  # only such a problem has an estimate of outcomes
+    every = quasi_outcomes(outcomes, OUTCOME_DRAWS, together)
+
+    def stages(step: int) -> Iterator[Stage]:
+        drawn = every[step]
+        targets = partition.state_count
+        for rows in _blocks(np.arange(partition.pair_count), partition, per_row=max(OUTCOME_DRAWS, targets)):
+            state, action = problem.natural_pair(partition.pairs[step].points[rows])
+            nodes = len(rows)
+            arrived = problem.next_state(step, state[:, None], action[:, None], drawn[None, :])  # (N, replays, w)
+            reward = problem.reward(step, state[:, None], action[:, None], arrived).mean(axis=1)
+            state_of = arrived[..., : problem.state_dim].reshape(-1, problem.state_dim)
+            target, weight = partition.states.weights(problem.unit_state(state_of))
+            cell = np.repeat(np.arange(nodes), OUTCOME_DRAWS)[:, None] * targets + target
+            kernel = np.bincount(cell.ravel(), weight.ravel() / OUTCOME_DRAWS, minlength=nodes * targets)
+            yield Stage(reward, kernel.reshape(nodes, targets).astype(np.float64, copy=False), rows=rows)
+
+    return stages
+
+
+# Algorithm 1 asks for C > 1. Any such value is clipped to Q = 0.
+C1, C2, C = math.sqrt(2), 16.0, 2.0
+
+
+@dataclass(frozen=True)
+class Bernstein:
+    """The paper's penalty with its printed constants; `failure` is the δ in ι.
+
+    `scale` multiplies Γ where visits are trusted. Other nodes keep the penalty C H, or they would look better.
+    """
+
+    scale: float = 1.0
+    failure: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale < math.inf:
+            raise ValueError(f"scale must be finite and not negative, got {self.scale!r}")
+        fraction(failure=self.failure)
+
+    def penalty(self, stage: Stage, value: FloatArray, *, horizon: int, nodes: int | None = None) -> FloatArray:
+        """Γ(b), with rewards in [0, 1]; `nodes` is N where the stage has only some of them.
+
+        Γ = C₁ √(Var_P̃(Ṽ) ι / (ñ − E_ρ)) + C₂ S H E_ρ ι / ñ    where ñ > E_ρ,   C H elsewhere
+        ι = log(H N / δ)
+        """
+        if stage.visits is None:
+            raise ValueError("Bernstein pessimism needs visit counts: use counts=Visits(), or pessimism=None")
+        rows, states = stage.kernel.shape
+        iota = math.log(horizon * (nodes or rows) / self.failure)
+        mean = stage.kernel @ value
+        variance = np.maximum(stage.kernel @ value**2 - mean**2, 0.0)
+        trusted = ~fell_back(stage)
+        visits = np.where(trusted, stage.visits, np.inf)
+        gamma = C1 * np.sqrt(variance * iota / (visits - stage.noise_bound))
+        gamma += C2 * states * horizon * stage.noise_bound * iota / visits
+        return np.where(trusted, np.minimum(self.scale * gamma, C * horizon), C * horizon)
+
+
+def fell_back(stage: Stage) -> BoolArray:
+    """Nodes whose visits are noise-dominated (ñ ≤ E_ρ): their kernel is uniform."""
+    if stage.visits is None:
+        return np.zeros(stage.reward.shape, dtype=bool)
+    return np.asarray(stage.visits <= stage.noise_bound)
+
+
+# So few numbers at a time that they stay in the processor's cache.
+CACHED_NUMBERS = 2**15
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """One step's nodes against the outcomes' marginals, exact for piecewise-linear values."""
+
+    axes: Axes
+    outcomes: OutcomeDistribution
+    step: int
+
+    @property
+    def rows(self) -> slice:
+        """All of them."""
+        return slice(None)
+
+    def backup(self, value: FloatArray) -> FloatArray:
+        """Σ w (r + V) over every coordinate's outcomes, (k, N)."""
+        from poolrl.geometry.compiled_nodes import in_blocks
+        from poolrl.learning.compiled_sums import expected_sums
+
+        problem, step, axis = self.axes.problem, self.step, self.axes.state_axis()
+        state, action = self.axes.nodes(step)
+        drawn, weights = self.outcomes.points.T, self.outcomes.weights[step]  # (B, k), (k, B)
+        sums = np.empty(action.shape)
+        block = max(1, CACHED_NUMBERS // drawn.size)
+
+        def some(rows: slice) -> None:
+            for start in range(rows.start, rows.stop, block):
+                part = slice(start, min(start + block, rows.stop))
+                here, chosen = state[part, None], action[part, None]
+                arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
+                reward = problem.coordinate_reward(step, here, chosen, arrived)
+                both = np.ascontiguousarray(arrived), np.ascontiguousarray(reward)
+                expected_sums(*both, weights, axis[0], axis[-1], value, sums[part])
+
+        in_blocks(some, len(action))
+        return sums.T
+
+
+def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
+    """Expected reward and value of every coordinate."""
+    given = replace(outcomes, weights=np.ascontiguousarray(outcomes.weights))
+    return lambda step: [Marginals(axes, given, step)]
+
+
+def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray) -> FloatArray:
+    """The best action of each step and coordinate, (H, k), where the action alone decides what happens next.
+
+    The axis only brackets the best level. Q_h is concave around its maximum, so a second, finer search finds it.
+    """
+    problem, horizon = axes.problem, len(q)
+    drawn, column = outcomes.points.T, np.arange(problem.state_dim)
+    levels = np.empty((horizon, problem.state_dim))
+    value = np.zeros(axes.v_shape)
+    for step in reversed(range(horizon)):
+        axis, best = axes.action_axis(step), q[step].argmax(axis=1)
+        low = axis[np.maximum(best - 1, 0), column]
+        high = axis[np.minimum(best + 1, axes.points - 1), column]
+        fine = np.linspace(low, high, FINER_POINTS)  # (F, k)
+        arrived = problem.next_state(step, problem.state_low, fine[:, None], drawn[None])  # (F, B, k)
+        reward = problem.coordinate_reward(step, problem.state_low, fine[:, None], arrived)
+        lower, part = position_on(arrived, axes.state_axis())
+        future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
+        expected = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
+        levels[step] = np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
+        value = axes.state_values(step, q[step])
+    return levels
 
 
 @dataclass(frozen=True)

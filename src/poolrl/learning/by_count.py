@@ -16,8 +16,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, whole
 from poolrl.geometry.resolution import FINER_POINTS
-from poolrl.learning.exploration import CLIMB, EXPLORED_BY_CHOICE
-from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.outcomes import CLIMB, EXPLORED_BY_CHOICE, OutcomeDistribution
 from poolrl.problems.problem import OutcomeProblem, Problem
 
 # Numbers that are computed at once: counts times actions times outcomes.

@@ -2,27 +2,52 @@
 
 Every step is post-processing of released numbers. Much noise leaves the shape, little noise the tree, and σ² = 0 plain
 Kaplan-Meier on the bins. As ρ → 0 the result becomes the public prior, which is uniform between the outcome's bounds.
-Rounds of a season are learned around the law of the whole season (`season`), also without noise: rows are a sample.
+
+*Rounds of a season* are alike, until they show that they are not. One round has few rows, and the best bid of a noisy
+law is too often the best of its noise. So the trees of all steps are added up, and tell the law F of the season, also
+without noise: rows are a sample. A step has this law at a size of its own, with τ learned from all steps:
+
+    F_h(x) = F(x e^{−m_h}),    m_h ~ N(0, τ²)
+
+What else a step shows is learned around that law. A season of rounds that differ much is wider than each of them. So it
+counts as far as it explains the trees of the steps as well as laws of their own do (`shared_part`).
+
+*Only the side of an outcome* is seen where somebody bought at this price or did not (current-status data). At each
+price that was tried the share of those who did not buy estimates F(price), and F cannot fall: the most likely law is
+the isotonic regression of these shares (Ayer et al. 1955). It converges slowly, at n^(−1/3). So it only corrects the
+law that the dictionary's shapes explain, from few bins to many, as far as noise and sampling allow. Where no price was
+tried, that law remains. Prices must not follow values that only the seller knows.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from scipy.optimize import isotonic_regression
+from scipy.special import expit, logsumexp, softmax
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.resolution import PLANNING_BINS
+from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.geometry.bins import bin_edges
+from poolrl.geometry.resolution import PLANNING_BINS, SHAPE_BINS
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
-from poolrl.learning.current_status import isotonic_laws
-from poolrl.learning.exploration import EXPLORED, EXPLORED_BY_CHOICE, continued
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
-from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, bin_middles, equal_bins, reaches
-from poolrl.learning.season import at_own_size, shared_part
-from poolrl.learning.totals import mean_left, observed_slots
-from poolrl.learning.trees import consistent_masses
+from poolrl.learning.outcomes import (
+    EXPLORED,
+    EXPLORED_BY_CHOICE,
+    OutcomeDistribution,
+    Outcomes,
+    bin_middles,
+    continued,
+    equal_bins,
+    reaches,
+    share_up_to,
+)
+from poolrl.learning.shapes import LEAST_LEAF_VARIANCE, MISFIT, Observed, beyond, expected_shares
+from poolrl.learning.trees import SPREADS, consistent_masses, mean_left, observed_slots, upward
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
@@ -186,3 +211,217 @@ def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
     singles = [(number, size) for number, size in zip(numbers, shape, strict=True) if size > 1]
     pairs = [(one * size + two, many * size) for (one, many), (two, size) in combinations(singles, 2)]
     return [number for number, size in [*singles, *pairs] if size < math.prod(shape)]
+
+
+# Sizes m of a step that are looked at: from less than half to more than twice the season's.
+SIZES_IN_LOGS = 0.05 * np.arange(-16, 17)
+SAME_SIZE = len(SIZES_IN_LOGS) // 2
+# How far the sizes of steps may differ, and how far they usually do, before any data.
+SIZE_SPREADS, USUAL_SIZE_SPREAD = np.array([0.0, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4]), 0.15
+# By so much, in nats, a law that was chosen for a step explains its trees better by luck: about a shape and a size.
+LUCK_OF_A_STEP = 1.0
+# Steps whose likelihoods are computed at once.
+STEPS_AT_ONCE = 256
+
+
+def at_own_size(
+    season: FloatArray,
+    cutoffs: FloatArray,
+    levels: Sequence[FloatArray],
+    variance: float,
+    totals: FloatArray,
+    *,
+    status: BoolArray,
+    higher: bool,
+) -> FloatArray:
+    """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F).
+
+    `levels` (cells, kinds, size) are the steps' own trees, with noise of `variance` and `totals` (cells,) slots.
+    `status` (cells,) says where only the side of an outcome is seen. On the `higher` side bins count from the top.
+    """
+    resolved = min(levels[-1].shape[-1], SHAPE_BINS)
+    trees = Observed.of(list(levels), variance, resolved), coarser(cutoffs, resolved), totals, status
+    scores = np.empty((len(totals), len(SIZES_IN_LOGS)))
+    for start in range(0, len(totals), STEPS_AT_ONCE):
+        some = slice(start, start + STEPS_AT_ONCE)
+        laws = np.stack([resized(season[some], size, resolved, higher=higher) for size in SIZES_IN_LOGS], axis=1)
+        scores[some] = _log_likelihoods_of(laws, *trees, some, usual=laws[:, SAME_SIZE])
+    weights = weights_of_sizes(scores)
+    return np.asarray(
+        sum(
+            weight[:, None] * resized(season, size, season.shape[-1], higher=higher)
+            for size, weight in zip(SIZES_IN_LOGS, weights.T, strict=True)
+            if weight.any()
+        )
+    )
+
+
+def resized(laws: FloatArray, size: float, bins: int, *, higher: bool) -> FloatArray:
+    """Laws (..., F) of outcomes e^size times as large, on `bins` bins; what exceeds the bound is in the last one."""
+    natural = laws[..., ::-1] if higher else laws
+    reached = share_up_to(natural, np.minimum(bin_edges(bins) * np.exp(-size), 1.0))
+    reached[..., -1] = 1.0
+    found = np.diff(reached, axis=-1)
+    return found[..., ::-1] if higher else found
+
+
+def weights_of_sizes(scores: FloatArray) -> FloatArray:
+    """How likely each step has each size, (cells, S), by log-likelihoods of the same shape and a spread for all."""
+    log_joint, posteriors = np.empty(len(SIZE_SPREADS)), []
+    for i, spread in enumerate(SIZE_SPREADS):
+        prior = np.eye(len(SIZES_IN_LOGS))[SAME_SIZE] if spread == 0 else np.exp(-((SIZES_IN_LOGS / spread) ** 2) / 2)
+        with np.errstate(divide="ignore"):
+            joint = scores + np.log(prior / prior.sum())
+        total = logsumexp(joint, axis=1, keepdims=True)
+        log_joint[i] = total.sum() - spread / USUAL_SIZE_SPREAD
+        posteriors.append(np.exp(joint - total))
+    return np.einsum("t,tcs->cs", softmax(log_joint), np.stack(posteriors))
+
+
+def shared_part(
+    sized: FloatArray,
+    own: FloatArray,
+    cutoffs: FloatArray,
+    levels: Sequence[FloatArray],
+    variance: float,
+    totals: FloatArray,
+    *,
+    status: BoolArray,
+    same_season: IntArray,
+) -> FloatArray:
+    """How likely the laws of a season explain its steps, (cells,), and not laws of their own; both are (cells, F).
+
+    A law of its own has a shape and a size for each step. Having been chosen for its trees, it explains them a bit
+    better by luck, which is taken off. `same_season` (cells,) numbers the seasons.
+    """
+    resolved = min(levels[-1].shape[-1], SHAPE_BINS)
+    trees = Observed.of(list(levels), variance, resolved), coarser(cutoffs, resolved), totals, status
+    laws = np.stack([coarser(sized, resolved), coarser(own, resolved)], axis=1)
+    better = np.empty(len(totals))
+    for start in range(0, len(totals), STEPS_AT_ONCE):
+        some = slice(start, start + STEPS_AT_ONCE)
+        found = _log_likelihoods_of(laws[some], *trees, some, usual=laws[some].mean(axis=1))
+        better[some] = found[:, 0] - found[:, 1] + LUCK_OF_A_STEP
+    return np.asarray(expit(np.bincount(same_season, better)[same_season]))
+
+
+def _log_likelihoods_of(
+    laws: FloatArray,
+    observed: Observed,
+    tried: FloatArray,
+    totals: FloatArray,
+    status: BoolArray,
+    some: slice,
+    *,
+    usual: FloatArray,
+) -> FloatArray:
+    """Of `some` cells' trees under laws (cells, S, B), (cells, S), up to a constant of each cell.
+
+    Noise is as in `log_likelihoods`, sampling that of the `usual` laws (cells, B).
+    """
+    inverse = np.linalg.inv(observed.precision)
+    leaves = observed.sums[some] @ inverse
+
+    def expected(of: FloatArray) -> FloatArray:
+        given, sides = np.broadcast_to(tried[some, None], of.shape), np.broadcast_to(status[some, None], of.shape[:-1])
+        return totals[some, None, None, None] * expected_shares(of, given, sides)
+
+    mean = expected(usual[:, None])[:, 0]
+    sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2
+    covariance = observed.variance * inverse + sampled[..., None] * np.eye(sampled.shape[-1])  # (cells, kinds, B, B)
+    off = np.moveaxis(leaves[:, None] - expected(laws), 1, -1)  # (cells, kinds, B, S)
+    return np.asarray(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
+
+
+# The first bins, and how many rows the last ones have, at least and beside the noise of their counts.
+FEWEST_STATUS_BINS, ROWS_OF_BIN, NOISES_OF_BIN = 4, 40, 10
+# Bins seen before any data, when it is learned how far shares lie off; and how often that is learned anew.
+USUAL_BINS, EM_ROUNDS = 4.0, 20
+# Of a count that is sampled: a share that is sure to be zero is not infinitely well known.
+LEAST_SAMPLED = 0.25
+# Where nothing was tried, a share still has some weight, so that every share has a place in the regression.
+LEAST_WEIGHT = 1e-9
+
+
+def isotonic_laws(
+    levels: Sequence[FloatArray],
+    variance: float,
+    totals: FloatArray,
+    laws: FloatArray,
+    tried: FloatArray,
+    alike: IntArray,
+    spread: float,
+) -> FloatArray:
+    """Laws (cells, F) from trees of levels (cells, 2, size): outcomes before and beyond the values that were tried.
+
+    `variance` is the noise of a node, `totals` (cells,) are slots. `laws` (cells, F) are what the shapes explain, and
+    `tried` (cells, F) are the laws of tried values. Cells of one number in `alike` (cells,), such as the steps of a
+    trajectory, miss their shapes in the same way, until they show that they do not. From few bins to many the laws are
+    moved to the isotonic regression of the shares of each bin, while bins have more rows than noise.
+    """
+    nodes, noise = upward(levels, variance)
+    found = np.array(laws)
+    for counts, own in zip(nodes, noise, strict=True):
+        bins = counts.shape[-1]
+        if bins >= FEWEST_STATUS_BINS and totals.mean() / bins >= max(ROWS_OF_BIN, NOISES_OF_BIN * own**0.5):
+            found = _corrected(found, counts, totals, tried, alike, own, spread)
+    return found
+
+
+def _corrected(
+    laws: FloatArray,
+    counts: FloatArray,
+    totals: FloatArray,
+    tried: FloatArray,
+    alike: IntArray,
+    variance: float,
+    spread: float,
+) -> FloatArray:
+    """Laws (cells, F), moved to the shares of bins with counts (cells, 2, bins)."""
+    bins, fine = counts.shape[-1], laws.shape[-1]
+    # What a law expects of a bin: its mean over the values that were tried there.
+    weights = tried.reshape(len(laws), bins, -1) + LEAST_WEIGHT
+    below = (1 - beyond(laws)).reshape(weights.shape)
+    expected = (below * weights).sum(axis=-1) / weights.sum(axis=-1)
+    rows = totals[:, None] * weights.sum(axis=-1)
+    known = np.maximum(rows, 1.0)
+    sampled = np.maximum(known * expected * (1 - expected), LEAST_SAMPLED)
+    error = (variance * (expected**2 + (1 - expected) ** 2) + sampled) / known**2
+    off = np.where(rows >= 1, (counts[:, 0] - expected * counts.sum(axis=1)) / known, 0.0)
+    groups, group = np.unique(alike, return_inverse=True)
+    together = (alike == groups[:, None]).astype(np.float64)  # (groups, cells)
+    precision = together @ (1 / error)
+    common = _leaning(together @ (off / error) / precision, 1 / precision, spread)[group]
+    share = np.clip(expected + common + _leaning(off - common, error, spread), 0.0, 1.0)
+    moved = np.stack([_rising(each, weight) for each, weight in zip(share, rows, strict=True)]) - expected
+    place, middles = (np.arange(fine + 1) / fine) * bins, np.arange(bins) + 0.5
+    found = np.empty_like(laws)
+    for cell, law in enumerate(laws):
+        cumulative = np.append(0.0, np.cumsum(law)) + np.interp(place, middles, moved[cell])
+        rising = np.clip(_rising(cumulative, np.ones(fine + 1)), 0.0, 1.0)
+        rising[0], rising[-1] = 0.0, 1.0
+        found[cell] = np.diff(rising)
+    return found
+
+
+def _leaning(off: FloatArray, error: FloatArray, spread: float) -> FloatArray:
+    """How far shares really lie off, where off by `off` with variance `error` was measured.
+
+        real ~ Σ_j π_j N(0, τ_j²),    off | real ~ N(real, error)
+
+    The weights π are learned from all bins (empirical Bayes), so a few bins may lie far off where most do not.
+    """
+    total = SPREADS**2 + error[..., None]
+    likelihood = np.exp(-0.5 * (off[..., None] ** 2 / total)) / np.sqrt(total)
+    first = np.exp(-SPREADS / spread)
+    usual = weights = first / first.sum()
+    for _ in range(EM_ROUNDS):
+        each = weights * likelihood
+        each /= np.maximum(each.sum(axis=-1, keepdims=True), 1e-300)
+        weights = each.reshape(-1, len(SPREADS)).sum(axis=0) + USUAL_BINS * usual
+        weights /= weights.sum()
+    return np.asarray((each * (SPREADS**2 / total)).sum(axis=-1) * off)
+
+
+def _rising(values: FloatArray, weights: FloatArray) -> FloatArray:
+    return np.asarray(isotonic_regression(values, weights=np.maximum(weights, LEAST_WEIGHT)).x)

@@ -10,7 +10,7 @@ learned. A policy that was planned on outcomes carries its model (`PrivateModel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Self
@@ -19,13 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, whole
+from poolrl.geometry.axes import Separable
+from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
 from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy, problem_of
 from poolrl.learning.stored import NOTHING_SAID, Report, read_learned, write_learned
 from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.problems.problem import OutcomeProblem
+from poolrl.problems.problem import LevelProblem, OutcomeProblem
 
 MODEL_FORMAT = "poolrl model 1"
 
@@ -210,3 +212,61 @@ class PrivateModel:
             raise ValueError(f"{path}: {error}") from None
         except (LookupError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{path} is not a complete model: an entry is missing or of another kind") from error
+
+
+# A cell without an observed slot still counts a little, so that a population of empty cells is their plain average.
+LEAST_SLOTS = 1e-9
+
+
+def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
+    """The policy for shops whose values of some labels were not declared; the other labels are asked as before.
+
+    Such a shop is taken for one that is drawn from the population, as often as the released trees show each value v of
+    the label at that step. Its policy is the best plan on the mixture P(D ≤ d) = Σ_v p(v) P(D ≤ d | v).
+    """
+    problem, outcomes = policy.problem, policy.outcomes
+    if not isinstance(problem, LevelProblem) or outcomes is None:
+        raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
+    axes = tuple(problem.labels.names.index(name) for name in unknown)
+    chance = _chances_of_values(problem, outcomes, axes)
+    everybody = problem.averaged_over(unknown, chance)
+    mixed = _mixture(outcomes, chance, axes)
+    changing = [name for name in policy.report.step_labels if name not in unknown]
+    rule, report = plan_on_outcomes(
+        mixed,
+        Separable().axes(everybody),
+        scale_follows_sales=policy.guarantee.scale_memory > 0,
+        step_labels=changing,
+    )
+    return Policy(everybody, rule, policy.guarantee, replace(policy.report, planned=report.planned), mixed)
+
+
+def _chances_of_values(problem: LevelProblem, outcomes: OutcomeDistribution, axes: tuple[int, ...]) -> FloatArray:
+    """How common each value of the unknown labels is, given the other labels and the step, (*labels, H)."""
+    shape = (*problem.labels.shape, problem.horizon)
+    counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
+    counts = counts + LEAST_SLOTS
+    return np.asarray(counts / counts.sum(axis=axes, keepdims=True))
+
+
+def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int, ...]) -> OutcomeDistribution:
+    """The distribution of outcomes of a cell that is drawn by `chance` along some labels."""
+    tops = outcomes.points[..., -1] + outcomes.points[..., 0]  # (*labels, k)
+    widest = np.broadcast_to(tops.max(axis=axes, keepdims=True), tops.shape)
+    bins = outcomes.points.shape[-1]
+
+    def mixed(weights: FloatArray) -> FloatArray:
+        found = []
+        # Step by step: a chain of a thousand shops would need its weights several times over.
+        for step in range(weights.shape[-3]):
+            moved = on_axis(weights[..., step, :, :], outcomes.points, np.ones_like(tops), widest)
+            found.append((chance[..., step, None, None] * moved).sum(axis=axes))
+        return np.stack(found, axis=-3)
+
+    return OutcomeDistribution(
+        tops.max(axis=axes)[..., None] * (np.arange(bins) + 0.5) / bins,
+        mixed(outcomes.weights),
+        None if outcomes.cutoffs is None else mixed(outcomes.cutoffs),
+        outcomes.observed,
+        None if outcomes.slots is None else outcomes.slots.sum(axis=axes),
+    )

@@ -18,15 +18,22 @@ from poolrl.geometry.resolution import (
     BENCHMARK_STATE_BINS,
 )
 from poolrl.geometry.zones import Zones
-from poolrl.learning.backward_induction import Solution, backward_induction
+from poolrl.learning.backward_induction import (
+    Bernstein,
+    Solution,
+    Visits,
+    backward_induction,
+    order_up_to_levels,
+    quasi_outcomes,
+    stages_from_marginals,
+    stages_from_outcomes,
+    stages_from_visits,
+)
 from poolrl.learning.by_count import ByCount, CountPoints, plan_by_count
 from poolrl.learning.fitted import Fitted, FittedPoints, fit_values
-from poolrl.learning.kernel import Visits, quasi_outcomes, stages_from_outcomes, stages_from_visits
+from poolrl.learning.levels import plan_shops, settled_levels
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
-from poolrl.learning.pessimism import Bernstein
-from poolrl.learning.rules import Levels, PartitionQ, Rule, SeparableQ
-from poolrl.learning.separable import order_up_to_levels, stages_from_marginals
-from poolrl.learning.shops import plan_shops, settled_levels
+from poolrl.learning.policy import Levels, PartitionQ, Rule, SeparableQ
 from poolrl.learning.stored import Planned, Report
 from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.problem import LevelProblem, OutcomeProblem, Problem, SeparableProblem

@@ -25,11 +25,9 @@ from poolrl.geometry.axes import Separable
 from poolrl.geometry.grid import Grid
 from poolrl.geometry.resolution import TRUTH_BINS
 from poolrl.geometry.zones import Rings, Zones
-from poolrl.learning.kernel import Visits
+from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.pessimism import Bernstein
-from poolrl.learning.policy import Policy
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels, Policy
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import HORIZONS, PRODUCT_COUNTS, Setting
 from poolrl.pool import Pool

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, public_array
-from poolrl.learning.exploration import CLIMB
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.outcomes import share_below
+from poolrl.learning.outcomes import CLIMB, share_below
 from poolrl.learning.together import drawn_together
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 from poolrl.problems.problem import LevelProblem

@@ -11,7 +11,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.learning.likelihood import expected_shares
+from poolrl.learning.shapes import expected_shares
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.released import PrivateOutcomes
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.learning.policy import Policy
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels, Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks
 

@@ -19,8 +19,7 @@ from markupsafe import Markup
 from poolrl.certificate.certificate import Certificate, seen_in
 from poolrl.certificate.leaflet import leaflet_sections, neighbours, percent, whose
 from poolrl.certificate.release_files import CERTIFIED
-from poolrl.learning.policy import Policy
-from poolrl.learning.rules import Levels
+from poolrl.learning.policy import Levels, Policy
 from poolrl.privacy.zcdp import rounded_up
 from poolrl.problems.inventory import Inventory
 from poolrl.workflow.charts import cost_chart, interval_bar

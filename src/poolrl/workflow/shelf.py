@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
-from poolrl.learning.policy import Policy
-from poolrl.learning.population import population_policy
-from poolrl.learning.rules import Levels
+from poolrl.learning.model import population_policy
+from poolrl.learning.policy import Levels, Policy
 from poolrl.problems.inventory import Inventory
 
 # A rounding error must not cost a pack.

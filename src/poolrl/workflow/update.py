@@ -23,9 +23,8 @@ from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.planning import lay_out, plan_on_outcomes
-from poolrl.learning.policy import Policy
-from poolrl.learning.rules import Levels
-from poolrl.learning.totals import observed_slots
+from poolrl.learning.policy import Levels, Policy
+from poolrl.learning.trees import observed_slots
 from poolrl.ledger.accounts import Account
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.units import Period, ProtectedUnit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.learning.level_costs import costs_of_levels
+from poolrl.learning.levels import costs_of_levels
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory

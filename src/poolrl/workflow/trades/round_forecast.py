@@ -19,9 +19,9 @@ from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.dependence import TELLING_ERROR
 from poolrl.learning.faded_trees import FadedTrees
-from poolrl.learning.likelihood import Observed
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
+from poolrl.learning.shapes import Observed
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.sensitivity import moved_trajectories, shows_levels

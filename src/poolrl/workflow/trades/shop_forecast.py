@@ -15,10 +15,9 @@ import numpy as np
 from rich.progress import Progress
 
 from poolrl.checks import FloatArray
-from poolrl.learning.level_costs import best_costs, costs_of_levels, left_and_missing, step_costs, unseen_demand
+from poolrl.learning.levels import best_costs, costs_of_levels, left_and_missing, plan_shops, step_costs, unseen_demand
 from poolrl.learning.outcomes import OutcomeDistribution, uniform_outcomes
 from poolrl.learning.policy import Policy
-from poolrl.learning.shops import plan_shops
 from poolrl.pool import Pool
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.simulation.drawn_trees import TreeLaws, draw_trees

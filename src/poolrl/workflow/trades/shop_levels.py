@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray
+from poolrl.learning.levels import unsettled_levels
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
-from poolrl.learning.shops import unsettled_levels
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.forecast import ProductCosts

@@ -1,4 +1,4 @@
-"""Compiled inner loops of learning. Rows are independent of each other (see `geometry.compiled`)."""
+"""Compiled inner loops of learning. Rows are independent of each other (see `geometry.compiled_nodes`)."""
 
 from __future__ import annotations
 
