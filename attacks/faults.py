@@ -8,13 +8,13 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from attacks.disks import can_mount, mounted, remount
 from attacks.shop import Process, Shop, hold, spent
 from poolrl.ledger.ledger import Ledger
 from poolrl.paper.results import Results
@@ -236,3 +236,29 @@ def children(parent: int) -> list[int]:
     for each in found:
         found += [child for child, its in parents.items() if its == each and child not in found]
     return found[1:]
+
+
+@contextlib.contextmanager
+def mounted(place: Path, options: str) -> Iterator[None]:
+    """Mount a disk in memory."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True, capture_output=True)
+
+
+def remount(place: Path, options: str) -> None:
+    """Make the same disk larger, or read-only."""
+    subprocess.run(["mount", "-o", f"remount,{options}", place], check=True, capture_output=True)
+
+
+def can_mount(folder: Path) -> bool:
+    """Whether this user may mount disks."""
+    place = folder / "trial"
+    place.mkdir(exist_ok=True)
+    try:
+        with mounted(place, "size=1m"):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False

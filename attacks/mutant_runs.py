@@ -18,10 +18,21 @@ from typing import Any
 
 import pytest
 
-from attacks.mutant_children import KILLED, NOT_HERE, SURVIVED, Ended, in_children, limit_cpu
 from attacks.mutant_code import AsMutant, LiveFunctions, importers_of, imports_of
 from attacks.mutant_map import Chooser, Mutant, TestMap
-from attacks.mutant_session import Traced, Tracer, collect, first_failure, trace
+from attacks.mutant_session import (
+    KILLED,
+    NOT_HERE,
+    SURVIVED,
+    Ended,
+    Traced,
+    Tracer,
+    collect,
+    first_failure,
+    in_children,
+    limit_cpu,
+    trace,
+)
 
 # Files of tests that are collected together when a mutant starts from nothing.
 AT_ONCE = 4

@@ -28,38 +28,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from attacks.mutant_map import Mutant, digest, mutants_in
-from attacks.mutant_reasons import Reasons
+from attacks.mutant_map import Mutant, Reasons, digest, mutants_in
 from attacks.mutant_runs import Answer, Plan, imported, prepare, swapped
 
 # Everything that counts rows, adds noise to counts, or says what that costs.
+_COUNTING = "cells counts expressions row_rules label_cells table kept_rows ids trajectories log_labels row_by_row"
 DOOR = (
     "src/poolrl/privacy/**/*.py",
-    *(
-        f"src/poolrl/data/{name}.py"
-        for name in (
-            "counts",
-            "counted_rows",
-            "together",
-            "expressions",
-            "row_rules",
-            "relative",
-            "label_cells",
-            "table",
-            "kept_rows",
-            "ids",
-            "trajectories",
-            "array_rows",
-            "log_labels",
-            "owners",
-            "row_by_row",
-            "row_symbol",
-            "column_vector",
-            "coordinate_vector",
-            "checked_columns",
-            "held_logs",
-        )
-    ),
+    *(f"src/poolrl/data/{name}.py" for name in (*_COUNTING.split(), "column_vector")),
     "src/poolrl/geometry/bins.py",
 )
 DEAD = ("killed", "timeout", "crashed")

@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 import weakref
 from pathlib import Path
 from types import FunctionType
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 from attacks.mutant_code import LiveFunctions
-from attacks.mutant_map import Mutant, defined_at, mutants_in
-from attacks.mutant_reasons import Reasons
+from attacks.mutant_map import Mutant, Reasons, defined_at, mutants_in
 from attacks.mutant_syntax import mutants_of, mutated
+from attacks.mutants import DOOR
 
 ROOT = Path(__file__).parent.parent
 # Words that stand for "the statement is gone".
@@ -296,6 +297,14 @@ def test_a_reason_is_written(tmp_path: Path) -> None:
     file.write_text(entry(reason=" "))
     with pytest.raises(ValueError, match="without a reason"):
         Reasons.read(file, mutants)
+
+
+def test_modules_and_reasons_are_where_they_are_looked_for() -> None:
+    """A file that moves takes its name in the list, and its reasons, with it."""
+    files = {pattern: {str(file.relative_to(ROOT)) for file in ROOT.glob(pattern)} for pattern in DOOR}
+    assert all(files.values())
+    reasons = tomllib.loads((ROOT / "attacks/mutants_accepted.toml").read_text())["accepted"]
+    assert {reason["module"] for reason in reasons} <= set().union(*files.values())
 
 
 def test_a_proxy_whose_object_is_gone_stops_no_search() -> None:
