@@ -36,7 +36,7 @@ def problem() -> LostSales:
 
 def other_kinds() -> dict[str, type[OutcomeProblem]]:
     """Every kind of the registry that is no shop."""
-    return {name: kind for name, kind in KINDS.items() if kind.words.example}
+    return {name: kind for name, kind in KINDS.items() if kind.example}
 
 
 @cache
@@ -82,11 +82,11 @@ def good() -> Path:
     zones = Pool.published(1.0, zones=3).fit(problem(), log, noise=SeededNoise(0))
     zones.save(folder / "zones.npz")
     for name, kind in other_kinds().items():
-        other = kind(**kind.words.example)
+        other = kind(**kind.example)
         outcomes = rng.uniform(other.outcome_low, other.outcome_high, (30, other.horizon, other.outcome_dim))
         seen = simulate_log(other, other.arranged(outcomes), rng=rng)
         Pool(1.0).fit(other, seen, noise=SeededNoise(0)).save(folder / f"{name}.npz")
-        own = facts | {"problem": {"kind": name, **kind.words.example}, "log": {"source": "log.parquet"}}
+        own = facts | {"problem": {"kind": name, **kind.example}, "log": {"source": "log.parquet"}}
         (folder / f"{name}.json").write_text(json.dumps(own))
     with Results(folder / "results.sqlite"):
         pass

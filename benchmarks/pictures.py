@@ -13,6 +13,8 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
+from poolrl.workflow.trades.trade import trade_of
+
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
@@ -38,7 +40,7 @@ def draw(name: str, world: OneSided) -> None:
     log = simulate_log(problem, world.outcomes(family, rng, TRAJECTORIES), rng=rng, behaviour=habit)
     plt.rcParams["svg.hashsalt"] = name
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
-    words = problem.words
+    words = trade_of(problem).words
     at = np.linspace(0, 3, 200)
     left.axvspan(0.4, 1.3, color="0.92", label=f"{words.past} that were tried")
     left.plot(at, [(truth >= each).mean() for each in at], color="black", lw=2, label="truth")

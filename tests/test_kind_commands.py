@@ -38,7 +38,7 @@ def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def test_papers_speak_of_the_trade(released: tuple[str, Path]) -> None:
     name, folder = released
-    words = KINDS[name].words
+    words = trade_named(name).words
     release = Released.load(folder / "release")
     text = leaflet(release.certificate)
     assert f"A table of {words.decisions}, learned" in text
@@ -73,7 +73,7 @@ def test_everything_verifies_and_a_change_does_not(released: tuple[str, Path], t
 
 def test_questions_in_three_forms_have_one_answer(released: tuple[str, Path]) -> None:
     name, folder = released
-    words = KINDS[name].words
+    words = trade_named(name).words
     state, policy = words.states[0], "release/policy.npz"
     once = json.loads(
         run_poolrl("decide", policy, "--step", "2", "--stock", f"{state}=1", "--scale", "20", "--json", cwd=folder)

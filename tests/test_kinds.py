@@ -14,7 +14,6 @@ from poolrl import (
     Boundary,
     FirstPriceBidding,
     Grid,
-    LostSales,
     Policy,
     Pool,
     PrivateModel,
@@ -37,6 +36,7 @@ from poolrl.privacy.sensitivity import joint_table, outcome_trees, shows_levels
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
 from poolrl.problems.rounds import Rounds
+from poolrl.workflow.trades.trade import TRADES, trade_named
 
 LABELS: dict[str, Any] = {"item": ["watch", "game"], "house": [1, 2]}
 SHOP_FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 2.0, "demand_max": 9.0}
@@ -46,7 +46,7 @@ LEVELS = (1, 2, 4, 8)
 def make(name: str, **more: Any) -> OutcomeProblem:
     """A small problem of each kind."""
     kind = KINDS[name]
-    return kind(**(dict(kind.words.example) or SHOP_FACTS), **more)
+    return kind(**(dict(kind.example) or SHOP_FACTS), **more)
 
 
 def a_log(problem: OutcomeProblem, episodes: int, rng: np.random.Generator, *, scaled: bool = False) -> Trajectories:
@@ -300,7 +300,7 @@ def test_what_shows_more_than_states_is_counted_as_outcomes_only() -> None:
             Pool(1.0, counts=Visits(), values=values).prepare(problem)
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].words.example])
+@pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].example])
 def test_a_few_bytes_cannot_ask_for_gigabytes(name: str, tmp_path: Any) -> None:
     """A table without entries has any number of steps, and takes no room in a file."""
     problem = make(name)
@@ -349,9 +349,11 @@ def test_bounds_of_what_is_shown_are_checked(high: Any) -> None:
 
 def test_words_are_those_of_the_trade() -> None:
     for name, kind in KINDS.items():
-        words = kind.words
-        assert words.decisions != "actions", name
+        trade = trade_named(name)
+        assert trade.problem is kind
+        assert trade.words.decisions != "actions", name
         if issubclass(kind, Rounds):
-            assert set(words.keys) == set(words.example)
-            assert len(words.states) == 1
-    assert LostSales.words.decisions == "order-up-to levels"
+            assert set(trade.words.keys) == set(kind.example)
+            assert len(trade.words.states) == 1
+    assert set(TRADES) == set(KINDS)
+    assert trade_named("lost sales").words.decisions == "order-up-to levels"

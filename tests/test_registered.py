@@ -80,7 +80,7 @@ def test_a_ward_of_more_days_than_its_file_holds_is_refused(ward: OutcomeProblem
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_every_kind_names_a_planner_and_its_costs(kind: type[OutcomeProblem]) -> None:
     shop: dict[str, Any] = {"horizon": 2, "holding": 1.0, "shortage": 2.0, "demand_max": 9.0}
-    problem = kind(**(dict(kind.words.example) or shop))
+    problem = kind(**(dict(kind.example) or shop))
     assert problem.planner in PLANNERS
     assert problem.costs
     assert {*problem.costs} < problem.facts().keys()

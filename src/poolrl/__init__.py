@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from poolrl.problems.rounds import DynamicPricing as DynamicPricing
     from poolrl.problems.rounds import FirstPriceBidding as FirstPriceBidding
     from poolrl.problems.rounds import ReserveAuction as ReserveAuction
-    from poolrl.problems.words import TableColumn as TableColumn
-    from poolrl.problems.words import Words as Words
     from poolrl.simulation.evaluation import cost_difference as cost_difference
     from poolrl.simulation.evaluation import data_free as data_free
     from poolrl.simulation.evaluation import relative_gap as relative_gap
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
     from poolrl.simulation.evaluation import saa as saa
     from poolrl.simulation.logs import simulate_log as simulate_log
     from poolrl.simulation.minari_logs import export_minari as export_minari
+    from poolrl.workflow.trades.vocabulary import TableColumn as TableColumn
+    from poolrl.workflow.trades.vocabulary import Words as Words
 
 __version__ = "0.14.0"  # here and nowhere else: the package, certificates and results take it from here
 
@@ -79,7 +79,7 @@ _PUBLIC = {
     "problems.operations": ("Operations",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "problems.rounds": ("DynamicPricing", "FirstPriceBidding", "ReserveAuction"),
-    "problems.words": ("TableColumn", "Words"),
+    "workflow.trades.vocabulary": ("TableColumn", "Words"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
     "simulation.logs": ("simulate_log",),
     "simulation.minari_logs": ("export_minari",),

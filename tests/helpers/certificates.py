@@ -7,7 +7,8 @@ from typing import Any
 
 from poolrl import LostSales
 from poolrl.certificate.certificate import LedgerEntry
-from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Publication
+from poolrl.certificate.terms import AssumedPublic, Publication
+from poolrl.workflow.trades.trade import trade_of
 
 
 def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[st
         query=None,
         protects="",
         publication=Publication(),
-        words=CertifiedWords.of(problem.words, [""] * problem.products, censored=problem.censored),
+        words=trade_of(problem).words.certified([""] * problem.products, censored=problem.censored),
         units=units,
     )
     paid = LedgerEntry(

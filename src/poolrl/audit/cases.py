@@ -282,6 +282,6 @@ CASES = (
     # Every kind of the registry but shops, by its own example.
     *(
         AuditCase(one, engine="arrays", dependence=0.1 * shows_levels(one), title=f"default, c = 1, {name}")
-        for name, one in ((name, kind(**kind.words.example)) for name, kind in KINDS.items() if kind.words.example)
+        for name, one in ((name, kind(**kind.example)) for name, kind in KINDS.items() if kind.example)
     ),
 )

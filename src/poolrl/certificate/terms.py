@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from poolrl.ledger.units import Period, ProtectedUnit, When
-from poolrl.problems.words import Words
 
 # What earlier periods count for in each update, unless a configuration says otherwise. Of the factors that were tried
 # its largest regret is the smallest: 1.4 times the best factor's gap, without drift and with four kinds of it
@@ -93,13 +92,6 @@ class CertifiedWords(Facts):
     logged: str
     scope: str  # what decisions are for: 3 products
     estimate: str  # what replaces a plain count of outcomes; empty where none is ever cut off
-
-    @classmethod
-    def of(cls, words: Words, names: list[str], *, censored: bool) -> Self:
-        """From the words of a problem, and the names of its products or of the numbers of its state."""
-        plain = {name: getattr(words, name) for name in ("decisions", "past", "outcome", "trajectory", "logged")}
-        scope = words.scope.format(count=len(names), names=" and ".join(names))
-        return cls(**plain, scope=scope, estimate=words.estimate if censored else "")
 
 
 class AssumedPublic(Facts):

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from poolrl.checks import FloatArray, IntArray, as_floats, public_array, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, Boundary, LevelProblem, Observation, OutcomeProblem, require_stored
-from poolrl.problems.words import Words
 
 Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
 
@@ -28,19 +27,6 @@ class Inventory(LevelProblem):
     large day is many multiples of a small day's scale.
     """
 
-    words = Words(
-        decision="order-up-to level",
-        decisions="order-up-to levels",
-        past="orders",
-        scope="{count} products",
-        outcome="demand",
-        trajectory="week",
-        step="day",
-        logged="stocks and sales",
-        earned="minus the cost",
-        estimate="Kaplan-Meier estimate of demand beyond empty shelves",
-        advice="Fill the shelf up to this number, whatever is still on it.",
-    )
     # `simulation.logs` sets it, because this room is public and must not import a room that holds logs.
     simulate_log: ClassVar[Callable[..., Any]]
 

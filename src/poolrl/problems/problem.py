@@ -22,7 +22,6 @@ import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.problems.labels import Labels
-from poolrl.problems.words import Words
 
 Side = Literal["lower", "higher"]
 # The value of an outcome, and whether it was cut off there.
@@ -80,7 +79,7 @@ class Problem(ABC):
     labels: Labels = Labels()  # public facts of trajectories and steps, if any are declared
     # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
     counts_down: bool = False
-    words: ClassVar[Words] = Words()  # for papers and pages
+    example: ClassVar[Mapping[str, Any]] = {}  # facts of a small one, to try things on
 
     @abstractmethod
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:

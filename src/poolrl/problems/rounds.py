@@ -23,7 +23,6 @@ import numpy as np
 from poolrl.checks import BoolArray, FloatArray, positive, public_array, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, Boundary, Observation, OutcomeProblem, Side
-from poolrl.problems.words import TableColumn, Words
 
 # A plan has a decision for each of both, and a file must not ask for more than memory holds.
 MOST_COUNTED = 1_000
@@ -117,45 +116,7 @@ class ReserveAuction(Rounds):
     """
 
     costs, count_name = ("keep",), "lots"
-    words = Words(
-        decision="reserve",
-        decisions="reserves",
-        past="reserves",
-        outcome="bids",
-        states=("lots",),
-        trajectory="sale",
-        alone="lot",
-        step="round",
-        logged="reserves, sales and prices",
-        earned="revenue",
-        estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
-        advice="Let no lot go below this reserve while so many lots are left.",
-        keys={
-            "horizon": "rounds of one sale: 1 where each lot is sold by itself",
-            "lots": "lots of one thing at the beginning of a sale",
-            "bid_max": "no bid and no reserve exceeds this, by public knowledge, in money or in multiples of the scale",
-            "keep": "what a lot is worth to you that is never sold",
-            "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
-        },
-        example={"horizon": 3, "lots": 2, "bid_max": 4.0, "keep": 0.2, "sees_highest": False},
-        columns=(
-            TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
-            TableColumn("reserve", "the reserve of the round"),
-            TableColumn("sold", "whether the lot was sold", "flag"),
-            TableColumn("price", "what it was sold for; empty if it was not sold"),
-            TableColumn(
-                "highest",
-                "the winner's bid, where sees_highest = true",
-                otherwise="{price}",
-                spared=lambda one: not one.sees_highest,
-            ),
-        ),
-        rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
-        shown={
-            "highest": "CASE WHEN {sold} > 0 THEN {highest} ELSE {reserve} END",
-            "price": "CASE WHEN {sold} > 0 THEN {price} ELSE {reserve} END",
-        },
-    )
+    example: ClassVar[Mapping[str, Any]] = {"horizon": 3, "lots": 2, "bid_max": 4.0, "keep": 0.2, "sees_highest": False}
 
     def __init__(
         self,
@@ -225,35 +186,7 @@ class DynamicPricing(Rounds):
 
     current_status = (0,)
     costs, count_name = ("keep",), "stock"
-    words = Words(
-        decision="price",
-        decisions="prices",
-        past="prices",
-        outcome="what things are worth to buyers",
-        states=("stock",),
-        trajectory="season",
-        alone="buyer",
-        step="period",
-        logged="prices and sales",
-        earned="revenue",
-        estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
-        advice="Ask this price while so many units are left.",
-        keys={
-            "horizon": "periods of one season, in each of which one buyer comes",
-            "stock": "units at the beginning of a season",
-            "price_max": "no price and no value exceeds this, by public knowledge, in money or multiples of the scale",
-            "keep": "what a unit is worth to you that is never sold",
-        },
-        example={"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1},
-        columns=(
-            TableColumn(
-                "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1
-            ),
-            TableColumn("price", "the price that was asked"),
-            TableColumn("sold", "whether it was bought", "flag"),
-        ),
-        rows=(("{stock}",), ("{price}",), ("{stock} - {sold}",)),
-    )
+    example: ClassVar[Mapping[str, Any]] = {"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1}
 
     def __init__(
         self,
@@ -307,46 +240,7 @@ class FirstPriceBidding(Rounds):
     """
 
     costs, count_name = ("worth",), "wins"
-    words = Words(
-        decision="bid",
-        decisions="bids",
-        past="bids",
-        outcome="competing bids",
-        states=("wanted",),
-        trajectory="season",
-        alone="auction",
-        step="round",
-        logged="bids and wins",
-        earned="value above what was paid",
-        estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
-        advice="Bid this much while so many wins are still wanted.",
-        keys={
-            "horizon": "rounds of one season",
-            "wins": "how many wins are wanted in a season",
-            "worth": "what a win is worth to you",
-            "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
-            "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
-        },
-        example={"horizon": 4, "wins": 2, "worth": 1.5, "bid_max": 4.0, "feedback": "lost"},
-        columns=(
-            TableColumn(
-                "wanted",
-                "wins that are still wanted before the round",
-                otherwise="1",
-                spared=lambda one: one.wins == 1,
-            ),
-            TableColumn("bid", "your bid"),
-            TableColumn("won", "whether it won", "flag"),
-            TableColumn(
-                "competing",
-                "the highest competing bid, where it is shown",
-                otherwise="{bid}",
-                spared=lambda one: not one.shows,
-            ),
-        ),
-        rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
-        shown={"competing": "COALESCE({competing}, {bid})"},
-    )
+    example: ClassVar[Mapping[str, Any]] = {"horizon": 4, "wins": 2, "worth": 1.5, "bid_max": 4.0, "feedback": "lost"}
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolrl.checks import FloatArray
-from poolrl.problems.words import Words
+from poolrl.workflow.trades.vocabulary import Words
 
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, UPPER, BOTTOM = 52, 14, 14, 46

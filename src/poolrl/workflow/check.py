@@ -27,10 +27,10 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import zcdp
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, OutcomeProblem
-from poolrl.problems.words import Words
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.trades.trade import trade_of
+from poolrl.workflow.trades.vocabulary import Words
 
 NOTICE = "For the data holder's eyes; not for release: these counts are exact and protect nobody."
 Standing = Literal["good", "note", "bad"]

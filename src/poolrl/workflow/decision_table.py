@@ -14,6 +14,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning.policy import Policy
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.levels_csv import BYTE_ORDER_MARK, spreadsheet_text
+from poolrl.workflow.trades.trade import trade_of
 
 DECISIONS_FILE = "decisions.csv"
 # A state that is not a count is shown at so many values.
@@ -42,7 +43,7 @@ def decisions_of(policy: Policy) -> Iterator[tuple[tuple[Any, ...], FloatArray]]
 
 def decisions_csv(policy: Policy) -> str:
     """Label columns, the state's, `step` and a column for each decision, with six significant digits."""
-    names, words, labels = policy.names, policy.problem.words, policy.problem.labels
+    names, words, labels = policy.names, trade_of(policy.problem).words, policy.problem.labels
     text = io.StringIO(newline="")
     text.write(BYTE_ORDER_MARK)
     writer = csv.writer(text, lineterminator="\r\n")

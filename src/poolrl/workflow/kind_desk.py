@@ -21,6 +21,7 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.workflow.json_lines import numbered_objects
 from poolrl.workflow.stock_table import CsvForm
 from poolrl.workflow.streams import answers_to, questions_from
+from poolrl.workflow.trades.trade import trade_of
 from poolrl.workflow.words import UserWords, finite_amount
 
 
@@ -55,7 +56,7 @@ class KindDesk(UserWords):
     @property
     def decided(self) -> list[str]:
         """What an answer says."""
-        word, many = self.policy.problem.words.decision, self.policy.problem.action_dim
+        word, many = trade_of(self.policy.problem).words.decision, self.policy.problem.action_dim
         return [word] if many == 1 else [f"{word} {i}" for i in range(many)]
 
     def answers(self, rows: Sequence[tuple[int, Mapping[str, Any]]], source: str) -> FloatArray:
@@ -76,7 +77,7 @@ class KindDesk(UserWords):
         return found * units[:, None]
 
     def _read(self, row: Mapping[str, Any]) -> tuple[int, int, list[float], float]:
-        row = {"step": row.get(self.policy.problem.words.step), **row}
+        row = {"step": row.get(trade_of(self.policy.problem).words.step), **row}
         for name in self.needed:
             if row.get(name) in (None, ""):
                 raise ValueError(f"{name} is missing: a question says {', '.join(self.needed)}")
@@ -110,7 +111,7 @@ def decide_kind_csv(desk: KindDesk, source: Path, out: Path | None, form: CsvFor
         reader = csv.DictReader(file, delimiter=form.delimiter)
         header = list(reader.fieldnames or [])
         # The step may have the name that it has in the trade.
-        known = {*header, *(["step"] if desk.policy.problem.words.step in header else [])}
+        known = {*header, *(["step"] if trade_of(desk.policy.problem).words.step in header else [])}
         for name in desk.needed:
             if name not in known:
                 raise ValueError(f"{source} must have the columns {', '.join(desk.needed)}; {name} is missing")

@@ -27,6 +27,7 @@ from poolrl.workflow.page import (
     scale_in_words,
 )
 from poolrl.workflow.release_folder import Released
+from poolrl.workflow.trades.trade import trade_of
 
 # A page of more label cells, or pictures, would be no page any more.
 SHOWN_CELLS, MOST_PICTURES = 60, 6
@@ -43,7 +44,7 @@ def kind_page(release: Released, forecast: Forecast) -> str:
         certificate=certificate,
         certificate_text=text.decode() if len(text) <= LONGEST_CERTIFICATE else "",
         public=certificate.assumed_public,
-        words=policy.problem.words,
+        words=trade_of(policy.problem).words,
         steps=policy.names.steps,
         states=policy.names.products,
         scale=scale_in_words(policy),
@@ -117,5 +118,5 @@ def _picture(policy: Policy, cell: int, table: Any) -> str | Markup:
         low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0]
         seen = (float(low), float(high))
     name = f"law-{cell}"
-    words = policy.problem.words
+    words = trade_of(policy.problem).words
     return Markup(law_chart(name, points, reached, seen=seen, marks=table[:, 0, 0].tolist(), words=words))

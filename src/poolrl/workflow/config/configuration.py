@@ -17,7 +17,6 @@ from poolrl.certificate.terms import (
     FORGETTING,
     FORGETTING_SCALED,
     AssumedPublic,
-    CertifiedWords,
     PeriodFacts,
     Publication,
     Terms,
@@ -207,7 +206,7 @@ class Config(ConfigSection):
         posed = self.problem.posed
         public = AssumedPublic(
             problem=posed.facts(),
-            words=CertifiedWords.of(trade_of(posed).words, self.problem.products, censored=posed.censored),
+            words=trade_of(posed).words.certified(self.problem.products, censored=posed.censored),
             products=self.problem.products,
             steps=self.names().steps,
             columns=[self.unit().trajectory, *self.columns().names()[1:]],

@@ -15,7 +15,6 @@ from poolrl.learning.dependence import TELLING_ERROR
 from poolrl.learning.stored import Dependence
 from poolrl.privacy.sensitivity import shows_levels
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.problems.words import Words
 from poolrl.workflow.check import (
     LogFinding,
     exact_dependence,
@@ -28,6 +27,7 @@ from poolrl.workflow.check import (
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.trades.round_forecast import HARDLY_CHANGES, WIDE
 from poolrl.workflow.trades.trade import trade_of
+from poolrl.workflow.trades.vocabulary import Words
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2

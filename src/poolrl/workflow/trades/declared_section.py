@@ -11,10 +11,10 @@ from pydantic.fields import FieldInfo
 
 from poolrl.data.log import Columns
 from poolrl.problems.problem import OutcomeProblem, Problem
-from poolrl.problems.words import TableColumn
 from poolrl.workflow.config.keys import Key, faults_of_names, key, keys_of_model
 from poolrl.workflow.config.sections import SERVER, DeclaredValues, LogTable, ProblemSection, flag_sql
 from poolrl.workflow.trades.trade import Trade, trade_named
+from poolrl.workflow.trades.vocabulary import TableColumn
 
 if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from poolrl.problems.problem import Problem
-from poolrl.problems.words import Words
+from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,8 +34,9 @@ class DeclaredTrade:
     earns = True
     before_switch = "try it on a part, chosen by lot, and compare"
 
-    def __init__(self, kind: str, problem: type[Problem]) -> None:
+    def __init__(self, kind: str, problem: type[Problem], words: Words | None = None) -> None:
         self.kind, self.problem = kind, problem
+        self.words: Words = getattr(problem, "words", Words()) if words is None else words
 
     @property
     def section(self) -> type[ProblemSection]:
@@ -43,11 +44,6 @@ class DeclaredTrade:
         from poolrl.workflow.trades.declared_section import DeclaredFacts
 
         return DeclaredFacts
-
-    @property
-    def words(self) -> Words:
-        """What people of this world say."""
-        return self.problem.words
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Nobody knows what a log of a user's own problem looks like."""

@@ -26,7 +26,6 @@ from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.sensitivity import moved_trajectories, shows_levels
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.problems.words import Words
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import simulate_log
 from poolrl.workflow.forecast import (
@@ -39,6 +38,7 @@ from poolrl.workflow.forecast import (
     noise_share_of_gain,
 )
 from poolrl.workflow.trades.trade import trade_of
+from poolrl.workflow.trades.vocabulary import Words
 
 # Rehearsed fits, and the most trajectories of a rehearsed log.
 REHEARSED_FITS, MOST_REHEARSED = 12, 5_000

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.problems.registry import KINDS
+from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction
 from poolrl.workflow.trades.declared_trade import DeclaredTrade
+from poolrl.workflow.trades.vocabulary import TableColumn, Words
 
 EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
 
@@ -28,7 +29,7 @@ class RoundTrade(DeclaredTrade):
         from poolrl.simulation.logs import simulate_log
 
         words = self.words
-        problem: Any = self.problem(**words.example)
+        problem: Any = self.problem(**self.problem.example)
         rng = np.random.default_rng(EXAMPLE_SEED)
         size = np.exp(rng.normal(4.0, 1.2, EXAMPLE_SALES))
         scale = np.broadcast_to(size[:, None, None], (EXAMPLE_SALES, problem.horizon, 1))
@@ -53,7 +54,7 @@ class RoundTrade(DeclaredTrade):
                     )
                 )
         return {
-            "problem": {"kind": self.kind, **dict(words.example)},
+            "problem": {"kind": self.kind, **dict(self.problem.example)},
             "log": {
                 "source": source,
                 "trajectory": words.trajectory,
@@ -84,6 +85,120 @@ def _table_row(names: list[str], problem: OutcomeProblem, state: Any, action: An
     return {count: f"{state[0]:g}", decision: f"{action[0]:.4f}", flag: "yes" if success else "no"} | shown
 
 
-RESERVES, PRICES, BIDS = (
-    RoundTrade(kind, KINDS[kind]) for kind in ("reserve-auction", "dynamic-pricing", "first-price-bidding")
+RESERVES = RoundTrade(
+    "reserve-auction",
+    ReserveAuction,
+    Words(
+        decision="reserve",
+        decisions="reserves",
+        past="reserves",
+        outcome="bids",
+        states=("lots",),
+        trajectory="sale",
+        alone="lot",
+        step="round",
+        logged="reserves, sales and prices",
+        earned="revenue",
+        estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
+        advice="Let no lot go below this reserve while so many lots are left.",
+        keys={
+            "horizon": "rounds of one sale: 1 where each lot is sold by itself",
+            "lots": "lots of one thing at the beginning of a sale",
+            "bid_max": "no bid and no reserve exceeds this, by public knowledge, in money or in multiples of the scale",
+            "keep": "what a lot is worth to you that is never sold",
+            "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
+        },
+        columns=(
+            TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
+            TableColumn("reserve", "the reserve of the round"),
+            TableColumn("sold", "whether the lot was sold", "flag"),
+            TableColumn("price", "what it was sold for; empty if it was not sold"),
+            TableColumn(
+                "highest",
+                "the winner's bid, where sees_highest = true",
+                otherwise="{price}",
+                spared=lambda one: not one.sees_highest,
+            ),
+        ),
+        rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
+        shown={
+            "highest": "CASE WHEN {sold} > 0 THEN {highest} ELSE {reserve} END",
+            "price": "CASE WHEN {sold} > 0 THEN {price} ELSE {reserve} END",
+        },
+    ),
+)
+PRICES = RoundTrade(
+    "dynamic-pricing",
+    DynamicPricing,
+    Words(
+        decision="price",
+        decisions="prices",
+        past="prices",
+        outcome="what things are worth to buyers",
+        states=("stock",),
+        trajectory="season",
+        alone="buyer",
+        step="period",
+        logged="prices and sales",
+        earned="revenue",
+        estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
+        advice="Ask this price while so many units are left.",
+        keys={
+            "horizon": "periods of one season, in each of which one buyer comes",
+            "stock": "units at the beginning of a season",
+            "price_max": "no price and no value exceeds this, by public knowledge, in money or multiples of the scale",
+            "keep": "what a unit is worth to you that is never sold",
+        },
+        columns=(
+            TableColumn(
+                "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1
+            ),
+            TableColumn("price", "the price that was asked"),
+            TableColumn("sold", "whether it was bought", "flag"),
+        ),
+        rows=(("{stock}",), ("{price}",), ("{stock} - {sold}",)),
+    ),
+)
+BIDS = RoundTrade(
+    "first-price-bidding",
+    FirstPriceBidding,
+    Words(
+        decision="bid",
+        decisions="bids",
+        past="bids",
+        outcome="competing bids",
+        states=("wanted",),
+        trajectory="season",
+        alone="auction",
+        step="round",
+        logged="bids and wins",
+        earned="value above what was paid",
+        estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
+        advice="Bid this much while so many wins are still wanted.",
+        keys={
+            "horizon": "rounds of one season",
+            "wins": "how many wins are wanted in a season",
+            "worth": "what a win is worth to you",
+            "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
+            "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
+        },
+        columns=(
+            TableColumn(
+                "wanted",
+                "wins that are still wanted before the round",
+                otherwise="1",
+                spared=lambda one: one.wins == 1,
+            ),
+            TableColumn("bid", "your bid"),
+            TableColumn("won", "whether it won", "flag"),
+            TableColumn(
+                "competing",
+                "the highest competing bid, where it is shown",
+                otherwise="{bid}",
+                spared=lambda one: not one.shows,
+            ),
+        ),
+        rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
+        shown={"competing": "COALESCE({competing}, {bid})"},
+    ),
 )

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poolrl.problems.registry import KINDS
+from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.workflow.trades.declared_trade import DeclaredTrade
+from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -68,4 +69,17 @@ class ShopTrade(DeclaredTrade):
         return make_forecast(policy, progress=progress)
 
 
-LOST_SALES, BACKLOG = (ShopTrade(kind, KINDS[kind]) for kind in ("lost sales", "backlog"))
+WORDS = Words(
+    decision="order-up-to level",
+    decisions="order-up-to levels",
+    past="orders",
+    scope="{count} products",
+    outcome="demand",
+    trajectory="week",
+    step="day",
+    logged="stocks and sales",
+    earned="minus the cost",
+    estimate="Kaplan-Meier estimate of demand beyond empty shelves",
+    advice="Fill the shelf up to this number, whatever is still on it.",
+)
+LOST_SALES, BACKLOG = ShopTrade("lost sales", LostSales, WORDS), ShopTrade("backlog", Backlog, WORDS)

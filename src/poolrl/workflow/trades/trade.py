@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS
-from poolrl.problems.words import Words
+from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -60,16 +60,13 @@ class Trade(Protocol):
 
     kind: str
     problem: type[Problem]
+    words: Words  # what people of this world say
     earns: bool  # whether a trajectory is judged by what it earns, and not by what it costs
     before_switch: str  # how to compare a release in {folder} with today, as an order
 
     @property
     def section(self) -> type[ProblemSection]:
         """Its [problem] in `poolrl.toml`."""
-
-    @property
-    def words(self) -> Words:
-        """What people of this world say."""
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write a simulated table, and return the facts of its configuration."""

@@ -1,6 +1,7 @@
 """What people of a world say: the words of certificates, leaflets and pages, and what a table of theirs looks like.
 
-A problem names its own. So a report about auctions speaks of reserves, without asking which problem it is about.
+A trade has its own, and a user's own problem may declare some. So a page about auctions speaks of reserves, without
+asking which problem it is about.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from poolrl.certificate.terms import CertifiedWords
 
 # How a column is read: as a number, or as a word that means yes or no.
 Reading = Literal["number", "flag"]
@@ -45,11 +48,16 @@ class Words:
     earned: str = "reward"  # what a trajectory is judged by; more is better
     estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
     advice: str = "Do this in each state."  # what to do with a decision
-    # Why each argument of the constructor is asked for, and arguments of an example.
+    # Why each argument of the constructor is asked for.
     keys: Mapping[str, str] = field(default_factory=dict)
-    example: Mapping[str, Any] = field(default_factory=dict)
     # What a table has, and how states, actions and next states follow from it, as SQL in which {name} is a column; and
     # so what a row shows besides, by its name. Without columns, a table has these parts themselves.
     columns: tuple[TableColumn, ...] = ()
     rows: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
     shown: Mapping[str, str] = field(default_factory=dict)
+
+    def certified(self, names: list[str], *, censored: bool) -> CertifiedWords:
+        """Those that papers repeat; `names` are those of products, or of the numbers of a state."""
+        plain = {name: getattr(self, name) for name in ("decisions", "past", "outcome", "trajectory", "logged")}
+        scope = self.scope.format(count=len(names), names=" and ".join(names))
+        return CertifiedWords(**plain, scope=scope, estimate=self.estimate if censored else "")
