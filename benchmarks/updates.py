@@ -148,8 +148,8 @@ def compare(report: Report, asked: argparse.Namespace) -> None:
         done = track(pool.map(one_year, cases), description="years", total=len(cases))
         years = dict(zip(cases, done, strict=True))
     report.text(
-        f"Twelve months, judged in the next one. Three kinds of demand, five drifts, {SIZES[0]} and {SIZES[1]:,} weeks "
-        f"a month, ρ = {RHO:g} for every release. The gap is to SAA on next month's demand, in percent."
+        f"Twelve months, judged in the next one. Three families of demand, five drifts, {SIZES[0]} and {SIZES[1]:,} "
+        f"weeks a month, ρ = {RHO:g} for every release. The gap is to SAA on next month's demand, in percent."
     )
     alike = mean_gaps([year for case, year in years.items() if not case[-1]])
     months = [[name, *_by_month(gaps)] for name, gaps in alike.items()]

@@ -204,7 +204,7 @@ class OnOutcomes:
     def model(self, released: PrivateOutcomes) -> PrivateModel:
         """Distributions of outcomes."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
-        # A table refuses no row, so the report says how much was observed, by released numbers (docs/scale.md).
+        # A table refuses no row, so the report says how much was observed, by released numbers (docs/large-logs.md).
         report = Report(
             observed=outcomes.observed,
             trees=ReleasedTrees(tuple(level.shape[-1] for level in released.levels), released.variance),
