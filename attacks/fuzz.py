@@ -21,7 +21,7 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpus"
 KEPT = Path("fuzz")
-# One in so many cases is random bytes. The others come from cases that reach new lines.
+# One in this many cases is random bytes. The others come from cases that reach new lines.
 BEGINNINGS = 3
 
 

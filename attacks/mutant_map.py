@@ -221,7 +221,7 @@ class Reasons:
 
     @classmethod
     def read(cls, path: Path, mutants: Sequence[Mutant]) -> Reasons:
-        """The reasons of a file; none if there is none."""
+        """The reasons of a file; a file that does not exist has no reasons."""
         entries = tomllib.loads(path.read_text())["accepted"] if path.exists() else []
         by_key = {}
         for entry in entries:

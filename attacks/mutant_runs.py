@@ -36,7 +36,7 @@ from attacks.mutant_session import (
 
 # Files of tests that are collected together when a mutant starts from nothing.
 AT_ONCE = 4
-# No test may take more than so many times what it takes without a mutant, and some seconds.
+# A test may take this many times what it takes without a mutant, and some seconds.
 TIMES = 6.0
 
 
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def limit(self) -> float:
-        """After so many seconds a child does not wait for itself, but for something else."""
+        """After this many seconds a child does not wait for itself, but for something else."""
         return 120 + 20 * self.seconds
 
 

@@ -69,7 +69,7 @@ def in_children(
 
 
 def limit_cpu(seconds: float) -> None:
-    """End this process after so much more work. Time is counted by the processor: other programs do not matter."""
+    """End this process after `seconds` more work. Time is counted by the processor: other programs do not matter."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -89,7 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="mutants at a time (default: 2)")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for each mutant (default: 60)")
     parser.add_argument("--patience", type=float, default=4.0, help="seconds that a test may take longer (default: 4)")
-    parser.add_argument("--sample", type=int, default=None, help="so many mutants, drawn at random")
+    parser.add_argument("--sample", type=int, default=None, help="this many mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
     parser.add_argument("--since-survivors", type=Path, default=None, help="only the survivors of these results")
     parser.add_argument("--resume", action="store_true", help="keep the results that are there for the same source")

@@ -208,7 +208,7 @@ class Process:
         )
 
     def end(self, *, after: float | None = None, by: signal.Signals = signal.SIGKILL) -> Ended:
-        """Wait for its end, or end it after so many seconds."""
+        """Wait for its end, or end it after this many seconds."""
         try:
             said, _ = self._process.communicate(timeout=after if after is not None else 300)
         except subprocess.TimeoutExpired:
