@@ -228,7 +228,13 @@ class CoordinateFacts:
 
 
 class SharedVector(NDArrayOperatorsMixin):
-    """A vector (k,), or several one after the other (2k,), of which each k entries are one column."""
+    """A vector (k,), or several one after the other (2k,), of which each k entries are one column.
+
+    So one expression counts a table with one row per coordinate. In a row of such a table all k entries are one column,
+    and the row is meant for one coordinate. A public number that is the same for all coordinates stays a constant. One
+    that differs becomes a column of a small table, which every row is joined with by its coordinate. An expression does
+    not grow with k, and its floating-point operations are those of a table with k columns, in the same order.
+    """
 
     def __init__(self, parts: ColumnVector, facts: CoordinateFacts) -> None:
         self._parts, self._facts = parts, facts

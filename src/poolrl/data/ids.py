@@ -184,7 +184,12 @@ _SCRIPTS = (0, 0x80, 0x370, 0x400, 0x530, 0x2C00, 0xFF00, 0x10000, _LAST + 1)
 
 @dataclass(frozen=True)
 class IdCharacters:
-    """Classes without their brackets; a character belongs to one of them at most."""
+    """Classes of a regular expression, without their brackets; a character belongs to one of them at most.
+
+    Unicode has several spellings of one text: é is one character or two, ７ is a wide 7. No engine has all of its
+    rules, and engines differ. So each rule is a class of single characters that stands in the query. Every engine and
+    Python then read the same characters. The classes come from Python's own tables.
+    """
 
     visible: str  # all but white space, controls and what is not drawn
     marks: str  # what is drawn onto the character before it, and so may be part of it
@@ -230,13 +235,8 @@ def id_characters() -> IdCharacters:
             marked.add(point)
         else:
             several.add(point)
-    return IdCharacters(
-        visible=_visible(invisible),
-        marks=_class(marks),
-        marked=_class(marked),
-        digits=tuple(map(_class, digits)),
-        several=_class(several),
-    )
+    classes = {"marks": _class(marks), "marked": _class(marked), "several": _class(several)}
+    return IdCharacters(visible=_visible(invisible), digits=tuple(map(_class, digits)), **classes)
 
 
 @cache

@@ -153,7 +153,11 @@ def _over_coordinates(rule: np.ufunc) -> Callable[..., RowSymbol]:
 
 
 class RowSymbol(NDArrayOperatorsMixin):
-    """A vector (k,), or a number (), of any one row; the axes of a batch are hidden."""
+    """A vector (k,), or a number (), of any one row; the axes of a batch are hidden.
+
+    It has no numbers, and remembers what a formula does with it. Every operation that it allows works on one row at a
+    time. What would look at several rows is refused in words.
+    """
 
     def __init__(
         self,

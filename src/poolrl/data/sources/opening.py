@@ -53,13 +53,14 @@ class Source:
     definitions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class _Wanted:
     """The columns to read: which of them are ids, and which are not to be read as numbers."""
 
-    names: list[str]
-    ids: set[str]
-    as_they_are: set[str]
+    def __init__(self, log: Columns | None, also: Sequence[str]) -> None:
+        names = [] if log is None else log.names()
+        self.names = list(dict.fromkeys([*names, *also]))
+        self.ids = set() if log is None else {name for name in (log.trajectory, log.unit) if name is not None}
+        self.as_they_are = ({*also} - {*names}) | (set() if log is None else log.as_they_are())
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def open_source(
     `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
     the query's answer.
     """
-    wanted = _wanted(columns, also)
+    wanted = _Wanted(columns, also)
     if source.startswith(POSTGRES):
         with _open_postgres(source, _needed(query, "a PostgreSQL server"), wanted) as opened:
             yield opened
@@ -143,14 +144,6 @@ def count_lines(source: str, folder: Path) -> int | None:
         return log_files.line_count(files)
     except (OSError, EOFError, zlib.error):
         raise ValueError(f"{where} cannot be read to its end") from None
-
-
-def _wanted(columns: Columns | None, also: Sequence[str]) -> _Wanted:
-    if columns is None:
-        return _Wanted([*also], set(), {*also})
-    names = list(dict.fromkeys([*columns.names(), *also]))
-    ids = {name for name in (columns.trajectory, columns.unit) if name is not None}
-    return _Wanted(names, ids, columns.as_they_are() | ({*also} - {*columns.names()}))
 
 
 def _needed(query: str | None, what: str) -> str:
