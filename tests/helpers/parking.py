@@ -6,8 +6,9 @@ Guests who find no place drive on, and nobody counts them. Half of those who are
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ STAY = 0.5
 class Parking(SeparableProblem):
     """Up to `places` places: a guest brings `fee` a day, and an open place costs the `rent` of a neighbour."""
 
-    example = {"horizon": 3, "places": 20, "come_max": 24, "fee": 3.0, "rent": 1.0}
+    example: ClassVar[Mapping[str, Any]] = {"horizon": 3, "places": 20, "come_max": 24, "fee": 3.0, "rent": 1.0}
     costs = ("fee", "rent")
 
     def __init__(self, *, horizon: int, places: int, come_max: float, fee: float = 3.0, rent: float = 1.0) -> None:
