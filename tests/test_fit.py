@@ -187,7 +187,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("poolrl.cli.fit.draw_page", fail)
+        monkeypatch.setattr("poolrl.workflow.report.draw_page", fail)
         with pytest.raises(ValueError, match=rf"{words}. The release in .* is complete and paid for; 'poolrl report"):
             run(*fit_of(config), "--out", out)
         assert {path.name for path in out.iterdir()} == RELEASE - DRAWN

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
+from poolrl import __version__
 from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Facts
 from poolrl.learning.stored import PeriodRead
 from poolrl.ledger.accounts import Account, Entry
@@ -153,6 +155,21 @@ class AuditSummary(Facts):
     moved_share: float = Field(ge=0, le=1)
     confidence: float = Field(gt=0, lt=1)
     verdict: Literal["not refuted", "too weak"]  # a release that was flagged is not certified
+
+
+def read_audit(path: Path, config_sha256: str) -> AuditSummary:
+    """The summary of an audit of this very configuration, for the certificate."""
+    try:
+        facts = json.loads(path.read_bytes())["summary"]
+        flagged = facts["verdict"] == "FLAGGED"
+        summary = None if flagged else AuditSummary.model_validate(facts)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not audit.json of 'poolrl audit --config'") from None
+    if summary is None:
+        raise ValueError(f"{path} says that releases of this configuration exceed their claim: do not fit")
+    if (summary.config_sha256, summary.poolrl) != (config_sha256, __version__):
+        raise ValueError(f"{path} audits another configuration or version: run 'poolrl audit --config' again")
+    return summary
 
 
 class Certificate(Facts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -21,6 +21,7 @@ from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.replayed_weeks import read_weeks
 from poolrl.workflow.trades.shop_forecast import noise_warning
+from poolrl.workflow.trades.trade import trade_of
 
 # So many products are shown, and costs below this with a decimal.
 MOST_SHOWN, SHORT = 24, 1_000
@@ -54,10 +55,8 @@ def backtest(
     if by is not None and since is None:
         raise ValueError("--by goes with --from")
     file, policy = load_config(config), Policy.load(folder / POLICY)
-    if not isinstance(policy.problem, Inventory):
-        raise ValueError(
-            "backtest replays policies of inventory; try another policy on a part, chosen by lot, and compare"
-        )
+    if why := trade_of(policy.problem).why_no_backtest:
+        raise ValueError(why)
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     period, sales = file.config.declared_period(), file.config.sales
@@ -69,7 +68,7 @@ def backtest(
     console = Console(stderr=True, quiet=json)
     with console.status("reading the log"), open_log(file, **options) as log:
         # Scales are made from sales of weeks before the period too.
-        weeks = read_weeks(log, policy.problem, since, by, period if sales is not None else None)
+        weeks = read_weeks(log, cast(Inventory, policy.problem), since, by, period if sales is not None else None)
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
     with progress_bar(console) as bars:
         task = bars.add_task("replaying", total=100)

@@ -6,21 +6,23 @@ from collections.abc import Callable
 from fractions import Fraction
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
+from poolrl.certificate.certificate import read_audit
 from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless
 from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.forecast import Forecast
 from poolrl.workflow.paying import why_not_together
-from poolrl.workflow.release_folder import Released, fit_release, read_audit
-from poolrl.workflow.report import draw_page
+from poolrl.workflow.release_folder import Released, fit_release
 from poolrl.workflow.trades.trade import trade_of
+
+if TYPE_CHECKING:
+    from poolrl.workflow.forecast import Forecast
 
 fit_verb = verb(
     "fit",
@@ -96,6 +98,9 @@ def made_release(make: Callable[[], Released], folder: Path, console: Console) -
 
 def page_of(release: Released, console: Console) -> Forecast:
     """Draw the page of a release, which is complete without it."""
+    # Here, because a release must not wait for what draws pages.
+    from poolrl.workflow.report import draw_page
+
     try:
         return draw_page(release, console)
     except (Exception, KeyboardInterrupt) as error:  # a page shows what is released, so the message may be shown

@@ -9,12 +9,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from poolrl.certificate.certificate import read_audit
 from poolrl.certificate.release_files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.release_folder import fit_release, read_audit
+from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.update import (
     advice,
     by_product,

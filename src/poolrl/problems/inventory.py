@@ -90,10 +90,14 @@ class Inventory(LevelProblem):
         self, step: int, state: FloatArray, action: FloatArray, outcome: FloatArray, cell: IntArray
     ) -> FloatArray:
         """The same with the costs of each row's label cell."""
-        left = np.maximum(action - outcome, 0.0)
-        missing = np.maximum(outcome - action, 0.0)
-        holding, shortage = (self._in_cells(costs)[cell, step] for costs in (self.holding, self.shortage))
-        return (holding * left + shortage * missing).sum(axis=-1)
+        return self.coordinate_cost(step, action, outcome, np.asarray(cell)[..., None]).sum(axis=-1)
+
+    def coordinate_cost(self, step: int, action: FloatArray, outcome: FloatArray, cell: IntArray) -> FloatArray:
+        """h (y − D)⁺ + b (D − y)⁺ of each product, (..., k), with the costs of its label cell, (..., 1) or (..., k)."""
+        left, missing = np.maximum(action - outcome, 0.0), np.maximum(outcome - action, 0.0)
+        products = np.arange(self.products)
+        holding, shortage = (self._in_cells(costs)[cell, step, products] for costs in (self.holding, self.shortage))
+        return np.asarray(holding * left + shortage * missing)
 
     def _in_cells(self, values: FloatArray) -> FloatArray:
         return values.reshape(self.labels.count, self.horizon, self.products)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,8 +110,7 @@ def replay_policy(
     progress: Callable[[float], object] = lambda share: None,
 ) -> Backtest:
     """Let the policy order from the opening stock of every week on, and compare."""
-    problem = policy.problem
-    assert isinstance(problem, Inventory)
+    problem = cast(Inventory, policy.problem)
     if policy.guarantee.scaled != (weeks.scale is not None):
         had = "with" if policy.guarantee.scaled else "without"
         raise ValueError(f"the policy was learned {had} a scale, and the log is otherwise: use the file it came from")
@@ -171,8 +170,7 @@ def _demands(
     policy: Policy, sold: FloatArray, empty: BoolArray, scale: FloatArray, cells: IntArray
 ) -> list[FloatArray]:
     """Demand (n, H, k) in the three scenarios."""
-    problem, outcomes = policy.problem, policy.outcomes
-    assert isinstance(problem, Inventory)
+    problem, outcomes = cast(Inventory, policy.problem), policy.outcomes
     products = np.arange(problem.products)
     top = np.maximum(problem.label_bounds.reshape(-1, problem.products)[cells, products] * scale, sold)
     middle = sold if outcomes is None else _drawn_beyond(outcomes, sold / scale, cells) * scale
@@ -287,12 +285,6 @@ def costs_of(
 ) -> FloatArray:
     """Mean costs of a week, (k,), over the weeks of each product that are used (n, k)."""
     total = np.zeros((len(levels), problem.products))
-    products = np.arange(problem.products)
-    holding, shortage = (
-        costs.reshape(-1, problem.horizon, problem.products) for costs in (problem.holding, problem.shortage)
-    )
     for step in range(problem.horizon):
-        over, cell = levels[:, step] - demand[:, step], cells[:, step]
-        total += holding[cell, step, products] * np.maximum(over, 0.0)
-        total += shortage[cell, step, products] * np.maximum(-over, 0.0)
+        total += problem.coordinate_cost(step, levels[:, step], demand[:, step], cells[:, step])
     return np.asarray(np.where(used, total, 0.0).sum(axis=0) / np.maximum(used.sum(axis=0), 1))

@@ -11,7 +11,6 @@ from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
-from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import Config
 
@@ -25,12 +24,12 @@ DEPENDENCE = 0.1
 
 
 def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float:
-    """The share of ρ for sums of what was left, by public facts: none where they would not help.
+    """The share of ρ for sums of what was left, by public facts: zero where they would not help.
 
     Where unmet demand waits they do not tell what was missing. And noise that no table can draw exactly would need
     another sampler.
     """
-    if not problem.censored or not isinstance(problem, Inventory):
+    if not problem.censored or problem.planner != "levels":
         return 0.0
     _, budget = zcdp.shares_of(rho, left_over=LEFT_OVER)
     variance = sensitivity.left_sums(problem, per_unit=moved).mechanism(budget).variance
@@ -40,10 +39,10 @@ def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float
 def dependence_share(config: Config, rho: float | None = None) -> float:
     """The share of ρ (of the configuration, or another) for the joint table of decisions and outcomes, by public facts.
 
-    None for shops, where sums of what was left tell the same, and none where it would be too noisy to help.
+    Zero where sums of what was left tell the same, and where the table would be too noisy to help.
     """
     problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
-    if isinstance(problem, Inventory) or not sensitivity.shows_levels(problem):
+    if problem.planner == "levels" or not sensitivity.shows_levels(problem):
         return 0.0
     _, share = zcdp.shares_of(budget, dependence=DEPENDENCE)
     layout = sensitivity.joint_table(problem, per_unit=config.moved)

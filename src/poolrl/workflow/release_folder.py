@@ -160,21 +160,6 @@ def fit_release(
             raise
 
 
-def read_audit(path: Path, config_sha256: str) -> AuditSummary:
-    """The summary of an audit of this very configuration, for the certificate."""
-    try:
-        facts = json.loads(path.read_bytes())["summary"]
-        flagged = facts["verdict"] == "FLAGGED"
-        summary = None if flagged else AuditSummary.model_validate(facts)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{path} is not audit.json of 'poolrl audit --config'") from None
-    if summary is None:
-        raise ValueError(f"{path} says that releases of this configuration exceed their claim: do not fit")
-    if (summary.config_sha256, summary.poolrl) != (config_sha256, __version__):
-        raise ValueError(f"{path} audits another configuration or version: run 'poolrl audit --config' again")
-    return summary
-
-
 def _refuse_existing(folder: Path) -> None:
     if os.path.lexists(folder):
         page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
@@ -235,7 +220,7 @@ def _release(
     signing = ledger.signing_key()
     account = ledger.open_account(terms.data_set, terms.budget)
     if earlier is not None and terms.period is not None:
-        refuse_read_periods(account, terms.period)
+        _refuse_read_periods(account, terms.period)
     reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit, terms.period)
     with ExitStack() as opened:
         rows_in_reach = threading.Event()
@@ -243,28 +228,21 @@ def _release(
             log = opened.enter_context(open_log(file, rows_in_reach.set))
             log.check(problem)
             rows_in_reach.set()
-            units = units_in(log, terms.period)
+            units = _units_in(log, terms.period)
             account = ledger.read(reservation, Sketch(*sketch_of(log)))
         except BaseException as error:
             paid = rows_in_reach.is_set() and _one_row_may_have_caused(error, queried=config.query() is not None)
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:
-            released, sums = with_earlier(prepared.release(log, SecureNoise()), terms, earlier)
+            released, sums = _with_earlier(prepared.release(log, SecureNoise()), terms, earlier)
             policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
-            said = said_of_periods(terms, earlier)
-            policy.report = replace(
-                policy.report,
-                names=config.names(),
-                units=units,
-                scale_in_words=config.scale_in_words,
-                periods=tuple(CertifiedPeriod(**each["period"]).read() for each in [*said["earlier"], said])
-                if said
-                else (),
-            )
-            declared = {"definitions": list(log.definitions), "audit": audit} | said
+            periods = tuple(period.read() for period in _all_periods(terms, earlier))
+            names, words = config.names(), config.scale_in_words
+            policy.report = replace(policy.report, names=names, units=units, scale_in_words=words, periods=periods)
+            declared = {"definitions": list(log.definitions), "audit": audit} | _certified_periods(terms, earlier)
             sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
@@ -361,7 +339,7 @@ def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release h
     return f"{began}, so its rho = {float(reservation.rho):g} stays spent (entry {reservation.number} of {ledger.path})"
 
 
-def refuse_read_periods(account: Account, period: Period) -> None:
+def _refuse_read_periods(account: Account, period: Period) -> None:
     """Refuse an update whose period a finished release has read. What read everything is added up instead."""
     if read := [found for found in account.released_in(period) if found is not None]:
         raise ValueError(
@@ -370,7 +348,7 @@ def refuse_read_periods(account: Account, period: Period) -> None:
         )
 
 
-def units_in(log: Table, period: Period | None) -> int:
+def _units_in(log: Table, period: Period | None) -> int:
     """The number of units that a release reads, which is public."""
     try:
         return log.units
@@ -380,7 +358,7 @@ def units_in(log: Table, period: Period | None) -> int:
         raise NoRowsError(f"no trajectory begins in {period}: are dates written like 2025-01-31?") from None
 
 
-def with_earlier(
+def _with_earlier(
     released: PrivateOutcomes, terms: Terms, earlier: Earlier | None
 ) -> tuple[PrivateOutcomes, FadedTrees]:
     """What to learn from, and the sums that a later update adds to."""
@@ -397,16 +375,21 @@ def with_earlier(
     return replace(released, guarantee=replace(released.guarantee, periods=words)), trees
 
 
-def said_of_periods(terms: Terms, earlier: Earlier | None) -> dict[str, Any]:
+def _all_periods(terms: Terms, earlier: Earlier | None) -> list[CertifiedPeriod]:
+    """The periods that a policy rests on, the last one last; none where everything is read."""
+    before = [] if earlier is None else [release.period for release in earlier.releases()]
+    return [] if terms.period is None else [*before, CertifiedPeriod.named(terms.period)]
+
+
+def _certified_periods(terms: Terms, earlier: Earlier | None) -> dict[str, Any]:
     """What the certificate says of this period and of earlier ones; nothing where everything is read."""
     if terms.period is None:
         return {}
-    before = [] if earlier is None else earlier.releases()
     return {
         "period": CertifiedPeriod.named(terms.period).model_dump(),
         "forgetting": terms.forgetting,
         "bins": None if earlier is None else earlier.trees.bins,
-        "earlier": [each.model_dump() for each in before],
+        "earlier": [] if earlier is None else [release.model_dump() for release in earlier.releases()],
     }
 
 

@@ -59,6 +59,16 @@ class DeclaredTrade:
 
         return rows_of_table(file, log)
 
+    @property
+    def why_no_backtest(self) -> str:
+        """Other decisions would have met outcomes that nobody has seen."""
+        words = self.words
+        return (
+            f"nothing can be replayed: the log does not tell what other {words.decisions} would have met. It shows "
+            f"{words.outcome} only as far as past {words.decisions} did. Try the policy on a part, chosen by lot, and "
+            "compare"
+        )
+
     def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
         """On simulated paths."""
         from poolrl.simulation.evaluation import rollout_cost, saa

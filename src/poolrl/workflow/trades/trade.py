@@ -77,6 +77,10 @@ class Trade(Protocol):
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
         """What `poolrl check` says of the rows."""
 
+    @property
+    def why_no_backtest(self) -> str:
+        """Why a policy cannot be replayed on a log, in words; empty where it can."""
+
     def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
         """What a policy costs in an assumed world, and the policy of somebody who knows that world."""
 
