@@ -22,7 +22,7 @@ from benchmarks.planning import WEEKS
 from benchmarks.report import Report, run
 from poolrl import Policy, Pool, PrivateModel, SeededNoise, rollout_cost
 from poolrl.checks import FloatArray
-from poolrl.plans.problem_environment import ProblemEnv
+from poolrl.plans.environment import ModelEnv
 from poolrl.problems.problem import OutcomeProblem
 
 PRODUCTS, CORRELATION, JUDGED = 3, 0.5, 2_000
@@ -36,7 +36,7 @@ def trained(model: PrivateModel, problem: OutcomeProblem, steps: int, seed: int)
     from stable_baselines3.common.vec_env import VecNormalize
 
     def shop() -> Any:
-        return RescaleAction(ProblemEnv(model, problem), np.float32(-1), np.float32(1))
+        return RescaleAction(ModelEnv(model, problem), np.float32(-1), np.float32(1))
 
     shops = VecNormalize(make_vec_env(shop, n_envs=8, seed=seed), gamma=1.0)
     # Actions are shares of a wide range, so the first ones must not all lie at its ends.

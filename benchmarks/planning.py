@@ -26,7 +26,6 @@ from benchmarks.report import Report, run
 from poolrl import LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
 from poolrl.learning.outcomes import OutcomeDistribution
-from poolrl.plans.backlog import solve_backlog
 from poolrl.plans.capacity import (
     CapacityPlan,
     expected_levels,
@@ -35,9 +34,8 @@ from poolrl.plans.capacity import (
     simulated_costs,
     solve_capacity,
 )
-from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_lead_time
-from poolrl.plans.orders import OrderPlan, plan_orders, solve_orders
-from poolrl.plans.unit_laws import UnitLaws
+from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_backlog, solve_lead_time
+from poolrl.plans.orders import OrderPlan, UnitLaws, plan_orders, solve_orders
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.operations import Operations
 

@@ -10,8 +10,7 @@ import pytest
 
 from poolrl import Operations, PrivateModel
 from poolrl.plans.capacity import expected_levels, plan_capacity, solve_capacity
-from poolrl.plans.orders import plan_orders, solve_orders
-from poolrl.plans.unit_laws import UnitLaws
+from poolrl.plans.orders import UnitLaws, plan_orders, solve_orders
 from tests.helpers.plans import drawn_laws, laws_of, small_model
 
 

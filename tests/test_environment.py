@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from poolrl import Operations, PrivateModel, export_minari, plan_orders, read_minari, simulate_log
-from poolrl.plans.environment import ShopEnv, ShopVectorEnv
+from poolrl.plans.environment import ModelEnv, ModelVectorEnv
 from tests.helpers.plans import small_model
 
 
@@ -29,26 +29,26 @@ SHOPS = {
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @pytest.mark.parametrize("kind", SHOPS)
 def test_it_is_what_gymnasium_calls_an_environment(model: PrivateModel, kind: str) -> None:
-    check_env(ShopEnv(model, SHOPS[kind], rounds=2), skip_render_check=True)
+    check_env(ModelEnv(model, SHOPS[kind], rounds=2), skip_render_check=True)
 
 
 @pytest.mark.parametrize("kind", ["the paper's", "bread, sold"])
 def test_a_plan_costs_in_it_what_it_said(model: PrivateModel, kind: str) -> None:
     """4,000 shops that order up to the plan's levels, to four standard errors."""
     plan = plan_orders(model, SHOPS[kind])
-    shops = ShopVectorEnv(model, SHOPS[kind], num_envs=4_000)
+    shops = ModelVectorEnv(model, SHOPS[kind], num_envs=4_000)
     levels = [plan.order(step, [0.0, 0.0]) for step in range(3)]  # no fixed cost: up to one level from every stock
     shops.reset(seed=3)
     rewards = np.zeros(4_000)
     for step in range(3):
-        _, reward, ended, _, _ = shops.step(np.tile(levels[step] / shops.shops.top, (4_000, 1)))
+        _, reward, ended, _, _ = shops.step(np.tile(levels[step] / shops.world.top, (4_000, 1)))
         rewards += reward
     assert ended.all()
     assert -rewards.mean() == pytest.approx(plan.cost.sum(), abs=4 * rewards.std() / 4_000**0.5)
 
 
 def test_one_shop_and_many_are_the_same_shop(model: PrivateModel) -> None:
-    one, many = ShopEnv(model, rounds=2), ShopVectorEnv(model, num_envs=1, rounds=2)
+    one, many = ModelEnv(model, rounds=2), ModelVectorEnv(model, num_envs=1, rounds=2)
     seen, _ = one.reset(seed=5)
     both, _ = many.reset(seed=5)
     np.testing.assert_array_equal(seen, both[0])
@@ -69,16 +69,16 @@ def test_one_shop_and_many_are_the_same_shop(model: PrivateModel) -> None:
 
 def test_orders_are_what_the_shop_can_place(model: PrivateModel) -> None:
     facts: dict[str, Any] = {"pack": 4.0, "minimum": 8.0, "deliveries": [[True], [False], [True]]}
-    shop = ShopEnv(model, Operations(cycle=True, **facts))
+    shop = ModelEnv(model, Operations(cycle=True, **facts))
     shop.reset(seed=1)
-    top = shop.shops.top
+    top = shop.world.top
     for wanted, ordered in ((11.9, 8.0), (7.0, 0.0), (12.0, 12.0)):
-        np.testing.assert_allclose(shop.shops.order(np.array([[wanted, wanted] / top])), ordered)
+        np.testing.assert_allclose(shop.world.order(np.array([[wanted, wanted] / top])), ordered)
     for packs in range(2, int(top.min() // 4)):  # an action is in single precision
         action = (np.full(2, 4.0 * packs) / top).astype(np.float32).astype(np.float64)
-        np.testing.assert_allclose(shop.shops.order(action[None]), 4.0 * packs)
+        np.testing.assert_allclose(shop.world.order(action[None]), 4.0 * packs)
     shop.step(np.ones(2, dtype=np.float32))
-    np.testing.assert_array_equal(shop.shops.order(np.ones((1, 2))), 0.0)  # nothing is delivered on the second day
+    np.testing.assert_array_equal(shop.world.order(np.ones((1, 2))), 0.0)  # nothing is delivered on the second day
 
 
 def test_a_simulated_log_goes_to_minari_and_back(

@@ -33,7 +33,7 @@ from poolrl.learning.fitted import FittedU, fit_values
 from poolrl.learning.model import MODEL_FORMAT
 from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names, read_learned, write_learned
-from poolrl.plans.problem_environment import ProblemEnv, ProblemVectorEnv
+from poolrl.plans.environment import ModelEnv, ModelVectorEnv
 from tests.helpers.own_problems import Wear
 
 TOP = 10.0
@@ -232,7 +232,7 @@ def test_shops_that_a_depot_cannot_serve() -> None:
 
 
 def test_an_environment_that_has_not_begun_says_so(model: PrivateModel) -> None:
-    shop = ProblemEnv(model)
+    shop = ModelEnv(model, model.problem)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
         shop.step(np.zeros(2))
     shop.reset(seed=1)
@@ -241,15 +241,15 @@ def test_an_environment_that_has_not_begun_says_so(model: PrivateModel) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_any_problem_is_an_environment(model: PrivateModel) -> None:
-    check_env(ProblemEnv(model, a_depot()), skip_render_check=True)
-    check_env(ProblemEnv(model), skip_render_check=True)
+    check_env(ModelEnv(model, a_depot()), skip_render_check=True)
+    check_env(ModelEnv(model, model.problem), skip_render_check=True)
 
 
 def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(model: PrivateModel) -> None:
     """600 trajectories at once, to five standard errors; and one by one it is the same environment."""
     depot, many = a_depot(), 600
     policy = model.plan(depot, values=SMALL)
-    shops = ProblemVectorEnv(model, depot, num_envs=many)
+    shops = ModelVectorEnv(model, depot, num_envs=many)
     seen, _ = shops.reset(seed=3)
     rewards = np.zeros(many)
     for step in range(3):
@@ -264,7 +264,7 @@ def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(model: PrivateMo
     assert not reward.any()
     assert not ended.any()
     assert not seen[:, :3].any()
-    one, two = ProblemEnv(model, depot), ProblemVectorEnv(model, depot, num_envs=1)
+    one, two = ModelEnv(model, depot), ModelVectorEnv(model, depot, num_envs=1)
     one.reset(seed=8)
     two.reset(seed=8)
     action = np.array([0.3, 0.4, 0.2])

@@ -9,10 +9,8 @@ import pytest
 from benchmarks.planning import PUBLISHED, ZHENG_FEDERGRUEN, poisson
 
 from poolrl import Operations, PrivateModel
-from poolrl.plans.backlog import plan_backlog, solve_backlog
-from poolrl.plans.lead_time import LeadTimePlan, plan_lead_time, solve_lead_time
-from poolrl.plans.orders import plan_orders
-from poolrl.plans.unit_laws import UnitLaws
+from poolrl.plans.lead_time import LeadTimePlan, plan_backlog, plan_lead_time, solve_backlog, solve_lead_time
+from poolrl.plans.orders import UnitLaws, plan_orders
 from tests.helpers.plans import drawn_laws, laws_of, small_model
 
 

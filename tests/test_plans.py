@@ -10,9 +10,8 @@ import pytest
 
 from poolrl import Backlog, LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
-from poolrl.plans.backlog import plan_backlog
-from poolrl.plans.orders import OrderPlan, fill_up, plan_orders, solve_orders
-from poolrl.plans.unit_laws import UnitLaws, unit_laws
+from poolrl.plans.lead_time import plan_backlog
+from poolrl.plans.orders import OrderPlan, UnitLaws, fill_up, plan_orders, solve_orders, unit_laws
 from poolrl.problems.operations import Operations
 from tests.helpers.plans import drawn_laws, laws_of, small_model
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from poolrl.learning.model import PrivateModel as PrivateModel
     from poolrl.learning.outcomes import Outcomes as Outcomes
     from poolrl.learning.policy import Policy as Policy
-    from poolrl.plans.backlog import plan_backlog as plan_backlog
     from poolrl.plans.capacity import plan_capacity as plan_capacity
+    from poolrl.plans.lead_time import plan_backlog as plan_backlog
     from poolrl.plans.lead_time import plan_lead_time as plan_lead_time
     from poolrl.plans.orders import plan_orders as plan_orders
     from poolrl.plans.saved import load_plan as load_plan
@@ -66,9 +66,8 @@ _PUBLIC = {
     "learning.model": ("PrivateModel",),
     "learning.outcomes": ("Outcomes",),
     "learning.policy": ("Policy",),
-    "plans.backlog": ("plan_backlog",),
     "plans.capacity": ("plan_capacity",),
-    "plans.lead_time": ("plan_lead_time",),
+    "plans.lead_time": ("plan_backlog", "plan_lead_time"),
     "plans.orders": ("plan_orders",),
     "plans.saved": ("load_plan", "save_plan"),
     "pool": ("Pool",),

@@ -9,7 +9,7 @@ from benchmarks.planning import whole_laws
 
 from poolrl import LostSales, Pool, PrivateModel, SeededNoise
 from poolrl.checks import FloatArray
-from poolrl.plans.unit_laws import UnitLaws
+from poolrl.plans.orders import UnitLaws
 from poolrl.problems.operations import Operations
 
 

@@ -20,8 +20,7 @@ from scipy import fft
 
 from poolrl.checks import FloatArray, as_floats
 from poolrl.learning.model import PrivateModel
-from poolrl.plans.orders import OrderPlan, solve_orders
-from poolrl.plans.unit_laws import UnitLaws, one_cell, unit_laws
+from poolrl.plans.orders import OrderPlan, UnitLaws, one_cell, solve_orders, unit_laws
 from poolrl.problems.operations import Operations
 
 # Prices that are tried for today's room, in shares of the highest that can matter.

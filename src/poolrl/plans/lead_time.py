@@ -1,30 +1,39 @@
-"""Orders that arrive L steps later; what is not there is lost. One product at a time, in a cycle without discount.
+"""Orders that arrive L steps later, of one product at a time, in a cycle without discount.
 
-The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed now arrives in L steps:
+*What is not there is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed
+now arrives in L steps:
 
     V(x, q) = h E(x − D)⁺ + b E(D − x)⁺ + min_z { K [z > 0] + c z + E V′((x − D)⁺ + q_1, q_2, ..., q_{L−1}, z) }
 
 (with L = 1 the order z takes the place of q_1). Where that state is small the programme is solved exactly, by relative
 values with MacQueen's bounds. Otherwise the plan is capped base stock: order up to S of all that is there or on its
 way, but at most r (Xin 2021). S and r of every step are chosen on simulated paths of the model.
+
+*Unmet demand waits.* What counts is the position: what is there and on its way, minus what waits. An order of now shows
+in L steps, when the demand of L + 1 steps has come off it. With y the position after an order and c, K its costs,
+
+    G_h(y) = E[ h (y − D_{h..h+L})⁺ + b (D_{h..h+L} − y)⁺ ]
+    V_h(p) = min { K [y > p] + c (y − p) + G_h(y) + E V_{h+1}(y − D_h) : y ≥ p }
+
+The state is one number whatever L is, so the programme is exact on its lattice. Without a fixed cost the best rule is a
+level for each step, with one it is (s, S).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import FloatArray, IntArray, whole
+from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.learning.model import PrivateModel
-from poolrl.plans.orders import CYCLE_SOLVED, DAMPED_AFTER
-from poolrl.plans.unit_laws import UnitLaws, unit_laws
+from poolrl.plans.orders import CYCLE_SOLVED, DAMPED_AFTER, MOST_CYCLES, UnitLaws, unit_laws
 from poolrl.problems.operations import Operations, ShopTerms
 
 # States times orders of a programme that is still solved exactly.
 LARGEST_PROGRAMME = 3_000_000
-MOST_ROUNDS = 3_000
 # Orders beyond what one step sells on all but so few days are not tried, nor stocks beyond so many steps' worth.
 RARE = 1e-4
 # Paths to choose capped base stock on, and as many to judge it: steps that count, and first ones that do not.
@@ -73,6 +82,21 @@ def plan_lead_time(
     """A plan for each column (label cells, then products) of a private model, in a cycle. Free."""
     laws = unit_laws(model, operations, scale=scale)
     return [solve_lead_time(laws, lead_time, column=column, rng=rng) for column in range(len(laws.width))]
+
+
+def average_cost_of(
+    one_round: Callable[[FloatArray], FloatArray], value: FloatArray, reached: BoolArray
+) -> tuple[float, float]:
+    """MacQueen's bounds on the average cost of a round, from relative values of the states that are `reached`."""
+    for number in range(MOST_CYCLES):
+        change = one_round(value) - value
+        low, high = float(change[reached].min()), float(change[reached].max())
+        if high - low <= CYCLE_SOLVED * abs(high) + 1e-12:
+            break
+        # Half a step, once it takes long: orders of every second round would go on for ever.
+        value = value + change * (0.5 if number > DAMPED_AFTER else 1.0)
+        value = value - value[reached][0]
+    return low, high
 
 
 def solve_lead_time(
@@ -128,14 +152,13 @@ def _exact(
     )
     shape = (stocks + 1, *[orders + 1] * (lead_time - 1))
     table = np.zeros((horizon, *shape), dtype=np.int64)
-    value = np.zeros(shape)
     arrives = np.minimum(stock[:, None] + np.arange(orders + 1), stocks)  # what is left, and the next arrival
     # Nothing is thrown away: an order that might not fit later is none. States beyond are never reached.
     position = sum(np.ix_(stock, *[np.arange(orders + 1)] * lead_time))
     too_much = (position > stocks) & (np.arange(orders + 1) > 0)
-    beyond = sum(np.ix_(stock, *[np.arange(orders + 1)] * (lead_time - 1))) > stocks
-    for number in range(MOST_ROUNDS):
-        first = value
+    inside = sum(np.ix_(stock, *[np.arange(orders + 1)] * (lead_time - 1))) <= stocks
+
+    def one_round(value: FloatArray) -> FloatArray:
         for step in reversed(range(horizon)):
             joined = value[arrives]  # (left, q_1, q_2 ..., z), and with L = 1 (left, z)
             after = (moves[step] @ joined.reshape(stocks + 1, -1)).reshape(joined.shape)
@@ -143,14 +166,9 @@ def _exact(
             after[too_much] = np.inf
             table[step] = after.argmin(axis=-1)
             value = now[step].reshape(-1, *[1] * (lead_time - 1)) + after.min(axis=-1)
-        change = value - first
-        reached = change[~beyond]
-        low, high = float(reached.min()), float(reached.max())
-        if high - low <= CYCLE_SOLVED * abs(high) + 1e-12:
-            break
-        # Half a step, once it takes long: orders of every second round would go on for ever.
-        value = first + change * (0.5 if number > DAMPED_AFTER else 1.0)
-        value = value - value.flat[0]
+        return value
+
+    low, high = average_cost_of(one_round, np.zeros(shape), np.asarray(inside))
     return LeadTimePlan(width, lead_time, table, None, None, (low + high) / 2, (high - low) / 2, low)
 
 
@@ -233,3 +251,87 @@ def _average_cost(
             stock = left + coming[0]
             coming = np.roll(coming, -1, axis=0)
     return cost / (rounds - first)
+
+
+@dataclass(frozen=True)
+class BacklogPlan:
+    """Of one column: orders (H, P) by position, from `lowest` lattice steps on; what a round costs on average."""
+
+    width: float
+    lowest: int
+    orders: IntArray
+    cost: float
+    doubt: float
+
+    def order(self, step: int, position: float) -> float:
+        """What to order, in units. The position is what is there and on its way, minus what waits."""
+        place = int(np.rint(position / self.width)) - self.lowest
+        table = self.orders[step % len(self.orders)]
+        if place < 0:
+            # Below the lattice: up to where its lowest position is raised.
+            return (float(table[0]) - place) * self.width
+        return float(table[min(place, len(table) - 1)]) * self.width
+
+
+def plan_backlog(
+    model: PrivateModel, operations: Operations, *, lead_time: int = 0, scale: ArrayLike | None = None
+) -> list[BacklogPlan]:
+    """A plan for each column (label cells, then products) of a private model whose unmet demand waits. Free."""
+    laws = unit_laws(model, operations, scale=scale, waits=True)
+    return [solve_backlog(laws, lead_time, column=column) for column in range(len(laws.width))]
+
+
+def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> BacklogPlan:
+    """One column of laws in units."""
+    whole(lead_time=lead_time, at_least=0)
+    terms, chance, width = laws.terms.columns(slice(column, column + 1)), laws.chance[column], laws.width[column]
+    terms.require_plain_cycle("demand that waits")
+    horizon, size = chance.shape
+    ahead = [_added([chance[(step + i) % horizon] for i in range(lead_time + 1)]) for step in range(horizon)]
+    demand = np.arange(size)
+    mean = float((chance * demand).sum(axis=-1).max())
+    stocked = int(np.ceil(terms.worth_holding(mean, float(width))))
+    reach = max(int((1 - np.cumsum(each) > 1e-6).sum()) for each in ahead)
+    lowest, highest = -size - stocked, reach + stocked
+    place = np.arange(lowest, highest + 1)
+    now = np.stack(
+        [
+            _expected(place, law, float(terms.holding[0, step]), float(terms.shortage[0, step])) * width
+            for step, law in enumerate(ahead)
+        ]
+    )
+    # Positions below the lattice are read as its lowest one, plus what every further unit costs to wait and to buy.
+    after_demand = place[:, None] - demand
+    below = np.maximum(lowest - after_demand, 0)
+    index = np.maximum(after_demand - lowest, 0)
+    slope = float(terms.purchase.max() + terms.shortage.max()) * width
+    orders = np.zeros((horizon, len(place)), dtype=np.int64)
+
+    def one_round(value: FloatArray) -> FloatArray:
+        for step in reversed(range(horizon)):
+            level = now[step] + ((value[index] + slope * below) * chance[step]).sum(axis=1)
+            level = level + terms.purchase[0, step] * width * place
+            best = np.minimum.accumulate(level[::-1])[::-1]
+            target = np.minimum.accumulate(np.where(level == best, np.arange(len(place)), len(place))[::-1])[::-1]
+            raised = np.append(best[1:], np.inf) + terms.fixed[0, step]
+            orders[step] = np.where(raised < level, np.append(target[1:], 0) - np.arange(len(place)), 0)
+            value = np.minimum(level, raised) - terms.purchase[0, step] * width * place
+        return value
+
+    # Only positions that the rule comes back to count.
+    low, high = average_cost_of(one_round, np.zeros(len(place)), place >= 0)
+    return BacklogPlan(float(width), lowest, orders, (low + high) / 2, (high - low) / 2)
+
+
+def _added(laws: list[FloatArray]) -> FloatArray:
+    """The law of a sum."""
+    total = np.ones(1)
+    for law in laws:
+        total = np.convolve(total, law)
+    return total
+
+
+def _expected(place: IntArray, law: FloatArray, holding: float, shortage: float) -> FloatArray:
+    left = np.maximum(place[:, None] - np.arange(len(law)), 0) @ law
+    missing = np.maximum(np.arange(len(law)) - place[:, None], 0) @ law
+    return np.asarray(holding * left + shortage * missing)

@@ -93,14 +93,12 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
     """Read what `save_plan` wrote."""
     facts, arrays = read_learned(path, PLAN_FORMAT, "plan")
     try:
-        names, labels = _stored_names(facts["names"]), Labels(dict(facts["labels"]))
+        names, labels = Names(**facts["names"]), Labels(dict(facts["labels"]))
+        if not names.products or not names.steps:
+            raise ValueError("a plan names its products and steps")
         if not all(array.size and np.isfinite(array).all() and (array >= 0).all() for array in arrays.values()):
             raise ValueError("a plan holds finite numbers, and none is negative")
-        rules: dict[str, Callable[..., Any]] = {
-            "orders": _orders,
-            "capacity": _capacities,
-            "lead time": _lead_times,
-        }
+        rules: dict[str, Callable[..., Any]] = {"orders": _orders, "capacity": _capacities, "lead time": _lead_times}
         if facts["kind"] not in rules:
             raise ValueError("a plan of this kind is not known to this version")
         return SavedPlan(names, labels, rules[facts["kind"]](facts, arrays, names, labels))
@@ -108,14 +106,6 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
         raise ValueError(f"{path}: {error}") from None
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not a complete plan: an entry is missing or of another kind") from error
-
-
-def _stored_names(given: dict[str, Any]) -> Names:
-    lists = [given["products"], given["steps"]]
-    texts = all(isinstance(each, list) and each and all(isinstance(name, str) for name in each) for each in lists)
-    if not texts or type(given["first_step"]) is not int:
-        raise ValueError("a plan names its products and steps")
-    return Names(**given)
 
 
 def _require(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
@@ -135,14 +125,13 @@ def _orders(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels)
 
 def _capacities(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> list[CapacityRule]:
     cells, steps, many = labels.count, len(names.steps), len(names.products)
-    volumes, room, used, levels = (arrays[name] for name in CAPACITY_PARTS)
-    prices = levels.shape[2]
+    prices = arrays["levels"].shape[2]
     if prices < 2:
         raise ValueError("levels are for two prices or more")
     shapes = (cells, many), (cells, steps), (cells, steps), (cells, steps, prices, many)
-    parts = [_require(each, shape) for each, shape in zip((volumes, room, used, levels), shapes, strict=True)]
-    _positive(volumes)
-    return [CapacityRule(*each) for each in zip(*parts, strict=True)]
+    parts = [_require(arrays[name], shape) for name, shape in zip(CAPACITY_PARTS, shapes, strict=True)]
+    _positive(parts[0])
+    return [CapacityRule(*cell) for cell in zip(*parts, strict=True)]
 
 
 def _lead_times(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> list[LeadTimePlan]:

@@ -28,9 +28,8 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.stored import Names
 from poolrl.plans.capacity import JUDGED_PATHS, CapacityPlan, scaled_down, simulated_costs, solve_capacity
 from poolrl.plans.lead_time import LeadTimePlan, base_stock_cost, solve_lead_time
-from poolrl.plans.orders import fill_up, solve_orders
+from poolrl.plans.orders import UnitLaws, fill_up, one_cell, solve_orders, unit_laws
 from poolrl.plans.saved import AnyPlan, SavedPlan, load_plan, save_plan
-from poolrl.plans.unit_laws import UnitLaws, one_cell, unit_laws
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
