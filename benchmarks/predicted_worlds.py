@@ -14,9 +14,9 @@ from benchmarks.real_benches import FACTOR, LEARNED, drawn_costs, independent_or
 from benchmarks.real_managers import WEEK_PROFILE, _as_rule
 from poolrl import LostSales, Policy, Trajectories, rollout_cost
 from poolrl.checks import BoolArray, FloatArray
-from poolrl.problems.inventory import Behaviour
 from poolrl.simulation.evaluation import optimum
-from poolrl.simulation.worlds import worlds_of
+from poolrl.simulation.families import worlds_of
+from poolrl.simulation.logs import Behaviour
 from poolrl.workflow.trades.shop_example import draw_demand, simulated_log, simulated_shop
 
 WEEKS = 2_000

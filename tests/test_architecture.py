@@ -48,7 +48,7 @@ KEPT_APART = (
     "ledger",
     "certificate",
     "simulation.evaluation",
-    "simulation.worlds",
+    "simulation.families",
 )
 
 

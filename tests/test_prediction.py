@@ -7,8 +7,7 @@ import pytest
 
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.simulation.evaluation import expected_cost, expected_costs
-from poolrl.simulation.families import FAMILIES
-from poolrl.simulation.worlds import worlds_of
+from poolrl.simulation.families import FAMILIES, worlds_of
 from poolrl.workflow.budget import AssumedLog, Prediction, Simulator, StudyLine, _two_digits, units_needed
 
 PROBLEM = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], demand_max=[40.0, 60.0], boundary=0.8)

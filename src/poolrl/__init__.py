@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from poolrl.simulation.evaluation import relative_gap as relative_gap
     from poolrl.simulation.evaluation import rollout_cost as rollout_cost
     from poolrl.simulation.evaluation import saa as saa
+    from poolrl.simulation.logs import export_minari as export_minari
     from poolrl.simulation.logs import simulate_log as simulate_log
-    from poolrl.simulation.minari_logs import export_minari as export_minari
     from poolrl.workflow.trades.vocabulary import TableColumn as TableColumn
     from poolrl.workflow.trades.vocabulary import Words as Words
 
@@ -78,10 +78,9 @@ _PUBLIC = {
     "problems.operations": ("Operations",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "problems.rounds": ("DynamicPricing", "FirstPriceBidding", "ReserveAuction"),
-    "workflow.trades.vocabulary": ("TableColumn", "Words"),
     "simulation.evaluation": ("cost_difference", "data_free", "relative_gap", "rollout_cost", "saa"),
-    "simulation.logs": ("simulate_log",),
-    "simulation.minari_logs": ("export_minari",),
+    "simulation.logs": ("export_minari", "simulate_log"),
+    "workflow.trades.vocabulary": ("TableColumn", "Words"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)

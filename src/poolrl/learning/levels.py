@@ -18,6 +18,7 @@ import numpy as np
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray
+from poolrl.geometry.bins import cumulative, read_at
 from poolrl.learning.outcomes import CLIMB, OutcomeDistribution
 from poolrl.problems.problem import LevelProblem
 
@@ -140,20 +141,13 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     ratio = tops / ((points[..., -1] + points[..., 0]) * size)
     if (ratio == 1).all():
         return weights
-    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-    place = np.minimum(np.arange(bins + 1) * ratio[..., None], bins)
-    lower = np.minimum(place.astype(np.int64), bins - 1)
-    part = place - lower
-    reached = np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
-    return np.diff(reached, axis=-1)
+    return np.diff(read_at(cumulative(weights), np.minimum(np.arange(bins + 1) * ratio[..., None], bins)), axis=-1)
 
 
 def expected_cost_on(demand: FloatArray, edges: FloatArray, holding: FloatArray, shortage: FloatArray) -> FloatArray:
     """h E(y − D)⁺ + b E(D − y)⁺ on the edges y, with demand in the middles of the bins."""
     middles = (edges[..., :-1] + edges[..., 1:]) / 2
-    none = np.zeros_like(demand[..., :1])
-    below = np.concatenate([none, np.cumsum(demand, axis=-1)], axis=-1)
-    amount = np.concatenate([none, np.cumsum(demand * middles, axis=-1)], axis=-1)
+    below, amount = cumulative(demand), cumulative(demand * middles)
     left = edges * below - amount
     missing = (amount[..., -1:] - amount) - edges * (below[..., -1:] - below)
     return holding[..., None] * left + shortage[..., None] * missing
@@ -166,8 +160,8 @@ def carried(demand: FloatArray, value: FloatArray) -> FloatArray:
     length = fft.next_fast_len(2 * bins, real=True)
     product = fft.rfft(demand, length) * fft.rfft(halfway, length)
     sums = fft.irfft(product, length)[..., :bins]
-    below = np.cumsum(demand, axis=-1)
-    sold_out = (below[..., -1:] - np.concatenate([np.zeros_like(below[..., :1]), below], axis=-1)) * value[..., :1]
+    below = cumulative(demand)
+    sold_out = (below[..., -1:] - below) * value[..., :1]
     return np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + sold_out
 
 
@@ -206,10 +200,7 @@ def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels
     for step in reversed(range(horizon)):
         demand = on_axis(weights[:, step], points, profile[:, step], tops)
         after = expected_cost_on(demand, edges, holding[:, step], shortage[:, step]) + carried(demand, value)
-        place = np.maximum(np.arange(bins + 1.0), (wanted[:, step] / tops * bins)[..., None])
-        lower = np.minimum(place.astype(np.int64), bins - 1)
-        part = place - lower
-        value = np.take_along_axis(after, lower, -1) * (1 - part) + np.take_along_axis(after, lower + 1, -1) * part
+        value = read_at(after, np.maximum(np.arange(bins + 1.0), (wanted[:, step] / tops * bins)[..., None]))
     return np.asarray(value[..., 0].reshape(*problem.labels.shape, products))
 
 

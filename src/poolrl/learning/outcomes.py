@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from poolrl.checks import BoolArray, FloatArray, positive, whole
-from poolrl.geometry.bins import bin_edges, outward_edges
+from poolrl.geometry.bins import bin_edges, cumulative, outward_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.problems.problem import OutcomeProblem
 
@@ -52,7 +52,7 @@ def continued(weights: FloatArray, tried: FloatArray, *, higher: bool = False, l
     """
     bins, sign = weights.shape[-1], -1.0 if higher else 1.0
     edges = outward_edges(bins, higher=higher)
-    below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=-1)], axis=-1)
+    below = cumulative(weights)
     below /= below[:, -1:]
     end = looked_at(tried, least).sum(axis=-1)  # the number of explored bins, so the edge where they end
     seen = np.take_along_axis(below, end[:, None], -1)  # (cells, 1)
@@ -222,7 +222,7 @@ def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
     """The weight up to each wanted place (..., n) of the unit range, of weights (..., F) on the bins of `bin_edges`."""
     bins = weights.shape[-1]
     edges = bin_edges(bins)
-    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    below = cumulative(weights)
     # The edges are squares, so the place of a value among them is a square root.
     lower = np.minimum((np.sqrt(wanted) * bins).astype(np.int64), bins - 1)
     part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
@@ -235,7 +235,7 @@ def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
 def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:
     """The share of the weights (..., B) that lies below each place (..., n), counted in bins from zero."""
     bins = weights.shape[-1]
-    below = np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+    below = cumulative(weights)
     below /= below[..., -1:]
     at = np.clip(place, 0, bins)
     lower = np.minimum(at.astype(np.int64), bins - 1)

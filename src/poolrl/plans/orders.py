@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray, as_floats, public_array
+from poolrl.geometry.bins import cumulative, read_at
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import CLIMB, share_below
 from poolrl.learning.together import drawn_together
@@ -49,9 +50,7 @@ class UnitLaws:
     @property
     def left(self) -> FloatArray:
         """E(y − D)⁺ on the lattice y, (C, H, N + 1), in units: w Σ_{j<y} P(D ≤ j w)."""
-        below = self._below
-        before = np.concatenate([np.zeros_like(below[..., :1]), np.cumsum(below[..., :-1], axis=-1)], axis=-1)
-        return before * self.width[:, None, None]
+        return cumulative(self._below[..., :-1]) * self.width[:, None, None]
 
     def drawn(self, step: int, many: int, rng: np.random.Generator) -> FloatArray:
         """Demand of all columns at a step, (many, C) in units; columns move together."""
@@ -249,7 +248,7 @@ def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, 
     """G_h, from V_{h+1}."""
     terms, size = laws.terms, value.shape[-1]
     kept = (1 - terms.spoilage[:, step, None]) * np.arange(size)
-    tomorrow = _read_at(value, kept)
+    tomorrow = read_at(value, kept)
     length = fft.next_fast_len(2 * size, real=True)
     carried = fft.irfft(spectrum * fft.rfft(tomorrow, length), length)[..., :size]
     sold_out = (1 - np.cumsum(laws.chance[:, step], axis=-1)) * tomorrow[:, :1]
@@ -297,12 +296,3 @@ def _best_from(cost: FloatArray, pack: int) -> tuple[FloatArray, IntArray]:
     place = np.broadcast_to(np.arange(rows * pack).reshape(rows, pack), by_rest.shape)
     first = np.minimum.accumulate(np.where(by_rest == best, place, rows * pack)[:, ::-1], axis=1)[:, ::-1]
     return best.reshape(columns, -1)[:, :size], first.reshape(columns, -1)[:, :size]
-
-
-def _read_at(value: FloatArray, places: FloatArray) -> FloatArray:
-    """Values (C, N + 1) read between lattice points."""
-    lower = np.minimum(places.astype(np.int64), value.shape[-1] - 2)
-    part = places - lower
-    return np.asarray(
-        (1 - part) * np.take_along_axis(value, lower, -1) + part * np.take_along_axis(value, lower + 1, -1)
-    )

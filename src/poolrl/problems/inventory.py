@@ -12,8 +12,6 @@ from poolrl.checks import FloatArray, IntArray, as_floats, public_array, whole
 from poolrl.problems.labels import Labels
 from poolrl.problems.problem import ROUNDING, Boundary, LevelProblem, Observation, OutcomeProblem, require_stored
 
-Behaviour = Callable[[int, FloatArray, np.random.Generator], FloatArray]
-
 
 class Inventory(LevelProblem):
     """What lost sales and backlog share: products, costs, a public demand bound and a boundary on y.

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, finite_array, shaped
+from poolrl.geometry.bins import cumulative
 from poolrl.geometry.resolution import (
     BENCHMARK_BINS,
 )
+from poolrl.learning.levels import expected_cost_on
 from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
 from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
@@ -91,19 +93,14 @@ def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: Flo
     costs = np.zeros(problem.products)
     for i in range(problem.products):
         edges = np.linspace(0.0, problem.demand_max[i], bins + 1)
-        middles = (edges[:-1] + edges[1:]) / 2
         value = np.zeros(bins + 1)
         for step in reversed(range(problem.horizon)):
-            weight, level = probabilities[step, i], levels[step, i]
-            below = np.concatenate([[0.0], np.cumsum(weight)])  # P(D < y) on the edges
-            part = np.concatenate([[0.0], np.cumsum(weight * middles)])  # E[D; D < y]
-            left = edges * below - part
-            short = part[-1] - part - edges * (below[-1] - below)
+            weight, below = probabilities[step, i], cumulative(probabilities[step, i])  # P(D < y) on the edges
             halfway = (value[:-1] + value[1:]) / 2
             carried = np.concatenate([[0.0], np.convolve(weight, halfway)[:bins]])
-            after = problem.holding[step, i] * left + problem.shortage[step, i] * short
+            after = expected_cost_on(weight, edges, problem.holding[step, i], problem.shortage[step, i])
             after += carried + value[0] * (below[-1] - below)
-            value = np.interp(np.maximum(edges, level), edges, after)
+            value = np.interp(np.maximum(edges, levels[step, i]), edges, after)
         costs[i] = value[0]
     return costs
 

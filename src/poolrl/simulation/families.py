@@ -1,4 +1,8 @@
-"""Demand families: parameters of each step and product are drawn from a seed, amounts are in [0, 100]."""
+"""Demand nobody owns: families of laws on [0, 100], worlds that have them, and trees that their logs would show.
+
+Parameters of each step and product are drawn from a seed. Trees are drawn from laws instead of counted in a log: a
+leaf's count follows from its chance, and a node's noise from its variance. No row is made.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,12 @@ import numpy as np
 from scipy import special
 
 from poolrl.checks import FloatArray
+from poolrl.geometry.bins import bin_edges, cumulative, read_at
+from poolrl.geometry.resolution import BENCHMARK_BINS
+from poolrl.learning.shapes import expected_shares
+from poolrl.privacy.guarantee import Guarantee
+from poolrl.privacy.released import PrivateOutcomes
+from poolrl.problems.problem import OutcomeProblem
 
 TOP = 100.0
 
@@ -101,3 +111,81 @@ FAMILIES: dict[str, Callable[[np.random.Generator, tuple[int, int]], Family]] = 
     "exponential": _exponential,
     "bimodal": _bimodal,
 }
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Demand as probabilities (H, k, bins) of equal bins between zero and the public bound."""
+
+    name: str
+    probabilities: FloatArray
+
+    def sample(self, problem: OutcomeProblem, count: int, rng: np.random.Generator) -> FloatArray:
+        """Demand, or other outcomes, (count, H, k)."""
+        drawn = np.stack([_draw(each, problem.outcome_high, count, rng) for each in self.probabilities], axis=1)
+        return problem.arranged(drawn)
+
+
+def _draw(probabilities: FloatArray, top: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """Amounts (count, k) from probabilities (k, bins), spread evenly inside their bins."""
+    bins = probabilities.shape[-1]
+    cumulative = np.cumsum(probabilities, axis=-1)
+    chosen = [np.searchsorted(each / each[-1], rng.random(count), side="right") for each in cumulative]
+    return np.asarray((np.stack(chosen, axis=-1).clip(0, bins - 1) + rng.random((count, len(top)))) * top / bins)
+
+
+def worlds_of(problem: OutcomeProblem, demand: str, *, runs: int) -> list[World]:
+    """Members of a family of demand, or of all five (`any`); `prior` is uniform between the bounds."""
+    names = list(FAMILIES) if demand == "any" else ["uniform" if demand == "prior" else demand]
+    shape = (problem.horizon, problem.outcome_dim)
+    return [
+        World(name, FAMILIES[name](np.random.default_rng([number, run]), shape).probabilities(TOP, BENCHMARK_BINS))
+        for run in range(runs)
+        for number, name in enumerate(names)
+    ]
+
+
+# Chances of a leaf are sums over finer bins, in which "half of the bin" says which of two amounts is the larger.
+FINER = 8
+
+
+@dataclass(frozen=True)
+class TreeLaws:
+    """Laws of outcomes and cut-off levels on equal bins up to `tops` (k,), in shares of the bound, (H, k, B)."""
+
+    outcomes: FloatArray
+    cutoffs: FloatArray | None
+    tops: FloatArray
+
+    def chances(self, bins: int) -> FloatArray:
+        """Of every leaf, (H, k, kinds, bins)."""
+        outcomes, cutoffs = (
+            None if law is None else self._on_leaves(law, bins) for law in (self.outcomes, self.cutoffs)
+        )
+        assert outcomes is not None
+        shares = expected_shares(outcomes, cutoffs)
+        merged = np.maximum(shares.reshape(*shares.shape[:-1], bins, FINER).sum(axis=-1), 0.0)
+        return np.asarray(merged / merged.sum(axis=(-2, -1), keepdims=True))
+
+    def _on_leaves(self, law: FloatArray, bins: int) -> FloatArray:
+        below = cumulative(law)
+        reached = read_at(below, np.minimum(bin_edges(bins * FINER) / self.tops[:, None], 1.0) * law.shape[-1])
+        # What lies beyond the top stands at it.
+        reached[..., -1] = below[..., -1]
+        return np.diff(reached, axis=-1)
+
+
+def draw_trees(
+    laws: TreeLaws, slots: FloatArray, *, level_sizes: tuple[int, ...], variance: float, rng: np.random.Generator
+) -> PrivateOutcomes:
+    """Trees of as many slots (H, k) as a log had, with noise of the variance that its release had."""
+    chances = laws.chances(level_sizes[-1])
+    flat = chances.reshape(*chances.shape[:-2], -1)
+    leaves = rng.multinomial(np.rint(slots).astype(np.int64), flat).reshape(chances.shape)
+    levels = []
+    for size in level_sizes:
+        counts = leaves.reshape(*leaves.shape[:-1], size, -1).sum(axis=-1)
+        levels.append(counts + np.rint(rng.normal(0.0, variance**0.5, counts.shape)).astype(np.int64))
+    total = int(np.rint(slots.max()))
+    unobserved = np.rint(total - slots + rng.normal(0.0, variance**0.5, slots.shape)).astype(np.int64)
+    return PrivateOutcomes(tuple(levels), unobserved, total, variance, Guarantee.of_nothing(len(slots)))

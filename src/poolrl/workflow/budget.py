@@ -22,9 +22,8 @@ from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free
-from poolrl.simulation.families import FAMILIES
+from poolrl.simulation.families import FAMILIES, World, worlds_of
 from poolrl.simulation.logs import simulate_log
-from poolrl.simulation.worlds import World, worlds_of
 from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.forecast import BUDGETS, noise_share_of_gain
 from poolrl.workflow.trades.trade import Trade, trade_of

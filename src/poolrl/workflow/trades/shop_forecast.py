@@ -20,8 +20,7 @@ from poolrl.learning.outcomes import OutcomeDistribution, uniform_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.simulation.drawn_trees import TreeLaws, draw_trees
-from poolrl.simulation.families import FAMILIES, TOP
+from poolrl.simulation.families import FAMILIES, TOP, TreeLaws, draw_trees
 from poolrl.workflow.forecast import (
     BUDGETS,
     NOISE_DOMINATED,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
-    from poolrl.simulation.worlds import World
+    from poolrl.simulation.families import World
     from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
