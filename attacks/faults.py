@@ -94,7 +94,7 @@ def faults(shop: Shop) -> dict[str, Fault]:
         committed = len(before) > known and before[-1] == "commit" and not out.exists()
         word = shop.again(out)
         if committed:
-            hold([entry.kind for entry in shop.entries()] == before, "what was paid for was paid for again")
+            hold([entry.kind for entry in shop.entries()] == before, "a release that was paid for was paid for again")
         return [ended.word, word]
 
     def ledger_writes() -> list[str]:

@@ -1,7 +1,7 @@
 """How a mutant gets into a process: functions get other code, or the module is imported as the mutant.
 
-Other code in the same function is quick, and everybody who has imported the function sees it. What runs while modules
-are imported cannot be changed so, nor can what numba compiles. There the whole package is imported again.
+Other code in the same function is quick, and everybody who has imported the function sees it. Code that runs while
+modules are imported cannot be changed so, nor can code that numba compiles. There the whole package is imported again.
 """
 
 from __future__ import annotations

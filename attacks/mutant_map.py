@@ -44,7 +44,7 @@ class Mutant:
 
     @property
     def name(self) -> tuple[str, int, str, int]:
-        """What it is called in stored results."""
+        """Its name in stored results."""
         return self.file, self.change.line, self.change.words, self.nth
 
     @property
@@ -73,7 +73,7 @@ def digest(path: Path) -> str:
 
 
 class TestMap:
-    """What each test runs. It is kept for a file of tests until this file or a mutated module changes."""
+    """The code that each test runs. It is kept for a file of tests until this file or a mutated module changes."""
 
     __test__ = False  # for pytest, which looks at names
 

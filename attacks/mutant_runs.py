@@ -163,7 +163,7 @@ class _Collected:
         self._items: dict[str, pytest.Item] = {}
 
     def run(self) -> None:
-        """Collect, trace what is not known, and run. What goes wrong is told, because pytest would swallow it."""
+        """Collect, trace what is not known, and run. Failures are told, because pytest would swallow them."""
         with self._tracer.running():
             started = collect(self._plan.root, self._plan.tests, self._told)
         if not started:

@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 import pytest
 
 Job = TypeVar("Job")
-# What a child may allocate beyond what it starts with.
+# The most that a child may allocate beyond its start.
 MEMORY = 4 << 30
-# How a child ends. Whatever it could not do itself is no answer about the mutant.
+# How a child ends. A child that could not do its work gives no answer about the mutant.
 SURVIVED, KILLED, NOT_HERE, BROKEN = 0, 1, 3, 70
 
 
@@ -61,7 +61,7 @@ def in_children(
             time.sleep(0.005)
             continue
         job, folder, _ = running.pop(ended)
-        # Whatever the tests have started is in the child's group.
+        # Processes that the tests have started are in the child's group.
         _end(ended)
         said = (folder / "said").read_text() if (folder / "said").exists() else ""
         shutil.rmtree(folder, ignore_errors=True)
@@ -215,7 +215,7 @@ def first_failure(items: Sequence[pytest.Item], limits: dict[str, float], said: 
 
 
 def trace(items: Sequence[pytest.Item], tracer: Tracer) -> Traced:
-    """Run tests, each with its lines. What a shared fixture runs and costs counts for each test that asks for it."""
+    """Run tests, each with its lines. A shared fixture's lines and cost count for each test that asks for it."""
     reports, seen = _Reports(tracer), {}
     items[0].config.pluginmanager.register(reports)
     for item, after in zip(items, [*items[1:], None], strict=True):

@@ -85,7 +85,7 @@ _OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
 
 
 def operators(op: ast.AST, *, boundary_only: bool = False) -> list[Any]:
-    """What an operator becomes. Of a whole condition only the boundary: it is made true and false anyway."""
+    """Other operators for an operator. Of a whole condition only the boundary: it is made true and false anyway."""
     others = _OPERATORS.get(type(op), ())
     if boundary_only:
         others = others[:1] if len(others) == 2 else ()
@@ -93,7 +93,7 @@ def operators(op: ast.AST, *, boundary_only: bool = False) -> list[Any]:
 
 
 def neighbours_of(node: ast.expr, *, condition: bool) -> Iterator[tuple[str, ast.expr]]:
-    """Expressions that could stand in the place of this one, each with its kind."""
+    """Expressions that could stand in the place of this one, each with the name of the change."""
     if isinstance(node, ast.Constant):
         yield from (("constant", ast.Constant(value)) for value in _constants(node.value))
     elif isinstance(node, ast.JoinedStr):
@@ -264,7 +264,7 @@ class _Walk:
             self._add("removed", node, put, ast.Pass(), shown="nothing")
         self._rewritten(node, put)
         for name, _ in ast.iter_fields(node):
-            # What an exception says is left alone.
+            # Messages of exceptions are left alone.
             if name != "annotation" and not isinstance(node, ast.Raise):
                 self._parts(node, name)
         self._bound[-1] |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -286,7 +286,7 @@ class _Walk:
             for op in operators(node.op):
                 self._add("arithmetic", node, put, ast.AugAssign(node.target, op, node.value))
         elif isinstance(node, ast.Try):
-            # Whoever runs the whole may notice.
+            # A test that runs the whole may notice.
             self._lines = (node.lineno, node.end_lineno or node.lineno)
             if node.finalbody and node.handlers:
                 nothing = lambda _: node.finalbody.clear()  # noqa: E731

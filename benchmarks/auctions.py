@@ -8,7 +8,7 @@ The data set of Jank and Shmueli, "Modeling Online Auctions" (Cartier watches, P
 price, item. Of each auction, the highest bids of its two highest bidders count; eBay shows of the winner's bid only
 what the second one forced, so revenues are those of a seller who meets such bids.
 
-Half of the auctions (by lot, ten times) are the log: a seller sets a reserve, and what lies below is hidden. Reserves
+Half of the auctions (by lot, ten times) are the log: a seller sets a reserve, and bids below it are hidden. Reserves
 are set in three ways: anywhere up to the bound, between 0.5 and 1.1 times the median price of the item (what a
 catalogue might say), or as eBay's sellers really opened (openbid). The other half is the judge, with all its bids.
 Items are labels, and amounts are multiples of their scale, the rounded price of such a thing in a shop: public.

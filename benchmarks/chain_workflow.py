@@ -27,7 +27,7 @@ import pyarrow as pa
 from benchmarks.report import Report
 
 DAYS, SHOPS = 6, 40
-# What goes wrong in a till: shares of rows that are missing, stand twice, or have a field that nobody can read.
+# Faults of a till: shares of rows that are missing, stand twice, or have a field that nobody can read.
 LOST, TWICE, TYPOS = 0.01, 0.002, 0.002
 EXPORT = """
 SELECT shop AS "Filiale", strftime(DATE '2024-01-01' + CAST(7 * week + day AS INTEGER), '%d.%m.%Y') AS "Datum",

@@ -59,7 +59,7 @@ def speeds(products: int) -> dict[str, float]:
 
 
 def chain_policy(products: int) -> Policy:
-    """A policy for a thousand shops with and without a promotion; how its levels were learned does not matter here."""
+    """A policy for a thousand shops with and without a promotion; its levels may come from anywhere."""
     labels = {"shop": range(1, CHAIN + 1), "promo": ["no", "yes"]}
     problem = LostSales(
         horizon=7,

@@ -51,7 +51,7 @@ def modules(source: Path) -> dict[str, str]:
 
 @functools.cache
 def imports(source: Path, *, when_loaded: bool = False) -> dict[str, frozenset[str]]:
-    """What each module imports: anywhere but for types, or only when it is loaded itself."""
+    """The imports of each module: anywhere but for types, or only when it is loaded itself."""
     known = modules(source)
     graph = {}
     for name, text in known.items():

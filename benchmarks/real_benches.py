@@ -71,7 +71,7 @@ def drawn_costs(seed: int, *shape: int) -> FloatArray:
 
 
 def managers_levels(chain: Chain, stores: slice, factor: float) -> FloatArray:
-    """What managers order up to in the weeks that are judged, by the averages of their own sales."""
+    """Managers' order-up-to levels in the weeks that are judged, by the averages of their own sales."""
     part = Chain(chain.demand[stores], chain.promo, chain.source)
     seen = part.demand[:, :HISTORY]
     ran = run_chain(part, lambda week, day, scale, stock: factor * scale, weeks=slice(HISTORY, None), sold=seen,
@@ -101,7 +101,7 @@ def independent_bench(name: str, chain: Chain, seed: int, stores: slice, bound: 
 
 
 def today_figures(name: str, value: Callable[[float], float]) -> Iterator[Figure]:
-    """What managers do, and the constant factor that would have been best: chosen after the fact."""
+    """The costs of managers, and of the constant multiple that would have been best: chosen after the fact."""
     yield Figure(name, "today's managers", None, value(FACTOR))
     yield Figure(name, "best constant factor", None, min(value(factor) for factor in FACTORS))
 

@@ -26,7 +26,7 @@ from benchmarks.real_benches import (
 from poolrl import LostSales, Policy, Pool, SeededNoise
 from poolrl.checks import FloatArray
 
-# What a chain knows of its week before any log: Monday is strong, Saturday is short, Sunday is closed.
+# A chain's knowledge of its week before any log: Monday is strong, Saturday is short, Sunday is closed.
 WEEK_PROFILE = np.array([1.2, 1.0, 1.0, 1.0, 1.0, 0.8, 0.05])[:, None]
 # A store has its own levels where the noise of one level is below this share of its slots.
 OWN_LEVELS = 0.1

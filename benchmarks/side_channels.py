@@ -89,7 +89,7 @@ class Finding:
 def in_turn(
     pair: LogPair, places: Sequence[FitPlace], measure: Callable[[FitPlace], Measured], repetitions: int
 ) -> list[Finding]:
-    """Measure both logs so often, side by side. Which one is first is drawn by lot."""
+    """Measure both logs this often, side by side. A lot decides which one is first."""
     found: tuple[list[Measured], list[Measured]] = [], []
     rng = np.random.default_rng(0)
     for _ in range(repetitions):

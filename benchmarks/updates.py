@@ -13,8 +13,7 @@ of SAA on 20,000 weeks of next month's demand, without censoring or noise. Every
     updates, g    an update each month: the trees of earlier months count g times as much with every month
     year          one fit at the end of the year on all twelve months, judged like the last update
 
-The noise is seeded and has the true distribution, so nothing here is private. What one week loses is what the ledger
-adds up.
+The noise is seeded and has the true distribution, so nothing here is private. One week loses what the ledger adds up.
 """
 
 from __future__ import annotations

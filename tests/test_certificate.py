@@ -80,7 +80,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_other_keys_and_other_kinds_are_refused(one_release: Path, edit: str) -> None:
-    with pytest.raises(ValueError, match="an entry is missing, unknown or of another kind"):
+    with pytest.raises(ValueError, match="an entry is missing, unknown or of another type"):
         edited(certificate_in(one_release / "release"), EDITS[edit])
 
 
@@ -123,7 +123,7 @@ def test_the_leaflet_of_a_second_release_counts_both(released: Path, run: Callab
     found = f"finds out in at most {math.ceil(100 * zcdp.attack_power(1.0))}%"
     assert f"(rho = 1 together, epsilon = 7.77 at delta 1e-06) {found}" in text
     less = edited(certificate, lambda facts: facts["in_all"].update(rho="1/2"))
-    assert arithmetic_faults(less) == ["what was spent in all does not follow from the ledger's entry"]
+    assert arithmetic_faults(less) == ["the sum of all spends does not follow from the ledger's entry"]
 
 
 def test_the_leaflet_says_when_nothing_is_protected(one_release: Path) -> None:

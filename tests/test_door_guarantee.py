@@ -50,7 +50,7 @@ def test_the_smallest_mechanism() -> None:
     "wrong", [{"labels": "secret"}, {"scale_memory": -1}, {"scale_memory": 1}, {"scale_memory": -1, "scaled": True}]
 )
 def test_no_guarantee_of_other_kinds(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="a guarantee knows three kinds of labels"):
+    with pytest.raises(ValueError, match="a guarantee knows three modes of labels"):
         guarantee(**wrong)
 
 
@@ -252,7 +252,7 @@ def test_a_hundred_mechanisms_at_most() -> None:
 @pytest.mark.parametrize(("unit", "several"), [("trajectory", "trajectories"), ("shop", "shops")])
 def test_what_neighbours_do(unit: str, several: str) -> None:
     keeps = guarantee(unit=unit, adjacency=KEEP_IDS)
-    kept = f"replace what happened in one {unit}; which {several} there are, by their ids, is public and stays"
+    kept = f"replace what happened in one {unit}; the list of {several}, by their ids, is public and stays"
     assert neighbours_in_words(keeps) == kept
     assert f"neighbouring logs {kept}." in str(keeps)
     assert neighbours_in_words(guarantee(unit=unit)) == f"replace one {unit} by any other"

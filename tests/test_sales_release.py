@@ -45,11 +45,11 @@ def test_the_example_is_released_and_verified(tmp_path: Path) -> None:
     assert "RANGE BETWEEN 4 PRECEDING AND 1 PRECEDING" in (claim.assumed_public.query or "")
     leaflet = words_of(folder / "leaflet.txt")
     assert "Protected is what happened in each of them, not that it is in the log: their ids are public." in leaflet
-    assert "replace what happened in one trajectory; which trajectories there are, by their ids, is public" in leaflet
+    assert "replace what happened in one trajectory; the list of trajectories, by their ids, is public" in leaflet
     assert "changes the scales of at most 4 others; 5 trajectories are paid for" in leaflet
-    assert "which trajectories there are" in words_of(folder / "registry.yaml")
+    assert "the list of trajectories" in words_of(folder / "registry.yaml")
     guarantee = str(Policy.load(folder / "policy.npz").guarantee)
-    assert "neighbouring logs replace what happened in one trajectory; which trajectories there are" in guarantee
+    assert "neighbouring logs replace what happened in one trajectory; the list of trajectories" in guarantee
 
 
 def test_one_account_for_one_kind_of_neighbours(tmp_path: Path) -> None:
@@ -103,6 +103,6 @@ def test_plan_says_what_it_assumes(tmp_path: Path, run: Run) -> None:
     plan = ["plan", "--config", tmp_path / "poolrl.toml", "--demand", "normal", "--units", "100", "--within", "0.9"]
     said = " ".join(run(*plan).split())
     assert "pays for 5 trajectories at once" in said
-    assert "their 2 combinations are planned as one" in said
+    assert "their 2 combinations are learned as one" in said
     (tmp_path / "sensitive" / "sales.csv").unlink()
     assert load_config(tmp_path / "poolrl.toml").config.moved == 5

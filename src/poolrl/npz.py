@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 # Bytes unpacked at a time: a small member may unpack to very many.
 PIECE = 2**20
-# What a file may unpack to: so many bytes, and so many more for each of its own.
+# Bytes that every file may unpack to, and how many more for each byte of its own.
 SMALL_UNPACKED, MOST_UNPACKED = 2**25, 32
 
 

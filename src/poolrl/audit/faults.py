@@ -260,7 +260,7 @@ class Exact:
 
 @dataclass
 class Frozen:
-    """Tables that do not depend on the counts. What is learned from them must not depend on the log either."""
+    """Tables that do not depend on the counts. A policy learned from them must not depend on the log either."""
 
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 

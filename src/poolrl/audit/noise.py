@@ -5,7 +5,7 @@ nothing beyond 3σ, the same for two products or two releases. Such noise is fou
 follow from exponential moments (Chernoff), so they hold for few releases and for little noise. A sound release fails
 once in a million times.
 
-The noise of a block is (releases, numbers), in the order of the released tables. What blocks show is added up, in sums
+The noise of a block is (releases, numbers), in the order of the released tables. Blocks are added up, in sums
 that fit into memory however many releases there are. A *lag* is a distance at which noise might come again: in flat
 order, or along one axis of a table (label, step, product, kind, node).
 """
@@ -46,7 +46,7 @@ Sums = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Noise:
-    """What noise should be: its tables, their variance, and how many releases are looked at in all."""
+    """Noise as it should be: its tables, their variance, and how many releases are looked at in all."""
 
     shapes: tuple[tuple[int, ...], ...]
     variance: float
@@ -195,7 +195,7 @@ def _along_axes(values: NDArray[np.float32], about: Noise) -> FloatArray:
 
 
 def _paired(pairing: str, one: Any, other: Any, first: Any, second: Any) -> Sums:
-    """What pairs of releases show, by their spectra: products, and how often each number is equal."""
+    """The evidence of pairs of releases, by their spectra: products, and how often each number is equal."""
     both = min(len(one), len(other))
     equal = {f"{pairing}: equal": (one[:both] == other[:both]).sum(axis=0)}
     return equal | products(pairing, one[:both], other[:both], first[:both], second[:both])

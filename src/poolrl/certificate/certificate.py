@@ -27,7 +27,7 @@ COMPOSITION = (
 DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
 DECIMALS = 4
-# What a certificate repeats of a guarantee as it is.
+# Parts of a guarantee that a certificate repeats as they are.
 PROMISED = ("unit", "trajectories_per_unit", "steps", "adjacency", "scaled", "scale_memory", "labels")
 NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
 # A query may be a megabyte, as a configuration may, and stands in it once.
@@ -70,7 +70,7 @@ class EarlierRelease(Facts):
 
 
 class AttackPower(Facts):
-    """What an attacker who knows all but one unit gets right, at 5% false alarms."""
+    """The success of an attacker who knows all but one unit, at 5% false alarms."""
 
     false_positives: float
     true_positives_at_most: float
@@ -230,7 +230,7 @@ class Certificate(Facts):
         try:
             return cls.model_validate(facts)
         except (ValidationError, RecursionError):
-            raise ValueError("not a complete certificate: an entry is missing, unknown or of another kind") from None
+            raise ValueError("not a complete certificate: an entry is missing, unknown or of another type") from None
 
 
 def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry, **facts: Any) -> Certificate:
@@ -327,7 +327,7 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
         ledger = certificate.ledger
         spent, budget, left = (zcdp.written(text) for text in (ledger.spent, ledger.budget, ledger.left))
         if spent < rho or certificate.in_all != InAll.of(spent):
-            faults.append("what was spent in all does not follow from the ledger's entry")
+            faults.append("the sum of all spends does not follow from the ledger's entry")
         if not certificate.private:
             faults.append("it does not say that anything is private")
         if (audit := certificate.audit) is not None:
@@ -335,7 +335,7 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
             if not same or audit.poolrl != certificate.versions.get("poolrl"):
                 faults.append("the audit is one of another configuration, budget or version")
         if left != max(Fraction(0), budget - spent):
-            faults.append("what is left does not follow from the budget and what was spent")
+            faults.append("the rest of the budget does not follow from the budget and the spends")
         worded = certificate.composition, certificate.post_processing
         if worded != (COMPOSITION, post_processing(certificate.assumed_public.words)):
             faults.append("composition or post-processing were reworded")

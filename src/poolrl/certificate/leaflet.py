@@ -194,7 +194,7 @@ def periods_in_words(claim: Certificate) -> list[str]:
 
 
 def neighbours_keep(unit: str) -> str:
-    """Which neighbouring logs a release of a period compares: how many units each period has is public."""
+    """Which neighbouring logs a release of a period compares: the number of units of each period is public."""
     if unit == "trajectory":
         return "The other trajectory begins at the same date or number: when one begins is not protected."
     return f"The other {unit} has trajectories in the same periods: when one has some is not protected."
@@ -227,7 +227,7 @@ def whose(certificate: Certificate) -> str:
 
 
 def strength(in_all: InAll) -> str:
-    """What the numbers mean, in a sentence; the thresholds are ours."""
+    """The meaning of the numbers, in a sentence; the thresholds are ours."""
     if in_all.epsilon["1e-06"] > MEANINGLESS_EPSILON:
         return f"This is no meaningful protection. {meaningless(in_all.epsilon['1e-06'])}"
     true_positives = in_all.attack.true_positives_at_most

@@ -1,4 +1,4 @@
-"""The record of a release for OpenDP's registry of deployments: a template, filled in from a certificate alone."""
+"""The deployment record of a release, for OpenDP's list: a template, filled in from a certificate alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SENTENCES = (declared_sentences, for_other_periods, neighbours, whose, rounded_u
 
 
 def registry_record(claim: Certificate) -> str:
-    """The record as YAML, in the order of the registry's schema."""
+    """The record as YAML, in the order of OpenDP's schema."""
     import yaml
     from jinja2 import Environment, StrictUndefined
 

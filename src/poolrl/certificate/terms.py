@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from poolrl.ledger.units import Period, ProtectedUnit, When
 
-# What earlier periods count for in each update, unless a configuration says otherwise. Of the factors that were tried
-# its largest regret is the smallest: 1.4 times the best factor's gap, without drift and with four kinds of it
+# What earlier periods count for in each update, unless a configuration says otherwise. Of all values that were tried,
+# this one's largest regret is the smallest: 1.4 times the best value's gap, without drift and with four drifts
 # (benchmarks/updates.py). It keeps (1 + 0.6) / (1 - 0.6) = 4 periods' worth of counts.
 FORGETTING = 0.6
 # A scale follows demand itself, so that its multiples hardly drift.
@@ -26,7 +26,7 @@ class Facts(BaseModel):
 
 
 class Publication(Facts):
-    """What the record for the registry of deployments says about the release."""
+    """What the deployment record says about the release."""
 
     name: str = Field(
         default="Ordering policy", description="for the record that tells others of this release (registry.yaml)"
@@ -122,5 +122,5 @@ class Terms:
     unit: ProtectedUnit
     period: Period | None = None
     forgetting: float = 1.0
-    # What is usual where a configuration says nothing has changed from version to version.
+    # The default, where a configuration says nothing, has changed from version to version.
     forgetting_declared: bool = True

@@ -1,4 +1,4 @@
-"""Does a certificate belong to a policy, and does its arithmetic hold? Whatever can be computed again is."""
+"""Does a certificate belong to a policy, and does its arithmetic hold? All that can be is computed again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def verify_release(
 ) -> list[VerifyCheck]:
     """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger.
 
-    A policy that was planned again has no certificate of its own, and neither has a model. What is certified is the
+    A policy that was planned again has no certificate of its own, and neither has a model. The certificate covers the
     policy that it comes from: the plan is made again, and the model must be the one that this policy carries. A policy
     for a problem of somebody's own can only be read with that `problem`.
     """
@@ -159,7 +159,7 @@ def unchecked_files(certificate: Path) -> list[str]:
 
 
 def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:
-    """The leaflet and the registry's record, where they lie beside a certificate of this version that holds."""
+    """The leaflet and the deployment record, where they lie beside a certificate of this version that holds."""
     if claim.versions.get("poolrl") != __version__:  # another version may use other words
         return []
     texts = {LEAFLET: leaflet(claim), RECORD: registry_record(claim)}
@@ -235,7 +235,7 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
         unbroken,
         VerifyCheck("the ledger has the payment", bool(paid) and str(paid[0].rho) == claim.rho, since),
         VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit),
-        VerifyCheck("what was spent in all is what the ledger adds up for this unit", str(then) == named.spent),
+        VerifyCheck("certificate and ledger agree on what one unit has lost in all", str(then) == named.spent),
         *_paid_periods(claim, entries, {} if account is None else account.spends),
         VerifyCheck("the ledger has committed these very files", bool(done) and done[0].note == hashes),
         *([VerifyCheck("the ledger names the key of the signature", claim.signed_by in keys)] * bool(claim.signed_by)),
@@ -285,7 +285,7 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
         return False
     rho = float(guarantee.mechanisms[0].rho)
     layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
-    # What the policy tells must have been paid for. What was paid for it need not tell.
+    # A policy may tell paid numbers only. It need not tell all of them.
     named = [each.name for each in guarantee.mechanisms]
     left = policy.outcomes is not None and policy.outcomes.left is not None
     on_top: tuple[tuple[bool, Callable[..., TableLayout]], ...] = (
@@ -383,5 +383,5 @@ def period_faults(claim: Certificate) -> list[str]:
     trees = claim.bins is None or 2 <= claim.bins <= MOST_CERTIFIED_BINS
     fades = claim.forgetting is not None and 0 < claim.forgetting <= 1
     if not (trees and fades and (claim.bins is None) == (not claim.earlier)):
-        faults.append("how earlier periods count is not said")
+        faults.append("it does not say how earlier periods count")
     return faults

@@ -28,7 +28,7 @@ FEWEST_ROWS = 32
 
 
 class SearchSpace(NamedTuple):
-    """What every search for the best action is given, all of it public."""
+    """The input of every search for the best action, all of it public."""
 
     candidates: FloatArray  # (c, d) as shares of the allowed box
     low: FloatArray  # (d,) bounds of the actions

@@ -79,7 +79,7 @@ class Lattice:
         return partial(best_in_cells, self.bins, q)
 
     def arrays(self) -> dict[str, FloatArray]:
-        """Extent, resolution and kind."""
+        """Extent, resolution and type."""
         return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
 
     def _number(self, cell: IntArray) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # Bins of a released tree (`Outcomes.level_sizes`): what a small log can fill, and what a huge one without noise can.
 FEWEST_BINS, MOST_BINS = 8, 1024
-# A distribution is planned on so many bins at least, refined by its shape, whatever the noise allows.
+# A distribution is planned on at least this many bins, refined by its shape, whatever the noise allows.
 PLANNING_BINS = 512
 # Steps of the dictionary's log-means: laws whose means are a tenth apart can hardly be told apart under noise.
 LOG_MEAN_STEP = 0.1

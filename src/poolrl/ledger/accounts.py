@@ -39,7 +39,7 @@ class Entry:
 class Account:
     """A data set's budget, its spends by the numbers of their reservations, and what is known of the rows it read.
 
-    The budget bounds what any unit may lose, for every kind of unit that a release of the account protects.
+    The budget bounds what any unit may lose, for every type of unit that a release of the account protects.
     """
 
     fingerprint: str
@@ -50,20 +50,20 @@ class Account:
 
     @property
     def spent(self) -> Fraction:
-        """What the unit that lost most has lost: everything that was reserved and not given back, committed or not."""
+        """The loss of the unit that lost most: everything that was reserved and not given back, committed or not."""
         return max(totals(self.spends.values()).values(), default=Fraction(0))
 
     @property
     def left(self) -> Fraction:
-        """What may still be spent; zero if the owner lowered the budget below what is spent."""
+        """The rest of the budget; zero if the owner lowered the budget below what is spent."""
         return max(Fraction(0), self.budget - self.spent)
 
     def spent_by(self, unit: ProtectedUnit) -> Fraction:
-        """What one unit of this kind has lost in all; refuses a unit for which that is not known."""
+        """The loss of one unit of this type in all; refuses a unit for which that is not known."""
         return spent_by(unit, self.spends.values())
 
     def other_units(self, unit: ProtectedUnit) -> list[str]:
-        """The names of other kinds of units that releases of the account protect."""
+        """The names of other types of units that releases of the account protect."""
         return sorted({each.name for each in totals(self.spends.values()) if not each.same_kind(unit)})
 
     def with_spend(self, rho: Fraction, unit: ProtectedUnit, period: Period | None = None) -> Fraction:

@@ -74,7 +74,7 @@ class Chain:
     ) -> Entry:
         """Seal one more entry; only inside `writing`."""
         if rho is not None:
-            written(str(rho))  # what could not be read again must not be written
+            written(str(rho))  # refuses a number that could not be read again
         last = self._file.execute("SELECT number, seal FROM entries ORDER BY number DESC LIMIT 1").fetchone()
         number, previous = last or (0, GENESIS)
         now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,7 +3,7 @@
     reserve ──► read ──► commit        before the log is opened │ before noise is drawn │ after the policy is written
        └──────► void                   the log could not be read: nothing was released, and the budget comes back
 
-What is reserved and not void counts as spent. So a crash can lose budget, but never gain it.
+A reservation that is not void counts as spent. So a crash can lose budget, but never gain it.
 """
 
 from __future__ import annotations

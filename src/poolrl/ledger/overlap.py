@@ -8,8 +8,8 @@ Trajectories may be equal by chance: a week in which nothing was sold looks the 
 trajectories that it has more than once says how likely that is (Good 1953). Only a larger share is an overlap. Where
 all trajectories are equal by chance, a hash of the whole log still recognises the very same rows.
 
-What the ledger reveals: a sketch is encrypted under the ledger's key, and always has the same size. Without the key it
-tells nothing. With the key, a person who guesses all numbers of a trajectory can confirm the guess.
+A sketch is encrypted under the ledger's key, and always has the same size. Without the key the ledger reveals nothing
+of the rows. With the key, a person who guesses all numbers of a trajectory can confirm the guess.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OVERLAPPING = 0.1
 
 @dataclass(frozen=True)
 class Sketch:
-    """A hash of a whole log, its smallest marks, and the chance that another log of its kind has one of them."""
+    """A hash of a whole log, its smallest marks, and the chance that another such log has one of them."""
 
     whole: bytes
     marks: tuple[bytes, ...]

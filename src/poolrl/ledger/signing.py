@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from poolrl.ledger.chain import write_secret
 
-# What is signed begins with this, so that it can be nothing but a certificate.
+# Every signed text begins with this, so that it can be nothing but a certificate.
 PURPOSE = b"poolrl certificate signature 1\0"
 FIRST_LINE = "poolrl signature 1"
 
@@ -35,7 +35,7 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """Its SHA-256, by which certificate, leaflet and registry record name it."""
+        """Its SHA-256, by which certificate, leaflet and deployment record name it."""
         return hashlib.sha256(self.raw).hexdigest()
 
     def pem(self) -> str:

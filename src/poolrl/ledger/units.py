@@ -1,6 +1,6 @@
-"""What one unit has lost to all releases of an account: by whom each release protects, and by which period it reads.
+"""The loss of one unit to all releases of an account: by whom each release protects, and by which period it reads.
 
-Units. Budgets add up for one kind of unit only. A release that protects one week with ρ says less about a shop of k
+Units. Budgets add up for one type of unit only. A release that protects one week with ρ says less about a shop of k
 weeks: k weeks replaced one after another cost k² ρ (group privacy, Bun and Steinke 2016, Proposition 1.9). So every
 spend says whom it protects, and sums convert it.
 
@@ -108,7 +108,7 @@ class ProtectedUnit:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return self.column or self.trajectory or "unit that is not recorded"
 
     def to_note(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ Owned = dict[tuple[str, str], int]
 
 
 def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) -> int | None:
-    """What one release costs another kind of unit, as a multiple of its ρ; None where it is not known."""
+    """The cost of one release for another type of unit, as a multiple of its ρ; None where it is not known."""
     if paid_for.same_kind(counted_for):
         return 1
     if paid_for.adjacency != counted_for.adjacency or paid_for.adjacency != REPLACE_ANY:
@@ -174,7 +174,7 @@ def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) ->
 
 
 def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
-    """What each kind of unit among these spends has lost to all of them; refuses what cannot be converted."""
+    """The loss of each type of unit among these spends to all of them; refuses spends that cannot be converted."""
     counted = [spend for spend in spends if spend.stage != "void"]
     owned: Owned = {}
     for unit in (spend.unit for spend in counted):
@@ -195,7 +195,7 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
 
 
 def _lost(spends: list[Spend]) -> Fraction:
-    """What one unit has lost to releases for units of its own kind.
+    """The loss of one unit to releases for units of its own type.
 
     A trajectory is in one of several periods, but a unit may own trajectories in all of them.
     """
@@ -205,7 +205,7 @@ def _lost(spends: list[Spend]) -> Fraction:
 
 
 def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
-    """What one kind of unit has lost to all spends."""
+    """The loss of one type of unit to all spends."""
     with_it = [*spends, Spend(Fraction(0), "reserved", unit)]
     return next(total for each, total in totals(with_it).items() if each.same_kind(unit))
 
@@ -214,14 +214,14 @@ def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
     if paid_for.adjacency != counted_for.adjacency:
         compared = f"{paid_for.adjacency} {paid_for.name}"
         return f"its releases compare other neighbours ({compared}): keep to weeks_public as it was"
-    known = f"what releases for one {paid_for.name} cost one {counted_for.name} is not known"
+    known = f"it is not known what releases for one {paid_for.name} cost one {counted_for.name}"
     if paid_for.trajectory == counted_for.trajectory and None in (paid_for.column, counted_for.column):
         return f"{known}: declare owns_at_most, how many trajectories one {(paid_for.column or counted_for.name)} owns"
     return f"{known}: keep to the unit of the first release"
 
 
 def lost_by_one(spends: Iterable[Spend]) -> Fraction:
-    """What one trajectory has lost at most to all these releases, each of which protects single trajectories."""
+    """The largest loss of one trajectory to all these releases, each of which protects single trajectories."""
     total, axes = Fraction(0), dict[Hashable, list[tuple[Spend, Period]]]()
     for spend in spends:
         if spend.period is None:

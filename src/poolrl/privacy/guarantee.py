@@ -69,7 +69,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         if self.labels not in get_args(LabelMode) or self.scale_memory < 0 or (self.scale_memory and not self.scaled):
-            raise ValueError("a guarantee knows three kinds of labels, and memory of a scale only")
+            raise ValueError("a guarantee knows three modes of labels, and memory of a scale only")
 
     @classmethod
     def of_nothing(cls, steps: int) -> Self:
@@ -188,12 +188,12 @@ def neighbours_in_words(of: Declared) -> str:
     """Which logs the promise compares: what neighbours do."""
     if of.adjacency == KEEP_IDS:
         several = "trajectories" if of.unit == "trajectory" else f"{of.unit}s"
-        return f"{of.adjacency} {of.unit}; which {several} there are, by their ids, is public and stays"
+        return f"{of.adjacency} {of.unit}; the list of {several}, by their ids, is public and stays"
     return f"{of.adjacency} {of.unit} by any other"
 
 
 def declared_in_words(of: Declared) -> list[str]:
-    """What a scale and labels mean for who is protected: sentences, none without them."""
+    """Sentences that say what a scale and labels mean for the protection; no sentence without them."""
     sentences = []
     if of.scaled and of.unit != "trajectory":
         own = f"rows of its own {of.unit}, or from outside the log"

@@ -39,7 +39,7 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 
 # The budget of a table that is not asked for.
 NOTHING = Fraction(0)
-# What visits are counted on.
+# Nodes on which visits are counted.
 NODES = (Lattice, Rings)
 
 
@@ -86,7 +86,7 @@ def release_outcomes(
     `together`, by `sensitivity.pair_sums`, for all edges alike: a release may depend on earlier ones (composition).
     """
     admit(log)
-    # Whether a row can be unobserved, and whether the root needs noise, must follow from public facts alone.
+    # Public facts alone may decide whether a row can be unobserved, and whether the root needs noise.
     complete = sees_everything(problem) and log.is_full
     moved = sensitivity.moved_trajectories(
         per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units
@@ -220,7 +220,7 @@ def release_levels(
 
 
 def _to_lattice(values: FloatArray, low: FloatArray, high: FloatArray) -> IntArray:
-    if values.shape[-1] != len(low):  # what broadcasting would add has not been paid for
+    if values.shape[-1] != len(low):  # nobody has paid for what broadcasting would add
         raise ValueError(f"{len(low)} numbers are paid for, got {values.shape[-1]}")
     # Clipped, because a value that rounding put outside its range must not move further than was paid for.
     return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * sensitivity.LATTICE).astype(np.int64)

@@ -43,7 +43,7 @@ class PrivateOutcomes:
 
     `unobserved` (H, k) is None where public facts rule it out. Each (step, coordinate) has `total` slots. Where labels
     are public, `totals` (*labels, H) says how many of these slots each label cell has, and `unobserved` is
-    (*labels, H, k). Otherwise `totals` is None: how many there are is hidden by the noise.
+    (*labels, H, k). Otherwise `totals` is None: the noise hides how many there are.
 
     Counts are whole numbers, unless they are sums of faded periods (`learning/faded_trees.py`).
     """

@@ -113,7 +113,7 @@ def fits_law(drawn: IntArray, variance: Fraction, luck: float) -> bool:
     """
     reach = math.ceil(3 * math.sqrt(variance))
     support, weights = discrete_gaussian(math.sqrt(variance))
-    # What lies further out counts as the last value.
+    # A draw further out counts as the last value.
     law = np.bincount(np.clip(support, -reach, reach) + reach, weights=weights)
     seen = np.bincount(np.clip(drawn.ravel(), -reach, reach) + reach, minlength=len(law))
     some = seen > 0
