@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import json
+import math
 import shutil
 import sqlite3
 import tempfile
@@ -38,8 +39,6 @@ from poolrl.paper.results import Results
 from poolrl.workflow import decide
 from poolrl.workflow.config.configuration import parse_config
 from poolrl.workflow.config.toml import write_toml
-from poolrl.workflow.desk import Desk
-from poolrl.workflow.kind_desk import KindDesk
 from poolrl.workflow.report import verify_folder
 
 
@@ -187,15 +186,12 @@ def policy(script: Script, place: Path) -> Callable[[], object]:
         np.savez(path, facts=np.frombuffer(deepened(text).encode("utf-8", "replace"), np.uint8), **arrays)
 
     def read() -> None:
-        if (other := KindDesk.open(path, None)) is not None:
-            row = {"step": other.names.first_step, other.names.products[0]: 1, "scale": 2}
-            other.answers([(1, row)], "asked")
-            repr(other.policy)
-            return
-        desk = Desk.open(path)
-        desk.levels([0, desk.policy.problem.horizon - 1], [[1.0] * len(desk.names.products)] * 2, whole=True)
-        desk.policy.guarantee.to_dict()
-        repr(desk.policy)
+        desk = decide.open_desk(path)
+        names = desk.names
+        for step in {names.first_step, names.first_step + len(names.steps) - 1}:
+            stock = ",".join("1" * len(names.products))
+            asked = desk.question(str(step), stock=stock, scale="2" if desk.scaled else None)
+            desk.answer(asked, whole="whole" in desk.takes)
 
     return read
 
@@ -323,26 +319,26 @@ def _rewrite(path: Path, script: Script, tables: tuple[str, ...]) -> None:
 
 def questions_csv(script: Script, place: Path) -> Callable[[], object]:
     """Questions to a policy, as CSV."""
-    original = b"step,bread,note\n0,3.5,a\n1,0,b\n"
+    original = b"step,product,stock,note\n0,bread,3.5,a\n1,bread,0,b\n"
     path = place / "q.csv"
     path.write_bytes(script.rest() if script.number(2) else spoilt(original, script))
     whole = bool(script.number(2))
-    return lambda: decide.decide_csv(good() / "release/policy.npz", path, place / "out.csv", whole=whole)
+    desk = decide.open_desk(good() / "release/policy.npz")
+    return lambda: decide.decide_table(desk, path, place / "out.csv", whole=whole)
 
 
-def questions_json(script: Script, place: Path) -> Callable[[], object]:
-    """Questions to a policy, as JSON lines, like the body of a request to a service."""
-    how, path = script.number(3), place / "q.jsonl"
-    if how == 0:
-        path.write_bytes(script.rest())
-    elif how == 1:
-        path.write_bytes(
-            spoilt(b'{"step": "1", "stock": [3.5], "id": 7}\n{"step": 0, "stock": {"bread": 1}}\n', script)
-        )
-    else:
-        path.write_text(deepened(json.dumps(mutated({"step": "1", "stock": {"bread": 3.5}, "id": [7]}, script))) + "\n")
+def questions_parquet(script: Script, place: Path) -> Callable[[], object]:
+    """Questions to a policy, as Parquet: good bytes spoilt, or columns of another kind."""
+    columns: dict[str, list[Any]] = {"step": [0, 1], "product": ["bread"] * 2, "stock": [3.5, 0.0], "note": ["a", "b"]}
+    how, path, file = script.number(3), place / "q.parquet", io.BytesIO()
+    if how:
+        cells = script.pick([[None, 1], [[1], [2]], ["x", ""], [b"\xff", b"1"], [math.nan, 1e308], [True, False]])
+        columns[script.pick(sorted(columns))] = cells
+    pq.write_table(pa.table(columns), file)
+    path.write_bytes(spoilt(file.getvalue(), script) if how != 1 else file.getvalue())
     whole = bool(script.number(2))
-    return lambda: decide.decide_lines(good() / "release/policy.npz", path, place / "out.jsonl", whole=whole)
+    desk = decide.open_desk(good() / "release/policy.npz")
+    return lambda: decide.decide_table(desk, path, place / "out.parquet", whole=whole)
 
 
 # How many of all cases each target gets. Slow targets get fewer.
@@ -353,8 +349,8 @@ SHARES: dict[Target, int] = {
     certificate: 6_000,
     ledger: 9_000,
     results: 8_000,
-    questions_csv: 10_000,
-    questions_json: 12_000,
+    questions_csv: 20_000,
+    questions_parquet: 2_000,
     arrays: 6_000,
     engine: 1_500,
     sales: 3_000,

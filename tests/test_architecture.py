@@ -276,6 +276,24 @@ def test_a_fit_loads_no_reproduction_and_no_audit() -> None:
     assert loaded.isdisjoint({"paper", "audit"})
 
 
+def test_a_decision_imports_few_modules(tmp_path: Path) -> None:
+    """A look-up: it reads a policy, and needs no configuration, no log, no planner and no paper."""
+    problem = poolrl.LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=9.0)
+    poolrl.data_free(problem).save(tmp_path / "policy.npz")
+    program = (
+        "import sys; from poolrl.cli.decide import decide_verb; "
+        "decide_verb(sys.argv[1:], result_action='return_value'); "
+        "print([m for m in sys.modules if m.startswith('poolrl.')])"
+    )
+    (tmp_path / "stocks.csv").write_text("product,stock\n0,2\n")
+    for question in (("--step", "0"), ("--table", str(tmp_path / "stocks.csv"))):
+        command = [sys.executable, "-c", program, str(tmp_path / "policy.npz"), *question]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        loaded = ast.literal_eval(answer.stdout.splitlines()[-1])
+        assert len(loaded) <= 45
+        assert {name.split(".")[1] for name in loaded}.isdisjoint({"data", "plans", "pool", "simulation"})
+
+
 def test_the_command_line_starts_without_heavy_packages() -> None:
     """`poolrl --help` must not wait for SciPy, OpenDP, Arrow or matplotlib."""
     heavy = "('numpy', 'scipy', 'opendp', 'pyarrow', 'matplotlib', 'pydantic')"

@@ -1,4 +1,4 @@
-"""Stocks of a whole chain: labels, scale, packs and new shops, in wide and long CSV files and JSON lines."""
+"""Stocks of a whole chain: labels, scale, packs and new shops, in CSV and Parquet tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from poolrl import Backlog, LostSales, Policy, Pool, SeededNoise
@@ -18,8 +20,8 @@ from poolrl.checks import FloatArray
 from poolrl.learning.model import population_policy
 from poolrl.learning.stored import Names
 from poolrl.workflow import decide
-from poolrl.workflow.desk import Desk
-from poolrl.workflow.shelf import Questions, orders_in_packs
+from poolrl.workflow.desk import Questions
+from poolrl.workflow.trades.shop_desk import ShopDesk, orders_in_packs
 from tests.helpers.commands import CommandLine
 from tests.helpers.shops import Run
 
@@ -62,35 +64,26 @@ class Asked:
             asked = newcomers if self.new[i] else policy
             self.levels[i] = asked.act(int(self.step[i]), self.stock[i], scale=self.scale[i], labels=labels)
 
-    def wide(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
+        """Each stock twice, once for each product."""
         return [
             {
                 "id": f"{i:03d}",
                 "note": f'a "{i}"\n; b, c',
-                "weekday": STEPS[self.step[i]],
+                "weekday": STEPS[self.step[i]] if i % 2 else int(self.step[i]) + 1,
                 "shop": f"{self.shop[i]:03d}",
                 "promo": self.promo[i].upper(),
-                "milk": self.stock[i, 1],
-                "bread": self.stock[i, 0],
-                "scale_bread": self.scale[i, 0],
-                "scale_milk": self.scale[i, 1],
+                "product": product,
+                "stock": float(self.stock[i, j]),
+                "scale": float(self.scale[i, j]),
             }
             for i in range(ROWS)
-        ]
-
-    def long(self) -> list[dict[str, Any]]:
-        """Each row twice, once for each product."""
-        kept = ("id", "note", "shop", "promo")
-        return [
-            {name: row[name] for name in kept}
-            | {"step": self.step[i] + 1, "product": product, "stock": row[product], "scale": row[f"scale_{product}"]}
-            for i, row in enumerate(self.wide())
-            for product in PRODUCTS
+            for j, product in enumerate(PRODUCTS)
         ]
 
 
 # What a German table may call its columns.
-GERMAN = {"weekday": "Wochentag", "step": "WOCHENTAG", "product": "Artikel", "stock": "Bestand", "scale": "Erwartung"}
+GERMAN = {"weekday": "WOCHENTAG", "product": "Artikel", "stock": "Bestand", "scale": "Erwartung"}
 GERMAN |= {"shop": "Filiale", "promo": "Aktion"}
 GERMAN_DAYS = {"Fri": "Freitag", "Sat": "sa"}
 
@@ -112,30 +105,91 @@ def number(text: str) -> float:
 
 
 @pytest.mark.parametrize("german", [False, True], ids=["English", "German"])
-@pytest.mark.parametrize("is_long", [False, True], ids=["wide", "long"])
 @pytest.mark.parametrize("cells", [400_000, 40])
 def test_a_table_is_answered_as_row_by_row(
-    chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool, german: bool, cells: int
+    chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, german: bool, cells: int
 ) -> None:
     """Answers are those of `act` for each row alone, other cells are kept, and batches do not show."""
     monkeypatch.setattr(decide, "CELLS_AT_ONCE", cells)
     asked = Asked(chain)
-    rows = asked.long() if is_long else asked.wide()
-    file = write(tmp_path / "stocks.csv", rows, german=german)
+    file = write(tmp_path / "stocks.csv", asked.rows(), german=german)
     flags = ("--delimiter", ";", "--decimal", ",") if german else ()
-    text = run("decide", chain, "--csv", file, *flags)
+    text = run("decide", chain, "--table", file, *flags)
     found = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if german else ","))
-    assert len(found) == len(rows)
     before = io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")
     given = list(csv.DictReader(before, delimiter=";" if german else ","))
     for i, (row, kept) in enumerate(zip(found, given, strict=True)):
         assert {name: row[name] for name in kept} == kept
-        who = i // 2 if is_long else i
-        assert row["basis"] == ("population" if asked.new[who] else "own")
-        for j in [i % 2] if is_long else [0, 1]:
-            end = "" if is_long else f"_{PRODUCTS[j]}"
-            assert number(row[f"order_up_to{end}"]) == pytest.approx(asked.levels[who, j], abs=6e-7)
-            assert number(row[f"order{end}"]) == pytest.approx(asked.levels[who, j] - asked.stock[who, j], abs=6e-7)
+        level, stock = asked.levels[i // 2, i % 2], asked.stock[i // 2, i % 2]
+        assert row["basis"] == ("population" if asked.new[i // 2] else "own")
+        assert number(row["order_up_to"]) == pytest.approx(level, abs=6e-7)
+        assert number(row["order"]) == pytest.approx(level - stock, abs=6e-7)
+
+
+@pytest.mark.parametrize("cells", [400_000, 40])
+def test_parquet_is_answered_as_csv_is(
+    chain: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    """Numbers may be numbers there, whole ones even with a point, and other columns keep their types."""
+    monkeypatch.setattr(decide, "CELLS_AT_ONCE", cells)
+    rows = Asked(chain).rows()
+    text = run("decide", chain, "--table", write(tmp_path / "stocks.csv", rows))
+    expected = list(csv.DictReader(io.StringIO(text, newline="")))
+    table = pa.table(
+        {name: [row[name] for row in rows] for name in ("note", "promo", "product", "stock", "scale")}
+        | {"shop": [float(row["shop"]) for row in rows], "id": [int(row["id"]) for row in rows]}
+        | {
+            "step": [
+                float(1 + STEPS.index(row["weekday"])) if row["weekday"] in STEPS else row["weekday"] for row in rows
+            ]
+        }
+    )
+    pq.write_table(table, tmp_path / "stocks.parquet")
+    command = ("decide", chain, "--table", tmp_path / "stocks.parquet")
+    run(*command, "--out", tmp_path / "orders.parquet")
+    found = pq.read_table(tmp_path / "orders.parquet")
+    assert found.select(table.column_names).equals(table)
+    for name in ("order_up_to", "order"):
+        assert found[name].to_pylist() == [float(row[name]) for row in expected]
+    assert found["basis"].to_pylist() == [row["basis"] for row in expected]
+    for flags in ((), ("--out", tmp_path / "x.parquet", "--decimal", ",", "--delimiter", ";")):
+        with pytest.raises(ValueError, match="a Parquet file is answered by one"):
+            run(*command, *flags)
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "message"),
+    [
+        ("stock", [1.0, None], "row 2: the stock is missing"),
+        ("stock", [1.0, float("nan")], "row 2: the stock must be a finite number"),
+        ("shop", [7.0, None], "row 2: shop is missing"),
+        ("shop", [7.0, float("nan")], "row 2: shop is missing"),
+        ("product", ["bread", "bred"], "row 2: there is no product 'bred'; did you mean bread"),
+        ("product", [["bread"], ["milk"]], "row 1: product must be a word or a number"),
+        ("scale", [9.0, -1.0], "row 2: scale must be positive"),
+        ("stocks", [1.0, 2.0], "must have one column 'stock'"),
+    ],
+)
+def test_what_is_wrong_in_parquet_is_said(
+    chain: Path, run: Run, tmp_path: Path, column: str, cells: list[Any], message: str
+) -> None:
+    good = {
+        "step": ["Sat"] * 2,
+        "product": PRODUCTS,
+        "stock": [1, 2],
+        "shop": [7, 8],
+        "promo": ["no"] * 2,
+        "scale": [9, 9],
+    }
+    if column == "stocks":
+        del good["stock"]
+    pq.write_table(pa.table(good | {column: cells}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=message):
+        run("decide", chain, "--table", tmp_path / "x.parquet", "--out", tmp_path / "o.parquet")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 no PAR1")
+    with pytest.raises(ValueError, match="is not a Parquet file that can be read"):
+        run("decide", chain, "--table", tmp_path / "x.parquet", "--out", tmp_path / "o.parquet")
+    assert not (tmp_path / "o.parquet").exists()
 
 
 @pytest.mark.parametrize("amounts", ["product,stock,Bestand", "Artikel,Bestand"])
@@ -146,7 +200,7 @@ def test_a_column_s_own_name_comes_first(chain: Path, run: Run, tmp_path: Path, 
     row["Bestand"] = "not read" if "stock" in header else 3
     path = tmp_path / "stocks.csv"
     path.write_text(header + "\n" + ",".join(str(row[name]) for name in header.split(",")) + "\n")
-    (found,) = csv.DictReader(io.StringIO(run("decide", chain, "--csv", path)))
+    (found,) = csv.DictReader(io.StringIO(run("decide", chain, "--table", path)))
     assert float(found["order_up_to"]) - float(found["order"]) == pytest.approx(3)
 
 
@@ -155,29 +209,9 @@ def test_two_columns_that_may_be_meant_are_not_chosen_from(
 ) -> None:
     path = tmp_path / "stocks.csv"
     path.write_text("step,Artikel,Ware,Bestand,shop,promo,scale\nFri,bread,bread,3,7,no,10\n")
-    answer = command_line("decide", chain, "--csv", path)
+    answer = command_line("decide", chain, "--table", path)
     assert answer.code == 1
-    assert "or the columns product and stock" in answer.err
-
-
-def test_json_lines_say_the_same(chain: Path, run: Run, tmp_path: Path) -> None:
-    asked, file = Asked(chain), tmp_path / "q.jsonl"
-    rows = []
-    for i in range(0, ROWS, 2):  # an object for all products, then one for a single product
-        facts = {"step": STEPS[asked.step[i]], "shop": asked.shop[i], "promo": asked.promo[i]}
-        scale = dict(zip(PRODUCTS, asked.scale[i], strict=True))
-        rows.append(facts | {"stock": list(asked.stock[i]), "scale": scale})
-        rows.append(facts | {"product": "milk", "stock": asked.stock[i, 1], "scale": asked.scale[i, 1]})
-    file.write_text("\n".join(map(json.dumps, rows)))
-    answers = [json.loads(line) for line in run("decide", chain, "--jsonl", file).splitlines()]
-    for i, (both, milk) in enumerate(zip(answers[::2], answers[1::2], strict=True)):
-        assert list(both["order_up_to"].values()) == pytest.approx(asked.levels[2 * i], abs=6e-7)
-        assert milk["order_up_to"] == both["order_up_to"]["milk"]
-        assert milk["order"] == both["order"]["milk"]
-        assert both["basis"] == milk["basis"] == ("population" if asked.new[2 * i] else "own")
-    one = {"step": "Fri", "shop": 7, "promo": "no", "scale": 20, "product": "milk", "stock": 1, "pack": 12}
-    file.write_text(json.dumps(one))
-    assert json.loads(run("decide", chain, "--lines", file))["order"] % 12 == 0
+    assert "must have one column 'product'" in answer.err
 
 
 def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
@@ -190,9 +224,9 @@ def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
     new = run(*command, "--labels", "shop=99,promo=yes", "--scale", "20")
     assert new.splitlines()[-1] == "Levels of the population: a label value was not declared."
     for flags, message in (
-        (known[:2], "learned with scale: give --scale"),
-        (("--scale", "20", "--labels", "promo=yes"), r"learned with shop: give --labels shop=\.\.\."),
-        ((*known[:2], "--scale", "0"), "the scale of bread must be positive"),
+        (known[:2], "scale is missing, .* give --scale"),
+        (("--scale", "20", "--labels", "promo=yes"), r"shop is missing, .* give --labels shop=\.\.\."),
+        ((*known[:2], "--scale", "0"), "the scale must be positive"),
         ((*known, "--packs", "12"), "--packs must be pairs"),
         ((*known, "--packs", "milch=12"), "no product 'milch'; did you mean milk"),
         ((*known, "--packs", "milk=-1"), "the pack of milk must be positive"),
@@ -201,38 +235,44 @@ def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
             run(*command, *flags)
 
 
-def exact(policy: Policy, stock: FloatArray, scale: FloatArray | None, cells: FloatArray) -> tuple[Any, FloatArray]:
-    """What the desk answers to rows, and what `act` does, in all bits."""
+def exact(policy: Policy, stock: FloatArray, scale: FloatArray | None, cells: FloatArray) -> None:
+    """What the desk answers to rows about all products, and to rows about one, is what `act` does, in all bits."""
     rng = np.random.default_rng(8)
-    steps = rng.integers(0, policy.problem.horizon, len(stock))
-    desk = Desk(policy, policy.names)
-    places = cells.astype(np.int64)
-    asked = desk.shelf.answer(Questions(steps, places, desk.all_products, stock, scale), whole=False)
+    steps, product = rng.integers(0, policy.problem.horizon, len(stock)), rng.integers(0, 2, len(stock))
+    desk, places = ShopDesk(policy), cells.astype(np.int64)
     names, values = policy.problem.labels.names, policy.problem.labels.values
-    acted = [
-        policy.act(
-            int(steps[i]),
-            stock[i],
-            scale=None if scale is None else scale[i],
-            labels={name: values[j][places[i, j]] for j, name in enumerate(names)},
-        )
-        for i in range(len(stock))
-    ]
-    return asked.up_to, np.array(acted)
+    acted = np.array(
+        [
+            policy.act(
+                int(steps[i]),
+                stock[i],
+                scale=None if scale is None else scale[i],
+                labels={name: values[j][places[i, j]] for j, name in enumerate(names)},
+            )
+            for i in range(len(stock))
+        ]
+    )
+    assert np.array_equal(desk.answer(Questions(steps, places, stock, scale))["order_up_to"], acted)
+    if not desk.together:
+        at = product[:, None]
+        own, unit = (None if all_of is None else np.take_along_axis(all_of, at, 1) for all_of in (stock, scale))
+        assert own is not None
+        one = desk.answer(Questions(steps, places, own, unit, product=product))
+        assert np.array_equal(one["order_up_to"], np.take_along_axis(acted, at, 1))
 
 
 def test_every_bit_is_that_of_act(chain: Path) -> None:
     rng = np.random.default_rng(4)
     stock, scale = rng.uniform(0, 200, (500, 2)), rng.uniform(1, 50, (500, 2))
     cells = np.c_[rng.integers(0, 3, 500), rng.integers(0, 2, 500)]
-    assert np.array_equal(*exact(Policy.load(chain), stock, scale, cells))
+    exact(Policy.load(chain), stock, scale, cells)
     backlog = Backlog(horizon=3, products=2, holding=0.1, shortage=0.4, demand_max=[30.0, 60.0], boundary=0.7)
     log = backlog.simulate_log(rng.uniform(0, 30, (200, 3, 2)), rng=rng)
     waiting = rng.uniform(-30, 80, (500, 2))
     none = np.zeros((500, 0))
     for settings in (Pool(1.0), Pool.published(1.0, zones=6)):
         policy = settings.fit(backlog, log, noise=SeededNoise(1))
-        assert np.array_equal(*exact(policy, waiting, None, none))
+        exact(policy, waiting, None, none)
 
 
 def test_a_policy_on_zones_needs_all_products(tmp_path: Path, run: Run) -> None:
@@ -242,7 +282,7 @@ def test_a_policy_on_zones_needs_all_products(tmp_path: Path, run: Run) -> None:
     Pool.published(1.0, zones=6).fit(problem, log, noise=SeededNoise(1)).save(tmp_path / "zones.npz")
     (tmp_path / "x.csv").write_text("step,product,stock\n0,1,3\n")
     with pytest.raises(ValueError, match="decides on all products together"):
-        run("decide", tmp_path / "zones.npz", "--csv", tmp_path / "x.csv")
+        run("decide", tmp_path / "zones.npz", "--table", tmp_path / "x.csv")
 
 
 def test_packs_are_the_nearest_that_fit() -> None:
@@ -268,10 +308,10 @@ def test_packs_are_the_nearest_that_fit() -> None:
 @pytest.mark.parametrize("by", ["flag", "column"])
 def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path, by: str) -> None:
     asked = Asked(chain)
-    rows = [row | ({"pack": 12} if by == "column" else {}) for row in asked.long()]
+    rows = [row | ({"pack": 12} if by == "column" else {}) for row in asked.rows()]
     file = write(tmp_path / "stocks.csv", rows)
     flags = ("--packs", "bread=12,milk=12") if by == "flag" else ()
-    found = list(csv.DictReader(io.StringIO(run("decide", chain, "--csv", file, *flags))))
+    found = list(csv.DictReader(io.StringIO(run("decide", chain, "--table", file, *flags))))
     orders = {row["order"] for row in found}
     assert {int(order) % 12 for order in orders} == {0}  # whole numbers are written without a point
     assert {"0", "12", "24"} <= orders
@@ -281,9 +321,9 @@ def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path, 
         assert float(row["order_up_to"]) == pytest.approx(stock + int(row["order"]), abs=6e-7)
     if by == "column":
         with pytest.raises(ValueError, match="has a column for packs: leave out --packs, or the column"):
-            run("decide", chain, "--csv", file, "--packs", "bread=2")
+            run("decide", chain, "--table", file, "--packs", "bread=2")
         return
-    mixed = list(csv.DictReader(io.StringIO(run("decide", chain, "--csv", file, "--packs", "milk=12", "--whole"))))
+    mixed = list(csv.DictReader(io.StringIO(run("decide", chain, "--table", file, "--packs", "milk=12", "--whole"))))
     for i in range(0, len(mixed), 2):
         up_to = float(mixed[i]["order_up_to"])  # bread is not packed
         assert up_to == asked.stock[i // 2, 0] or up_to == round(asked.levels[i // 2, 0])
@@ -291,10 +331,8 @@ def test_orders_in_packs_and_whole_units(chain: Path, run: Run, tmp_path: Path, 
 
 
 def test_new_shops_are_told(chain: Path, command_line: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text(
-        "step,bread,milk,shop,promo,scale\nSat,1,2,7,no,9\n\nSat,1,2,99,no,9\nSat,1,2,98,x,9\n"
-    )
-    answer = command_line("decide", chain, "--csv", tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text(GOOD + "\nSat,bread,2,99,no,9\nSat,bread,2,98,x,9\n")
+    answer = command_line("decide", chain, "--table", tmp_path / "x.csv")
     assert answer.code == 0
     assert [line.rsplit(",", 1)[1] for line in answer.out.splitlines()] == ["basis", "own", "population", "population"]
     for line, (count, label, first) in zip(answer.err.splitlines(), [(2, "shop", 4), (1, "promo", 5)], strict=True):
@@ -303,49 +341,52 @@ def test_new_shops_are_told(chain: Path, command_line: CommandLine, tmp_path: Pa
         )
 
 
-WIDE, LONG = "step,bread,milk,shop,promo,scale\n", "step,product,stock,shop,promo,scale\n"
-GOOD = WIDE + "Sat,1,2,7,no,9\n"
+HEADER = "step,product,stock,shop,promo,scale\n"
+GOOD = HEADER + "Sat,bread,2,7,no,9\n"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LONG + "Sat,bread,1,7,no,9\nSat,bred,1,7,no,9\n", "line 3: there is no product 'bred'; did you mean bread?"),
-        (LONG + "Sut,bread,1,7,no,9\n", "line 2: there is no step 'Sut'; did you mean Sat?"),
-        (LONG + ",bread,1,7,no,9\n", "line 2: there is no step ''"),
-        (LONG + "Sat,bread,,7,no,9\n", "line 2: the stock is missing"),
-        (LONG + "Sat,bread,-1,7,no,9\n", "line 2: the stock of bread must not be negative"),
-        (GOOD + "Sat,nan,2,7,no,9\n", "line 3: the stock of bread must be a finite number"),
-        (GOOD + "Sat,1,1e999,7,no,9\n", "line 3: the stock of milk must be a finite number"),
-        (GOOD + 'Sat,1,"2,5",7,no,9\n', "line 3: the stock of milk must be a finite number; is the comma a decimal"),
-        (GOOD + "Sat,1,2,7,no,\n", "line 3: scale is missing"),
-        (GOOD + "Sat,1,2,7,no,0\n", "line 3: scale must be positive"),
-        (GOOD + "Sat,1,2,7,no,-inf\n", "line 3: scale must be a finite number"),
-        (GOOD + "Sat,1,2,7,no,1e308\n", "line 3: stock, scale or pack is too large or too small"),
-        (GOOD + "Sat,1e300,2,7,no,1e-300\n", "line 3: stock, scale or pack is too large or too small"),
-        (GOOD + "Sat,1,2,7, ,9\n", "line 3: promo is missing"),
-        (GOOD + "Sat,1,2,,no,9\n", "line 3: shop is missing"),
-        (GOOD + "Sat,1,2,7,no\n", "line 3: has 5 cells, the header 6"),
-        (GOOD + '\n"Sat\n",1,2,7,no,9\nSat,x,2,7,no,9\n', "line 6: the stock of bread must be a finite number"),
-        (GOOD + 'Sat,1,2,7,no,"9\nSat,1,2,7,no,9\n', "unexpected end of data (is a quote not closed, after line 1?)"),
-        (GOOD + 'Sat,1,2,7,"no"x,9\n', "line 3: ',' expected after '\"'"),
-        ("step,bread,milk,shop,promo,scale,bread\n", "must have one column 'bread', but the header names it 2 times"),
+        (HEADER + "Sat,bread,1,7,no,9\nSat,bred,1,7,no,9\n", "line 3: there is no product 'bred'; did you mean bread?"),
+        (HEADER + "Sut,bread,1,7,no,9\n", "line 2: there is no step 'Sut'; did you mean Sat?"),
+        (HEADER + ",bread,1,7,no,9\n", "line 2: there is no step ''"),
+        (HEADER + "Sat,bread,,7,no,9\n", "line 2: the stock is missing"),
+        (HEADER + "Sat,bread,-1,7,no,9\n", "line 2: the stock of bread must not be negative"),
+        (GOOD + "Sat,bread,nan,7,no,9\n", "line 3: the stock must be a finite number"),
+        (GOOD + "Sat,milk,1e999,7,no,9\n", "line 3: the stock must be a finite number"),
+        (GOOD + 'Sat,milk,"2,5",7,no,9\n', "line 3: the stock must be a finite number; is the comma a decimal"),
+        (GOOD + "Sat,bread,2,7,no,\n", "line 3: scale is missing"),
+        (GOOD + "Sat,bread,2,7,no,0\n", "line 3: scale must be positive"),
+        (GOOD + "Sat,bread,2,7,no,-inf\n", "line 3: scale must be a finite number"),
+        (GOOD + "Sat,bread,2,7,no,1e308\n", "line 3: stock, scale or pack is too large or too small"),
+        (GOOD + "Sat,bread,1e300,7,no,1e-300\n", "line 3: stock, scale or pack is too large or too small"),
+        (GOOD + "Sat,bread,2,7, ,9\n", "line 3: promo is missing"),
+        (GOOD + "Sat,bread,2,,no,9\n", "line 3: shop is missing"),
+        (GOOD + "Sat,bread,2,7,no\n", "line 3: has 5 cells, the header 6"),
+        (GOOD + '\n"Sat\n",bread,2,7,no,9\nSat,bread,x,7,no,9\n', "line 6: the stock must be a finite number"),
+        (
+            GOOD + 'Sat,bread,2,7,no,"9\nSat,bread,2,7,no,9\n',
+            "unexpected end of data (is a quote not closed, after line 1?)",
+        ),
+        (GOOD + 'Sat,bread,2,7,"no"x,9\n', "line 3: ',' expected after '\"'"),
+        ("stock," + GOOD, "must have one column 'stock', but the header names it 2 times"),
         ("id,id," + GOOD, "must have one column 'id', but the header names it 2 times"),
-        ("step,bread,milk,shop,scale\n", "must have one column 'promo': step, shop, promo, scale"),
-        ("bread,milk,shop,promo,scale\n", "must have one column 'step'"),
-        ("step,bread,milk,shop,promo\n", "must have a column 'scale'"),
-        ("step,bread,milk,shop,promo,scale_milk\n", "must have a column 'scale'"),
-        ("step,product,shop,promo,scale\n", "must have one column 'bread': step, shop, promo, scale and a column for"),
-        (GOOD.replace(",", ";"), "must have one column 'bread' (is the delimiter another one? Give --delimiter ';')"),
+        ("step,product,stock,shop,scale\n", "must have one column 'promo': step, product, stock, shop, promo, scale"),
+        ("product,stock,shop,promo,scale\n", "must have one column 'step'"),
+        ("step,product,stock,shop,promo\n", "must have one column 'scale'"),
+        ("step,product,shop,promo,scale\n", "must have one column 'stock'"),
+        ("step,bread,milk,shop,promo,scale\n", "must have one column 'product'"),  # a column for each product
+        (GOOD.replace(",", ";"), "must have one column 'step' (is the delimiter another one? Give --delimiter ';')"),
         (GOOD.replace("scale", "scale,basis"), "has answers already"),
-        ("", "must have one column 'bread'"),
-        ("step,bread,milk,shop,promo,scale,pack\nSat,1,2,7,no,9,\n", "line 2: pack is missing"),
-        ("step,bread,milk,shop,promo,scale,pack\nSat,1,2,7,no,9,0\n", "line 2: pack must be positive"),
+        ("", "must have one column 'step'"),
+        ("step,product,stock,shop,promo,scale,pack\nSat,bread,2,7,no,9,\n", "line 2: pack is missing"),
+        ("step,product,stock,shop,promo,scale,pack\nSat,bread,2,7,no,9,0\n", "line 2: pack must be positive"),
     ],
 )
 def test_what_is_wrong_is_said(chain: Path, command_line: CommandLine, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.csv").write_text(text, encoding="utf-8-sig")
-    answer = command_line("decide", chain, "--csv", tmp_path / "x.csv", "--out", tmp_path / "orders.csv")
+    answer = command_line("decide", chain, "--table", tmp_path / "x.csv", "--out", tmp_path / "orders.csv")
     assert answer.code == 1
     assert answer.err.startswith(f"poolrl: {tmp_path / 'x.csv'}")
     assert message in answer.err
@@ -357,8 +398,8 @@ def test_a_decimal_comma_does_not_hide_a_point(chain: Path, run: Run, tmp_path: 
     """1.234 may be one thousand and more where the comma is decimal, so it is refused."""
     file = tmp_path / "x.csv"
     file.write_text(GOOD.replace(",", ";").replace(";2;", ";1.234;"))
-    with pytest.raises(ValueError, match="line 2: the stock of milk must be a finite number with a decimal comma"):
-        run("decide", chain, "--csv", file, "--delimiter", ";", "--decimal", ",")
+    with pytest.raises(ValueError, match="line 2: the stock must be a finite number with a decimal comma"):
+        run("decide", chain, "--table", file, "--delimiter", ";", "--decimal", ",")
     for flags, message in (
         (("--decimal", ","), "must differ"),
         (("--delimiter", "ab"), "must be one sign"),
@@ -366,44 +407,22 @@ def test_a_decimal_comma_does_not_hide_a_point(chain: Path, run: Run, tmp_path: 
         (("--decimal", "'"), "must be . or ,"),
     ):
         with pytest.raises(ValueError, match=message):
-            run("decide", chain, "--csv", file, *flags)
+            run("decide", chain, "--table", file, *flags)
     file.write_text(GOOD.replace(",", "\t"))
-    assert run("decide", chain, "--csv", file, "--delimiter", "tab").splitlines()[1].startswith("Sat\t1\t2\t7\tno\t9\t")
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ({"shop": None}, "line 1: shop is missing"),
-        ({"scale": [1]}, "scale must give a number for each of bread, milk"),
-        ({"scale": {"bread": 1}}, "scale lacks milk"),
-        ({"scale": True}, "the scale of bread must be a finite number"),
-        ({"product": "bread"}, "stock must be one number where one product is named"),
-        ({"product": 3, "stock": 1}, "there is no product 3"),
-        ({"pack": "x"}, "the pack of bread must be a finite number"),
-        ({"stock": [1, -2]}, "line 1: the stock of milk must not be negative"),
-    ],
-)
-def test_what_is_wrong_with_an_object_is_said(
-    chain: Path, run: Run, tmp_path: Path, line: dict[str, Any], message: str
-) -> None:
-    good = {"step": "Sat", "stock": [1, 2], "shop": 7, "promo": "no", "scale": 9}
-    (tmp_path / "q.jsonl").write_text(json.dumps(good | line))
-    with pytest.raises(ValueError, match=message):
-        run("decide", chain, "--lines", tmp_path / "q.jsonl")
-    del good["scale"]
-    (tmp_path / "q.jsonl").write_text(json.dumps(good))
-    with pytest.raises(ValueError, match="line 1: 'scale' is missing"):
-        run("decide", chain, "--lines", tmp_path / "q.jsonl")
+    assert (
+        run("decide", chain, "--table", file, "--delimiter", "tab")
+        .splitlines()[1]
+        .startswith("Sat\tbread\t2\t7\tno\t9\t")
+    )
 
 
 def test_memory_does_not_grow_with_the_file(chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "CELLS_AT_ONCE", 6_000)
     peaks = []
     for rows in (2_000, 20_000):
-        (tmp_path / "x.csv").write_text(WIDE + "Sat,1.5,2.5,7,no,9\n" * rows)
+        (tmp_path / "x.csv").write_text(HEADER + "Sat,bread,2.5,7,no,9\n" * rows)
         tracemalloc.start()
-        decide.decide_csv(chain, tmp_path / "x.csv", tmp_path / "orders.csv", whole=False)
+        decide.decide_table(decide.open_desk(chain), tmp_path / "x.csv", tmp_path / "orders.csv")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert (tmp_path / "orders.csv").read_bytes().count(b"\n") == rows + 1

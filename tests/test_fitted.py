@@ -34,6 +34,7 @@ from poolrl.learning.model import MODEL_FORMAT
 from poolrl.learning.planning import default_values
 from poolrl.learning.stored import Names, read_learned, write_learned
 from poolrl.plans.environment import ModelEnv, ModelVectorEnv
+from poolrl.workflow.decide import open_desk
 from tests.helpers.own_problems import Wear
 
 TOP = 10.0
@@ -137,6 +138,9 @@ def test_a_fitted_policy_is_saved_and_asked(model: PrivateModel, tmp_path: Path)
     np.testing.assert_array_equal(again.act(1, stocks), policy.act(1, stocks))
     assert (again.act(1, stocks) >= stocks).all()
     assert again.problem.facts() == depot.facts()
+    desk = open_desk(tmp_path / "depot.npz")  # a shop's, with the reserve as one more product
+    answers = desk.answer(desk.question("1", stock="1,2,3"))
+    np.testing.assert_array_equal(answers["order_up_to"][0], policy.act(1, [1.0, 2.0, 3.0]))
     np.testing.assert_array_equal(PrivateModel.of(again).plan().levels, model.plan().levels)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_everything_verifies_and_a_change_does_not(released: tuple[str, Path], t
     assert "Do not rely on this certificate." in bad
 
 
-def test_questions_in_three_forms_have_one_answer(released: tuple[str, Path]) -> None:
+def test_a_question_and_a_table_have_one_answer(released: tuple[str, Path]) -> None:
     name, folder = released
     words = trade_named(name).words
     state, policy = words.states[0], "release/policy.npz"
@@ -79,17 +80,19 @@ def test_questions_in_three_forms_have_one_answer(released: tuple[str, Path]) ->
         run_poolrl("decide", policy, "--step", "2", "--stock", f"{state}=1", "--scale", "20", "--json", cwd=folder)
     )
     (folder / "asked.csv").write_text(f"who;step;{state};scale\nAnn;2;1;20,0\nBob;1;1;10\n")
-    table = run_poolrl("decide", policy, "--csv", "asked.csv", "--delimiter", ";", "--decimal", ",", cwd=folder)
+    table = run_poolrl("decide", policy, "--table", "asked.csv", "--delimiter", ";", "--decimal", ",", cwd=folder)
     rows = list(csv.DictReader(table.splitlines(), delimiter=";"))
     assert [row["who"] for row in rows] == ["Ann", "Bob"]
     assert float(rows[0][words.decision].replace(",", ".")) == pytest.approx(once[words.decision], rel=1e-4)
-    (folder / "asked.jsonl").write_text(json.dumps({"step": 2, state: 1, "scale": 20}) + "\n")
-    line = json.loads(run_poolrl("decide", policy, "--lines", "asked.jsonl", cwd=folder))
-    assert line[words.decision] == pytest.approx(once[words.decision])
-    # Zero is an answer, and not a missing one.
-    for wrong, why in (({state: 0}, "nothing is left"), ({"step": 0}, "there is no step")):
-        (folder / "asked.jsonl").write_text(json.dumps({"step": 2, state: 1, "scale": 20} | wrong) + "\n")
-        assert why in run_poolrl("decide", policy, "--lines", "asked.jsonl", cwd=folder, exits=1)
+    # A table may call the step as the trade does. Zero is an answer, and not a missing one.
+    for row, why in (
+        ("2;0;20", "line 2: .*nothing is left"),
+        ("0;1;20", "line 2: there is no step"),
+        ("2;1;", "scale is"),
+    ):
+        (folder / "asked.csv").write_text(f"{words.step};{state};scale\n{row}\n")
+        refused = run_poolrl("decide", policy, "--table", "asked.csv", "--delimiter", ";", cwd=folder, exits=1)
+        assert re.search(why, refused)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_questions_in_three_forms_have_one_answer(released: tuple[str, Path]) ->
         (["--step", "1", "--scale", "0"], "scale must be positive"),
         (["--step", "1"], "scale is missing"),
         (["--step", "1", "--scale", "1", "--stock", "99"], "must lie in 0 .."),
-        (["--step", "1", "--scale", "1", "--packs", "a=2"], "are for orders of shops"),
+        (["--step", "1", "--scale", "1", "--packs", "a=2"], "--packs is for orders of shops"),
     ],
 )
 def test_questions_without_an_answer(released: tuple[str, Path], flags: list[str], message: str) -> None:

@@ -17,11 +17,10 @@ import pytest
 from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, POLICY
 from poolrl.learning.policy import Levels
-from poolrl.learning.stored import Names, write_learned
+from poolrl.learning.stored import PLAN_FORMAT, Names, says_it_is, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.orders_csv import orders_csv
-from poolrl.workflow.plan_desk import is_plan
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.replan import ReplannedOrders, replan_orders
 from poolrl.workflow.report import verify_folder
@@ -152,6 +151,11 @@ def test_orders_of_a_shop_as_it_is(released: Path, run: Run) -> None:
             held = [0.0, 0.0]
             held[product] = stock
             assert plan.order(steps.index(line["step"]), held)[product] == float(line["order"])
+    rows = [f"{step},{product},3\n" for step in steps for product in ("bread", "milk")]
+    (released / "stocks.csv").write_text("step,product,stock\n" + "".join(rows))
+    answers = run("decide", released / "orders" / "plan.npz", "--table", released / "stocks.csv").splitlines()
+    expected = [float(amount) for step in range(len(steps)) for amount in plan.order(step, [3.0, 3.0])]
+    assert [float(answer.split(",")[-1]) for answer in answers[1:]] == expected
     config.write_text(config.read_text().replace(f'"{steps[0]}", "{steps[1]}"]\n', '"Someday"]\n'))
     with pytest.raises(ValueError, match="names 'Someday'; steps are"):
         load_config(config)
@@ -184,11 +188,13 @@ def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> No
     assert again.tolist() == pytest.approx([2 + answer["order"]["bread"], 1 + answer["order"]["milk"]])
     first = next(csv.DictReader(io.StringIO((out / "from_empty.csv").read_text(encoding="utf-8-sig"))))
     assert float(first["order"]) > 0
+    (released / "stocks.csv").write_text("step,product,stock\n0,bread,1\n")
     for wrong, message in (
         (["--step", "0", "--stock", "9,9"], "takes more than the capacity"),
-        (["--step", "0", "--whole"], "is a plan, whose orders are what the shop can place"),
+        (["--step", "0", "--whole"], "is not for a plan, whose orders are what the shop can place"),
         (["--step", "0", "--coming", "1,1"], "leave out --coming"),
-        (["--step", "0", "--labels", "shop=1"], "the plan has no label 'shop'"),
+        (["--step", "0", "--labels", "shop=1"], "there is no label 'shop'"),
+        (["--table", released / "stocks.csv"], "this plan decides on all products together"),
     ):
         with pytest.raises(ValueError, match=message):
             run("decide", out / "plan.npz", *wrong)
@@ -273,7 +279,7 @@ def test_a_damaged_policy_is_not_taken_for_a_plan(released: Path) -> None:
     content = bytearray(policy.read_bytes())
     for place in range(0, len(content), max(1, len(content) // 40)):
         policy.write_bytes(bytes(content[:place]) + b"\xff\x00" + bytes(content[place + 2 :]))
-        assert not is_plan(policy)
+        assert not says_it_is(policy, PLAN_FORMAT)
 
 
 def test_less_room_later_is_told(released: Path, run: Run) -> None:

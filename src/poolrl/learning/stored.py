@@ -15,6 +15,8 @@ import numpy as np
 from poolrl.checks import FloatArray
 from poolrl.npz import Arrays, read_arrays, write_arrays
 
+# What a file of a plan calls itself.
+PLAN_FORMAT = "poolrl plan 1"
 # Bytes of all arrays of a file, several times what the largest partitions need, and of its text.
 LARGEST_POLICY, MOST_TEXT = 2**29, 2**22
 # Flagged beyond both. In managers' logs without a scale the effect was 0.10 to 0.49. It was at most 0.02 in their logs

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, whole
-from poolrl.learning.stored import Names, read_learned, write_learned
+from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.plans.capacity import CapacityPlan, CapacityRule
 from poolrl.plans.lead_time import LeadTimePlan
 from poolrl.plans.orders import OrderPlan, OrderRule
 from poolrl.problems.labels import Labels
 
-PLAN_FORMAT = "poolrl plan 1"
 CAPACITY_PARTS = ("volumes", "room", "capacity", "levels")
 # One plan for all columns; one for each label cell; or one for each column.
 AnyPlan = OrderPlan | Sequence[CapacityPlan] | Sequence[LeadTimePlan]

@@ -94,6 +94,10 @@ class Problem(ABC):
         shape = (*state.shape[:-1], self.action_dim)
         return np.broadcast_to(self.action_low, shape), np.broadcast_to(self.action_high, shape)
 
+    def ended(self, state: FloatArray) -> BoolArray:
+        """In which states nothing is left to decide about, (...,); by default in no state."""
+        return np.zeros(state.shape[:-1], dtype=bool)
+
     def facts(self) -> dict[str, Any]:
         """JSON-able public facts that identify the problem in a saved policy."""
         names = ("state_low", "state_high", "action_low", "action_high", "initial_state")
@@ -260,6 +264,10 @@ class OutcomeProblem(Problem):
     def cutoff_reach(self, step: int) -> FloatArray:
         """How far up an outcome can be seen, (k,) in oriented unit coordinates; only the prior uses it."""
         return np.ones(self.outcome_dim)
+
+    def ended(self, state: FloatArray) -> BoolArray:
+        """Where a count is zero."""
+        return super().ended(state) | (self.counts_down & (state[..., 0] < self.state_low[0] + 0.5))
 
     def arranged(self, outcomes: FloatArray) -> FloatArray:
         """Outcomes (..., k) that were drawn one by one, as they can happen together. By default, as they are."""

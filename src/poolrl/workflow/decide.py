@@ -1,164 +1,341 @@
-"""Orders to many questions: what to order for the rows of a CSV file, or for JSON lines."""
+"""Tables of questions, CSV or Parquet: what to decide in every row.
+
+A row asks about one product of a shop (product, stock), or about a state by its names. It has a step, and the labels
+and the scale that the policy was learned with. Columns may have other names (`column_names`), and other columns stay as
+they are. A column is read as a whole, and only if that fails cell by cell, to name the line.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import io
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray
-from poolrl.workflow.desk import BASIS, Desk
-from poolrl.workflow.json_lines import NumberedObject, answers_as_json, json_questions, numbered_objects
-from poolrl.workflow.shelf import Orders, Questions, RowRefusedError
-from poolrl.workflow.stock_table import CsvForm, StockTable
-from poolrl.workflow.streams import PIPE, answers_to, questions_from
+from poolrl.checks import FloatArray, IntArray
+from poolrl.learning.policy import Policy
+from poolrl.learning.stored import PLAN_FORMAT, says_it_is
+from poolrl.problems.problem import Problem
+from poolrl.workflow.column_names import DELIMITERS, meanings_of, words_like
+from poolrl.workflow.desk import Desk, Questions, RowRefusedError, number_or_nan
+from poolrl.workflow.trades.trade import trade_of
 
-# Cells and lines that are in memory together.
-CELLS_AT_ONCE, OBJECTS_AT_ONCE = 400_000, 20_000
-# Larger numbers are shown as they are: six decimals are more than a double has, or all digits would fill a line.
-LARGEST_ROUNDED, LARGEST_WHOLE_SHOWN = 1e9, 1e15
-Item = TypeVar("Item")
+PIPE = Path("-")
+# Numbers that are in memory together, and spellings that are kept for each column.
+CELLS_AT_ONCE, MOST_SPELLINGS = 400_000, 100_000
+# Larger numbers are shown as they are: their decimals are more than a double has, or all digits would fill a line.
+LARGEST_ROUNDED, LARGEST_WHOLE = 1e9, 1e15
+COMMA_IS_POINT = str.maketrans({",": ".", ".": "?"})
+# The cells of columns, by their names.
+Cells = Mapping[str, Sequence[Any]]
+
+
+def open_desk(path: Path, problem: Problem | None = None) -> Desk:
+    """Read a policy or a plan, once. A policy of the user's own problem needs that problem."""
+    if says_it_is(path, PLAN_FORMAT):
+        from poolrl.plans.saved import load_plan
+        from poolrl.workflow.trades.shop_desk import PlanDesk
+
+        return PlanDesk(load_plan(path))
+    policy = Policy.load(path, problem=problem)
+    return trade_of(policy.problem).desk(policy)
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """How a CSV file is written: the sign between cells, and the sign before decimals."""
+
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n\0 ' or self.delimiter.isalnum():
+            raise ValueError("--delimiter must be one sign, for example ';', or the word tab")
+        if self.decimal not in (".", ","):
+            raise ValueError("--decimal must be . or ,")
+        if self.decimal == self.delimiter:
+            raise ValueError("--delimiter and --decimal must differ: for a decimal comma give --delimiter ';'")
+
+    def number_text(self, cell: Any) -> Any:
+        """A cell as Python reads numbers. A point beside a decimal comma may separate thousands: it is no number."""
+        return cell.translate(COMMA_IS_POINT) if self.decimal == "," and isinstance(cell, str) else cell
+
+    def numbers(self, cells: Sequence[Any]) -> FloatArray:
+        """The numbers of a column; NaN where a cell holds none."""
+        texts = cells if self.decimal == "." else [self.number_text(cell) for cell in cells]
+        try:
+            return np.array(list(map(float, texts)))
+        except (TypeError, ValueError, OverflowError):
+            return np.array([number_or_nan(text) for text in texts])
+
+    def why_not(self, cell: Any) -> str:
+        """What is wrong with a cell that is not a finite number."""
+        if cell is None or not str(cell).strip():
+            return "is missing"
+        if self.decimal == "." and "," in str(cell):
+            return "must be a finite number; is the comma a decimal comma? Then give --decimal ','"
+        if self.decimal == "," and "." in str(cell):
+            return "must be a finite number with a decimal comma, and without points"
+        return "must be a finite number"
+
+
+PLAIN = CsvForm()
 
 
 @dataclass
-class Undeclared:
-    """How many rows had a label value that was not declared, and got the population's levels."""
+class QuestionTable:
+    """The columns of a table by their meaning, and how many rows had a label value that was not declared."""
 
     desk: Desk
+    form: CsvForm
+    packs: FloatArray | None = None  # (products,), by the command line
+    whole: bool = False
+    header: Sequence[str] = ()
+    at_once: int = 1  # rows that are answered together
     rows: int = 0
-    found: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
+    undeclared: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
 
-    def add(self, asked: Questions, lines: Sequence[int]) -> None:
-        """Count some rows."""
+    def begin(self, header: Sequence[str]) -> None:
+        """Look for the columns; refuse a table that lacks one."""
+        self.header = header
+        self.at_once = max(1, CELLS_AT_ONCE // max(len(header), len(self.desk.names.products)))
+        if self.desk.together:
+            raise ValueError(f"cannot be answered: {self.desk.together}")
+        if twice := [name for name in self.header if name and self.header.count(name) > 1]:
+            many = self.header.count(twice[0])
+            raise ValueError(f"must have one column {twice[0]!r}, but the header names it {many} times")
+        if missing := [name for name in self.desk.needed if not self.has(name)]:
+            others = [sign for sign in DELIMITERS if sign != self.form.delimiter and sign in "".join(self.header)]
+            hint = f" (is the delimiter another one? Give --delimiter {DELIMITERS[others[0]]})" if others else ""
+            raise ValueError(f"must have one column {missing[0]!r}{hint}: {', '.join(self.desk.needed)}")
+        if not set(self.header).isdisjoint(self.desk.answered):
+            raise ValueError(f"has answers already: columns {', '.join(self.desk.answered)}")
+        if self.packs is not None and self.has("pack"):
+            raise ValueError("has a column for packs: leave out --packs, or the column")
+
+    @cached_property
+    def called(self) -> dict[str, str]:
+        """What this table calls each column. Their own names come first."""
+        labels = self.desk.labels.names
+        exact = [*labels, *([] if self.desk.by_product else self.desk.names.products)]
+        likely = {name: words_like(name) for name in labels if name not in self.header}
+        others = [name for name in self.header if name not in exact]
+        return {name: name for name in exact} | {
+            meaning: names[0] if len(names) == 1 and meaning not in names else meaning
+            for meaning, names in meanings_of(others, {**self.desk.meanings, **likely}).items()
+        }
+
+    def has(self, meaning: str) -> bool:
+        """Whether there is such a column."""
+        return self.called.get(meaning) in self.header
+
+    def answer(self, cells: Cells, lines: Sequence[int]) -> list[Any]:
+        """The columns of answers to some rows. `lines` are their numbers, for messages."""
+        asked = self._questions(cells, len(lines))
+        answers = self.desk.answer(asked, whole=self.whole)
+        for name, amounts in answers.items():
+            if not isinstance(amounts, list):
+                # Larger ones have few decimals anyway, and NumPy rounds by multiplying.
+                small = np.abs(amounts[:, 0]) < LARGEST_ROUNDED
+                answers[name] = np.where(small, np.round(amounts[:, 0], self.desk.decimals), amounts[:, 0])
         self.rows += len(lines)
-        for i, name in enumerate(self.desk.labels):
-            new = asked.places[:, i] == self.desk.shelf.sizes[i]
-            if new.any():
-                count, first = self.found.get(name, (0, lines[int(new.argmax())]))
-                self.found[name] = (count + int(new.sum()), first)
+        for i, (name, size) in enumerate(zip(self.desk.labels.names, self.desk.labels.shape, strict=True)):
+            if (new := asked.places[:, i] == size).any():
+                count, first = self.undeclared.get(name, (0, lines[int(new.argmax())]))
+                self.undeclared[name] = (count + int(new.sum()), first)
+        return list(answers.values())
 
-    def in_words(self) -> list[str]:
-        """One sentence for each label."""
+    def notes(self, line: str) -> list[str]:
+        """One sentence for each label of which rows had a new value."""
         return [
-            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in line {line}): they got "
-            "the population's levels"
-            for name, (count, line) in self.found.items()
+            f"{count:,} of {self.rows:,} rows have a {name} that was not declared (the first in {line} {first}): they "
+            "got the population's levels"
+            for name, (count, first) in self.undeclared.items()
         ]
 
+    def _questions(self, cells: Cells, rows: int) -> Questions:
+        desk = self.desk
+        step = self._words(cells, "step") if self.has("step") else np.zeros(rows, dtype=np.int64)
+        places = [self._words(cells, name) for name in desk.labels.names]
+        product = self._words(cells, "product") if desk.by_product else None
+        state = np.tile(desk.initial[:1] if desk.by_product else desk.initial, (rows, 1))
+        for i, name in enumerate(["stock"] if desk.by_product else desk.asked):
+            state[:, i] = self._amounts(cells, name, f"the {name}")
+        scale = self._amounts(cells, "scale", "scale", positive=True)[:, None] if desk.scaled else None
+        pack = self._amounts(cells, "pack", "pack", positive=True)[:, None] if self.has("pack") else None
+        if self.packs is not None:
+            pack = self.packs[product, None]
+        empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
+        return Questions(step, np.stack(places, axis=1) if places else empty, state, scale, pack, product)
 
-def decide_csv(
-    policy: Path,
-    source: Path,
-    out: Path | None,
-    *,
-    whole: bool,
-    form: CsvForm | None = None,
-    packs: dict[str, Any] | None = None,
+    @cached_property
+    def _readers(self) -> dict[str, Callable[[Any], int]]:
+        """What words mean, looked up once for each word."""
+
+        def of_label(label: str) -> Callable[[Any], int]:
+            as_number = self.desk.has_numbers(label)
+            return lambda cell: self.desk.place(label, self.form.number_text(cell) if as_number else cell)
+
+        readers = {label: of_label(label) for label in self.desk.labels.names}
+        readers = {"step": self.desk.step, "product": self.desk.product} | readers
+        return {name: lru_cache(MOST_SPELLINGS)(read) for name, read in readers.items()}
+
+    def _words(self, cells: Cells, name: str) -> IntArray:
+        words, read = cells[self.called[name]], self._readers[name]
+        try:
+            return np.fromiter(map(read, words), dtype=np.int64, count=len(words))
+        except (TypeError, ValueError):
+            for row, word in enumerate(words):
+                try:
+                    read(word)
+                except ValueError as error:
+                    raise RowRefusedError(row, str(error)) from None
+                except TypeError:  # a list has no number among words
+                    raise RowRefusedError(row, f"{name} must be a word or a number") from None
+            raise
+
+    def _amounts(self, cells: Cells, name: str, words: str, *, positive: bool = False) -> FloatArray:
+        texts = cells[self.called[name]]
+        amounts = self.form.numbers(texts)
+        if not (good := np.isfinite(amounts)).all():
+            row = int(good.argmin())
+            raise RowRefusedError(row, f"{words} {self.form.why_not(texts[row])}")
+        if positive and not (good := amounts > 0).all():
+            raise RowRefusedError(int(good.argmin()), f"{words} must be positive")
+        return amounts
+
+
+def decide_table(
+    desk: Desk, source: Path, out: Path | None, *, whole: bool = False, packs: str | None = None, form: CsvForm = PLAIN
 ) -> list[str]:
-    """Answer every row of a CSV file (`stock_table` has its columns); other columns stay as they are.
+    """Answer every row of a CSV or Parquet file. Returns notes, in words, for the person who asked."""
+    table = QuestionTable(desk, form, None if packs is None else desk.packs(packs), whole)
+    return (_decide_parquet if source.suffix.lower() == ".parquet" else _decide_csv)(table, source, out)
 
-    Returns notes, in words, for the person who asked.
-    """
-    desk, form = Desk.open(policy), form or CsvForm()
-    sizes = None if packs is None else np.array(desk.positive("pack", packs, some=True))
-    undeclared = Undeclared(desk)
-    with questions_from(source) as file, answers_to(out, source) as answers:
+
+def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
+    read, form = 0 if source == PIPE else source, table.form
+    with (
+        open(read, encoding="utf-8-sig", newline="", closefd=source != PIPE) as file,
+        _answers_to(out, source, mode="x", encoding="utf-8", newline="") as answers,
+    ):
         # Strict: a quote that is not closed would swallow the lines after it.
-        rows = csv.reader(file, delimiter=form.delimiter, strict=True)
-        line = 1
+        rows, line = csv.reader(file, delimiter=form.delimiter, strict=True), 1
         try:
             names = next(rows, [])
-            try:
-                table = StockTable(desk, [name.removeprefix("\ufeff").strip() for name in names], form)
-                if table.has_packs and packs is not None:
-                    raise ValueError("has a column for packs: leave out --packs, or the column")
-            except ValueError as error:
-                raise ValueError(f"{source} {error}") from None
+            with _said_of(f"{source}"):
+                table.begin([name.strip() for name in names])
             writer = csv.writer(answers, delimiter=form.delimiter, lineterminator="\n")
-            writer.writerow([*names, *table.answer_names])
-            for lines, batch in _csv_batches(source, rows, len(names)):
+            writer.writerow([*names, *table.desk.answered])
+            for lines, batch in _csv_batches(source, rows, len(names), table.at_once):
                 line = lines[-1]
-                try:
-                    asked = table.questions(batch, sizes)
-                    answered = desk.shelf.answer(asked, whole=whole)
-                except RowRefusedError as refused:
-                    raise ValueError(f"{source}, line {lines[refused.row]}: {refused}") from None
-                undeclared.add(asked, lines)
-                added = zip(*_answer_columns(desk, answered, form), strict=True)
-                writer.writerows([*row, *more] for row, more in zip(batch, added, strict=True))
+                columns = dict(zip(table.header, zip(*batch, strict=True), strict=True))
+                with _said_of(f"{source}, line", lines):
+                    added = table.answer(columns, lines)
+                shown = zip(*(_as_shown(column, form) for column in added), strict=True)
+                writer.writerows([*row, *more] for row, more in zip(batch, shown, strict=True))
         except csv.Error as error:
             after = f" (is a quote not closed, after line {line}?)" if "unexpected end" in str(error) else ""
             raise ValueError(f"{source}, line {rows.line_num}: {error}{after}") from None
-    return undeclared.in_words()
+        except UnicodeDecodeError:
+            raise ValueError(f"{source} is not text in UTF-8") from None
+    return table.notes("line")
 
 
-def decide_lines(
-    policy: Path, source: Path, out: Path | None, *, whole: bool, packs: dict[str, Any] | None = None
-) -> list[str]:
-    """Answer JSON lines (`json_lines` has their keys); other keys are passed through. Returns notes.
-
-    Through a pipe each line is answered before the next is read: a service may be waiting for it.
-    """
-    desk = Desk.open(policy)
-    sizes = None if packs is None else desk.positive("pack", packs, some=True)
-    undeclared = Undeclared(desk)
-    with questions_from(source) as file, answers_to(out, source) as answers:
-        for batch in _in_batches(enumerate(file, start=1), 1 if source == PIPE else OBJECTS_AT_ONCE):
-            # One object asks for all products, another for one: each kind is answered together.
-            for is_long, group in groupby(numbered_objects(source, batch), key=lambda each: "product" in each[1]):
-                objects: list[NumberedObject] = list(group)
-                asked = json_questions(desk, source, objects, sizes, is_long=is_long)
-                try:
-                    answered = desk.shelf.answer(asked, whole=whole)
-                except RowRefusedError as refused:
-                    raise ValueError(f"{source}, line {objects[refused.row][0]}: {refused}") from None
-                undeclared.add(asked, [number for number, _ in objects])
-                answers.writelines(f"{text}\n" for text in answers_as_json(desk, objects, answered, is_long=is_long))
-            answers.flush()
-    return undeclared.in_words()
-
-
-def _csv_batches(source: Path, rows: Any, width: int) -> Iterator[tuple[list[int], list[list[str]]]]:
+def _csv_batches(source: Path, rows: Any, width: int, size: int) -> Iterator[tuple[list[int], list[list[str]]]]:
     """Rows as long as the header, with the lines on which they end. Empty lines are left out."""
-    size = max(1, CELLS_AT_ONCE // max(width, 1))
-    filled = (cells for cells in rows if cells)
+    filled = (row for row in rows if row)
     while True:
         lines, batch = [], []
-        for cells in islice(filled, size):
-            if len(cells) != width:
-                raise ValueError(f"{source}, line {rows.line_num}: has {len(cells)} cells, the header {width}")
+        for row in islice(filled, size):
+            if len(row) != width:
+                raise ValueError(f"{source}, line {rows.line_num}: has {len(row)} cells, the header {width}")
             lines.append(rows.line_num)
-            batch.append(cells)
+            batch.append(row)
         if not batch:
             return
         yield lines, batch
 
 
-def _in_batches(rows: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    while batch := list(islice(rows, size)):
-        yield batch
-
-
-def _answer_columns(desk: Desk, answered: Orders, form: CsvForm) -> list[list[Any]]:
-    columns: list[list[Any]] = []
-    for amounts in (answered.up_to, answered.order):
-        columns += [_as_shown(amounts[:, i], form) for i in range(amounts.shape[1])]
-    if desk.labels:
-        columns.append([BASIS[number] for number in answered.population.astype(int).tolist()])
-    return columns
-
-
-def _as_shown(amounts: FloatArray, form: CsvForm) -> list[Any]:
-    """Amounts with six decimals at most; whole ones without a point."""
-    # Larger ones have few decimals anyway, and NumPy rounds by multiplying.
-    rounded = np.where(np.abs(amounts) < LARGEST_ROUNDED, np.round(amounts, 6), amounts)
-    shown = [
-        int(number) if number.is_integer() and -LARGEST_WHOLE_SHOWN < number < LARGEST_WHOLE_SHOWN else number
-        for number in rounded.tolist()
-    ]
+def _as_shown(column: Any, form: CsvForm) -> list[Any]:
+    """Amounts as text shows them: whole ones without a point."""
+    if isinstance(column, list):
+        return column
+    whole = ((column == np.round(column)) & (np.abs(column) < LARGEST_WHOLE)).tolist()
+    shown = [int(number) if is_whole else number for number, is_whole in zip(column.tolist(), whole, strict=True)]
     return shown if form.decimal == "." else [str(number).replace(".", ",") for number in shown]
+
+
+def _decide_parquet(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if out is None or table.form != PLAIN:
+        raise ValueError("a Parquet file is answered by one: give --out FILE.parquet, no --delimiter and no --decimal")
+    try:
+        with pq.ParquetFile(source) as file, _answers_to(out, source, mode="xb") as answers:
+            schema = file.schema_arrow
+            with _said_of(f"{source}"):
+                table.begin(schema.names)
+            used = {table.called[name] for name in (*table.desk.needed, "step", "pack") if table.has(name)}
+            kinds = [pa.string() if name == "basis" else pa.float64() for name in table.desk.answered]
+            for name, kind in zip(table.desk.answered, kinds, strict=True):
+                schema = schema.append(pa.field(name, kind))
+            with pq.ParquetWriter(answers, schema) as writer:
+                for batch in file.iter_batches(table.at_once):
+                    lines = range(table.rows + 1, table.rows + 1 + len(batch))
+                    with _said_of(f"{source}, row", lines):
+                        added = table.answer({name: batch[name].to_pylist() for name in used}, lines)
+                    arrays = map(pa.array, added, kinds)
+                    writer.write_batch(pa.record_batch([*batch.columns, *arrays], schema=schema))
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if getattr(error, "errno", None):  # of the machine, and not of the file's content
+            raise
+        raise ValueError(f"{source} is not a Parquet file that can be read") from None
+    return table.notes("row")
+
+
+@contextmanager
+def _said_of(where: str, lines: Sequence[int] = ()) -> Iterator[None]:
+    """Say where something is wrong: in which file, and in which of its lines if a row is refused."""
+    try:
+        yield
+    except RowRefusedError as refused:
+        raise ValueError(f"{where} {lines[refused.row]}: {refused}") from None
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
+
+
+@contextmanager
+def _answers_to(out: Path | None, source: Path, **form: Any) -> Iterator[IO[Any]]:
+    """Standard output, or a file that appears when everything is answered."""
+    if out is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        yield sys.stdout
+        return
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ValueError("--out must not be the file that is read")
+    if out.exists() and not out.is_file():
+        raise ValueError(f"--out must be a file, and {out} is another thing")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent}")
+    # A name that nobody can have taken, nor made a link of.
+    part = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
+    try:
+        with open(part, **form) as file:
+            yield file
+        os.replace(part, out)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
+    from poolrl.workflow.desk import Desk
     from poolrl.workflow.forecast import Forecast
 
 # Paths on which policies of simulated fits are compared.
@@ -83,3 +84,9 @@ class DeclaredTrade:
         from poolrl.workflow.trades.round_forecast import forecast_rounds
 
         return forecast_rounds(policy, trees, progress=progress)
+
+    def desk(self, policy: Policy) -> Desk:
+        """A question says the state, an answer the decision."""
+        from poolrl.workflow.desk import StateDesk
+
+        return StateDesk(policy, self.words)

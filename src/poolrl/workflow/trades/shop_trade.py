@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
+    from poolrl.workflow.desk import Desk
     from poolrl.workflow.forecast import Forecast
 
 
@@ -72,6 +73,12 @@ class ShopTrade(DeclaredTrade):
         from poolrl.workflow.trades.shop_forecast import make_forecast
 
         return make_forecast(policy, progress=progress)
+
+    def desk(self, policy: Policy) -> Desk:
+        """A question says stocks, an answer what to order."""
+        from poolrl.workflow.trades.shop_desk import ShopDesk
+
+        return ShopDesk(policy)
 
 
 WORDS = Words(

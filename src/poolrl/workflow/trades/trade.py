@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from poolrl.problems.depot import Depot
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.trades.vocabulary import Words
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.check import LogFinding
     from poolrl.workflow.config.configuration import ConfigFile
     from poolrl.workflow.config.sections import ProblemSection
+    from poolrl.workflow.desk import Desk
     from poolrl.workflow.forecast import Forecast
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
@@ -45,6 +47,8 @@ TRADES = {
     "dynamic-pricing": "poolrl.workflow.trades.round_trade:PRICES",
     "first-price-bidding": "poolrl.workflow.trades.round_trade:BIDS",
 }
+# Problems that are posed on the model of another, and shown as that one.
+SHOWN_AS: dict[type[Problem], str] = {Depot: "lost sales"}
 # What makes a trade of the declarations of a problem.
 DECLARED = "poolrl.workflow.trades.declared_trade:DeclaredTrade"
 # The folder whose modules a configuration may name; None where it is not trusted to name code at all.
@@ -87,6 +91,9 @@ class Trade(Protocol):
     def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
         """What today's decisions and the policy earn or cost, and whether to switch."""
 
+    def desk(self, policy: Policy) -> Desk:
+        """Where a policy is asked in the user's words."""
+
 
 @contextmanager
 def code_beside(configuration: Path) -> Iterator[None]:
@@ -127,7 +134,7 @@ def trade_named(name: str) -> Trade:
 
 def trade_of(problem: Problem) -> Trade:
     """The trade of a problem; of a user's own one that is made from its declarations."""
-    kind = next((name for name, known in KINDS.items() if known is type(problem)), None)
+    kind = next((name for name, known in KINDS.items() if known is type(problem)), SHOWN_AS.get(type(problem)))
     if kind is not None:
         return trade_named(kind)
     return _declared(f"{type(problem).__module__}:{type(problem).__name__}", type(problem))
