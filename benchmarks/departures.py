@@ -33,8 +33,7 @@ from poolrl import (
     saa,
 )
 from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.partition import Partition
-from poolrl.geometry.zones import Rings
+from poolrl.geometry.partition import Partition, Rings
 from poolrl.learning.backward_induction import Stage
 from poolrl.learning.outcomes import uniform_outcomes
 from poolrl.learning.planning import plan_on_outcomes, plan_on_visits

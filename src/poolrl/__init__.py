@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from poolrl.data.trajectories import Trajectories as Trajectories
     from poolrl.data.trajectories import read_minari as read_minari
     from poolrl.geometry.axes import Separable as Separable
-    from poolrl.geometry.grid import Grid as Grid
-    from poolrl.geometry.zones import Zones as Zones
+    from poolrl.geometry.partition import Grid as Grid
+    from poolrl.geometry.partition import Zones as Zones
     from poolrl.learning.backward_induction import Bernstein as Bernstein
     from poolrl.learning.backward_induction import Visits as Visits
     from poolrl.learning.by_count import ByCount as ByCount
@@ -58,8 +58,7 @@ _PUBLIC = {
     "data.table": ("Table",),
     "data.trajectories": ("Trajectories", "read_minari"),
     "geometry.axes": ("Separable",),
-    "geometry.grid": ("Grid",),
-    "geometry.zones": ("Zones",),
+    "geometry.partition": ("Grid", "Zones"),
     "learning.backward_induction": ("Bernstein", "Visits"),
     "learning.by_count": ("ByCount",),
     "learning.fitted": ("Fitted",),

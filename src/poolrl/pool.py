@@ -12,9 +12,8 @@ from poolrl.checks import IntArray
 from poolrl.data.check_problem import check_rows
 from poolrl.data.log import Log
 from poolrl.data.row_by_row import is_our_own
-from poolrl.geometry.partition import Partition
+from poolrl.geometry.partition import Partition, Zones
 from poolrl.geometry.resolution import RING_COUNT
-from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.dependence import measure_dependence
 from poolrl.learning.estimation import estimate_outcomes

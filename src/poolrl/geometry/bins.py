@@ -28,18 +28,3 @@ def bin_of(unit: Any, bins: int) -> Any:
     """The bin of each outcome in unit coordinates, for arrays or a table's columns."""
     # The least of both first: engines cast what they floor, and a cast of a huge number fails.
     return np.floor(np.minimum(np.sqrt(np.maximum(unit, 0.0)) * bins, bins - 1)).astype(np.int64)
-
-
-def cumulative(weights: FloatArray) -> FloatArray:
-    """The weight below each of the B + 1 edges, (..., B + 1), of weights (..., B) on bins."""
-    return np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
-
-
-def read_at(values: FloatArray, places: FloatArray) -> FloatArray:
-    """Values (..., N) at places (..., n) between 0 and N − 1, linear in between."""
-    lower = np.minimum(places.astype(np.int64), values.shape[-1] - 2)
-    part = places - lower
-    lower = np.broadcast_to(lower, (*values.shape[:-1], lower.shape[-1]))
-    return np.asarray(
-        np.take_along_axis(values, lower, -1) * (1 - part) + np.take_along_axis(values, lower + 1, -1) * part
-    )

@@ -18,8 +18,7 @@ import numpy as np
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.bins import cumulative, read_at
-from poolrl.learning.outcomes import CLIMB, OutcomeDistribution
+from poolrl.learning.outcomes import CLIMB, OutcomeDistribution, cumulative, read_at
 from poolrl.problems.problem import LevelProblem
 
 # Sales below this share of the best day's are none, and no policy moves its own scale further than this.

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from poolrl.checks import BoolArray, FloatArray, positive, whole
-from poolrl.geometry.bins import bin_edges, cumulative, outward_edges
+from poolrl.geometry.bins import bin_edges, outward_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.problems.problem import OutcomeProblem
 
@@ -216,6 +216,21 @@ def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
     reached = share_up_to(weights, wanted)
     reached[..., -1] = np.cumsum(weights, axis=-1)[..., -1]
     return np.maximum(np.diff(reached, axis=-1), 0.0)
+
+
+def cumulative(weights: FloatArray) -> FloatArray:
+    """The weight below each of the B + 1 edges, (..., B + 1), of weights (..., B) on bins."""
+    return np.concatenate([np.zeros_like(weights[..., :1]), np.cumsum(weights, axis=-1)], axis=-1)
+
+
+def read_at(values: FloatArray, places: FloatArray) -> FloatArray:
+    """Values (..., N) at places (..., n) between 0 and N − 1, linear in between."""
+    lower = np.minimum(places.astype(np.int64), values.shape[-1] - 2)
+    part = places - lower
+    lower = np.broadcast_to(lower, (*values.shape[:-1], lower.shape[-1]))
+    return np.asarray(
+        np.take_along_axis(values, lower, -1) * (1 - part) + np.take_along_axis(values, lower + 1, -1) * part
+    )
 
 
 def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:

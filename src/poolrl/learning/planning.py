@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolrl.geometry.axes import Axes, Separable
-from poolrl.geometry.grid import Grid
-from poolrl.geometry.partition import Partition
+from poolrl.geometry.partition import Grid, Partition, Zones
 from poolrl.geometry.resolution import (
     ACTION_POINTS,
     BENCHMARK_BINS,
@@ -17,7 +16,6 @@ from poolrl.geometry.resolution import (
     BENCHMARK_RINGS,
     BENCHMARK_STATE_BINS,
 )
-from poolrl.geometry.zones import Zones
 from poolrl.learning.backward_induction import (
     Bernstein,
     Solution,

@@ -15,9 +15,7 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.geometry.axes import Axes
-from poolrl.geometry.grid import Lattice
-from poolrl.geometry.partition import LARGEST_TABLE, Nodes, Partition
-from poolrl.geometry.zones import Rings
+from poolrl.geometry.partition import LARGEST_TABLE, Lattice, Nodes, Partition, Rings
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.fitted import Bent, FittedU
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays

@@ -16,7 +16,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, positive
 from poolrl.data.trajectories import Trajectories
-from poolrl.geometry.zones import Zones
+from poolrl.geometry.partition import Zones
 from poolrl.privacy import sensitivity
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import Sampler

@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike
 from poolrl.checks import BoolArray, FloatArray, IntArray, finite_array, whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.axes import Separable
-from poolrl.geometry.grid import Grid
+from poolrl.geometry.partition import Grid, Rings, Zones
 from poolrl.geometry.resolution import TRUTH_BINS
-from poolrl.geometry.zones import Rings, Zones
 from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Levels, Policy

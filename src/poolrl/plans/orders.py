@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike
 from scipy import fft
 
 from poolrl.checks import FloatArray, IntArray, as_floats, public_array
-from poolrl.geometry.bins import cumulative, read_at
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.outcomes import CLIMB, share_below
+from poolrl.learning.outcomes import CLIMB, cumulative, read_at, share_below
 from poolrl.learning.together import drawn_together
 from poolrl.problems.operations import Operations, ShopTerms, column_values
 from poolrl.problems.problem import LevelProblem

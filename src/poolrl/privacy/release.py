@@ -18,10 +18,8 @@ from poolrl.data.cells import sees_everything
 from poolrl.data.counts import VisitCounts, count_joint, count_outcomes, count_visits, sum_left, sum_together
 from poolrl.data.log import Log, refuse_visits
 from poolrl.data.trajectories import Trajectories
-from poolrl.geometry.grid import Lattice
-from poolrl.geometry.partition import Partition
+from poolrl.geometry.partition import Lattice, Partition, Rings
 from poolrl.geometry.resolution import JOINT_BANDS
-from poolrl.geometry.zones import Rings
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY, Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE

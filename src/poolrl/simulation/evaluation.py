@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, finite_array, shaped
-from poolrl.geometry.bins import cumulative
-from poolrl.geometry.resolution import (
-    BENCHMARK_BINS,
-)
+from poolrl.geometry.resolution import BENCHMARK_BINS
 from poolrl.learning.levels import expected_cost_on
-from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
+from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, cumulative, uniform_outcomes
 from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee

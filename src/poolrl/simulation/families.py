@@ -13,8 +13,9 @@ import numpy as np
 from scipy import special
 
 from poolrl.checks import FloatArray
-from poolrl.geometry.bins import bin_edges, cumulative, read_at
+from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import BENCHMARK_BINS
+from poolrl.learning.outcomes import cumulative, read_at
 from poolrl.learning.shapes import expected_shares
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.released import PrivateOutcomes
