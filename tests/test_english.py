@@ -150,7 +150,7 @@ PLACES = (
     ),
 )
 # Rooms that are still to be read.
-LATER = words_of("""cli data learning paper plans pool.py problems simulation workflow""")
+LATER = words_of("""cli workflow""")
 
 
 def faults_of(place: Path) -> list[str]:

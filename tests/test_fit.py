@@ -169,7 +169,7 @@ def test_stopping_after_the_log_was_read_says_what_it_cost(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(OnOutcomes, "rehearse", lambda _: None)  # it learns too, before anything is spent
+    monkeypatch.setattr(OnOutcomes, "learn_from_nothing", lambda _: None)  # it learns too, before anything is spent
     monkeypatch.setattr(OnOutcomes, half, fail)
     with pytest.raises(ValueError, match=r"stopped by .*Error|Interrupt.*stays spent") as caught:
         run("fit", "--new-account", "--config", config)

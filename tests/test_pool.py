@@ -289,11 +289,11 @@ def test_a_mistake_in_a_problem_is_found_before_anything_is_released() -> None:
 
 
 @pytest.mark.parametrize("pool", [Pool(1.0), Pool.published(1.0, zones=5)], ids=["default", "published"])
-def test_a_rehearsal_learns_from_empty_tables_alone(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_learns_from_empty_tables_alone(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = pool.prepare(LostSales(horizon=2, holding=0.1, shortage=0.4, demand_max=50.0))
     seen, learn = [], type(prepared).learn
     monkeypatch.setattr(type(prepared), "learn", lambda self, released: seen.append(released) or learn(self, released))
-    prepared.rehearse()
+    prepared.learn_from_nothing()
     (released,) = seen
     assert not released.guarantee.mechanisms
     tables = released.levels if isinstance(released, PrivateOutcomes) else [released.pairs]

@@ -65,7 +65,7 @@ class Pool:
         self._shares()
 
     def _shares(self) -> tuple[zcdp.Budget, zcdp.Budget, zcdp.Budget, zcdp.Budget]:
-        """What the trees may spend, and each of the tables on top of them."""
+        """The budgets of the trees, and of each of the tables on top of them."""
         tested, summed, paired = (zcdp.shares_of(self.rho, **{name: getattr(self, name)})[1] for name in ON_TOP)
         if sum(getattr(self, name) for name in ON_TOP) >= 1:
             raise ValueError(f"{', '.join(ON_TOP)} must leave a part of rho to the trees")
@@ -106,16 +106,16 @@ class Pool:
         return self.prepare(problem)
 
     def prepare(self, problem: Problem) -> Prepared:
-        """Choose the parts for a problem. What does not fit is refused here, before anything is spent.
+        """Choose the parts for a problem. Parts that do not fit are refused here, before anything is spent.
 
-        Your own problem is tried on public dummy rows, and rehearsed: its formulas must treat each row by itself, and
-        must not fail after the release.
+        Your own problem is tried on public dummy rows and on empty tables: its formulas must treat each row by itself,
+        and must not fail after the release.
         """
         if not is_our_own(problem):
             check_rows(problem)
         prepared = self._choose(problem)
         if not is_our_own(problem):
-            prepared.rehearse()
+            prepared.learn_from_nothing()
         return prepared
 
     def _choose(self, problem: Problem) -> Prepared:
@@ -159,7 +159,7 @@ class Prepared(Protocol):
     def learn(self, released: Any) -> Policy:
         """Post-processing: no log, no noise, no cost."""
 
-    def rehearse(self) -> None:
+    def learn_from_nothing(self) -> None:
         """Learn once from empty tables, so that a fault shows before anything is paid."""
 
 
@@ -215,7 +215,7 @@ class OnOutcomes:
             report = replace(report, together=measure_together(released.together, self.problem, outcomes))
         return PrivateModel(self.problem.world, outcomes, released.guarantee, report)
 
-    def rehearse(self) -> None:
+    def learn_from_nothing(self) -> None:
         """Trees of two leaves without a count."""
         trees = (self.problem.horizon, self.problem.outcome_dim)
         leaves = np.zeros((*self.problem.labels.shape, *trees, self.problem.kinds, 2), dtype=np.int64)
@@ -246,7 +246,7 @@ class OnVisits:
         rule, report = plan_on_visits(self.where, released, self.counts, self.pessimism)
         return Policy(self.problem, rule, released.guarantee, report)
 
-    def rehearse(self) -> None:
+    def learn_from_nothing(self) -> None:
         """Tables without a visit."""
         horizon, states = self.problem.horizon, self.where.state_count
         pairs = np.zeros((horizon, self.where.pair_count), dtype=np.int64)

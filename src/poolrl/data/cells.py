@@ -43,7 +43,7 @@ def joint_cells(problem: OutcomeProblem, step: int, *row: Numbers, bins: int, re
 
 
 def left_cells(problem: OutcomeProblem, step: int, *row: Numbers, bins: int, relative: bool) -> CellsAndSeen:
-    """What each row of a step has left, in whole parts of the bound, (..., k) from 0 to bins − 1, rounded."""
+    """The amount left by each row of a step, in whole parts of the bound, (..., k) from 0 to bins − 1, rounded."""
     share = np.clip(row[2] / problem.outcome_high, 0.0, 1.0)
     cell = np.floor(share * (bins - 1) + 0.5).astype(np.int64)
     return cell, _observed(problem, step, row, cell)

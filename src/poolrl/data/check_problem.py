@@ -1,7 +1,7 @@
 """Check a problem of your own before it meets a log, on public dummy rows made from its declared bounds.
 
 The code of a problem is trusted: it runs in your process, and nothing stops it from reading a log by itself. The check
-finds mistakes. What a formula does with rows that it is given is limited by `row_by_row` in any case.
+finds mistakes. `row_by_row` limits in any case what a formula can do with its rows.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _answers(problem: Problem, question: AskedFormula, arrays: tuple[FloatArray,
 
 
 def _check_meaning(problem: Problem, step: int, rows: DummyRows) -> None:
-    """Possible rows stay within their bounds, and what they show is the outcome that made them."""
+    """Possible rows stay within their bounds, and they show the outcome that made them."""
     low, high = problem.feasible(step, rows.state)
     if not (low <= high + ROUNDING * (problem.action_high - problem.action_low)).all():
         _break_rule(problem, "feasible", "give lower limits that are not above the upper ones")
@@ -268,7 +268,7 @@ def _break_rule(problem: Problem, name: str, rule: str) -> NoReturn:
 def refuse_held_logs(problem: Problem) -> None:
     """Refuse a problem that can reach a table of rows: in itself, in its class, or by a name in what it calls.
 
-    What a formula does with its row is recorded (`row_by_row`). What it brings along is not: a mean of the log in a
+    `row_by_row` records what a formula does with its row, and not what it brings along: a mean of the log in a
     formula looks like any number. This finds mistakes, not malice: an array of numbers may be a public fact, and code
     can read a file by itself.
     """
@@ -285,8 +285,8 @@ def refuse_held_logs(problem: Problem) -> None:
             for function in _functions_of(value):
                 if (found := _reached_rows(function, CALLS_DEEP)) is not None:
                     raise ValueError(
-                        f"{name}() of {kind} reads {found}, a table of rows: what a row shows must follow from "
-                        "that row and from public facts"
+                        f"{name}() of {kind} reads {found}, a table of rows: an observation must follow "
+                        "from its own row and from public facts"
                     )
 
 

@@ -65,7 +65,7 @@ def count_joint(log: Log, problem: OutcomeProblem, *, bands: int) -> IntArray:
 
 
 def sum_left(log: Log, problem: OutcomeProblem) -> IntArray:
-    """What all rows together have left, (*labels, H, k), in parts of the bound: each row adds 0 .. LEFT_PARTS."""
+    """The amount left by all rows together, (*labels, H, k), in parts of the bound: each row adds 0 .. LEFT_PARTS."""
     leaves = log.left_leaves(problem, parts=LEFT_PARTS)
     return np.asarray(leaves @ np.arange(LEFT_PARTS + 1))
 

@@ -24,7 +24,7 @@ COLUMNS_OF = ("state", "action", "next_state")
 Formulas = Callable[[int, Row, Numbers], list[ir.Value]]
 # Larger numbers count as infinite, because their squares would overflow.
 LARGEST_NUMBER = 1e150
-# Steps are collected as bits of a 64-bit number, so many in each number.
+# Steps are collected as bits of 64-bit numbers, this many in each number.
 STEPS_PER_NUMBER = 30
 
 

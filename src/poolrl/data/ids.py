@@ -41,7 +41,7 @@ from poolrl.data.expressions import finite
 
 # Every whole number up to here is a double.
 LARGEST_WHOLE_FLOAT = 2.0**53
-# What most ids look like, and what is then an id as it is. Two patterns, because $ may also stand before a line's end.
+# Most ids look like this, and are then ids as they are. Two patterns, because $ may also stand before a line's end.
 _PLAIN_CHARACTER = "!-,/-9;-@^-~-"
 _PLAIN = f"^([a-z]|[1-9][0-9]*[/_-])[{_PLAIN_CHARACTER}]*$|^[1-9][0-9]*$"
 # With or without its seconds, their fraction and an offset of nothing.
@@ -148,7 +148,7 @@ def _shortened(text: Any) -> Any:
     return text
 
 
-# Blocks where a character may be special. What is left out is ideographs, Hangul syllables and private use.
+# Blocks where a character may be special. Ideographs, Hangul syllables and private use are left out.
 _BLOCKS = (
     (0x80, 0x3400),
     (0xA000, 0xAC00),

@@ -147,7 +147,7 @@ class KeptRows(Log):
 
     @property
     def _keys(self) -> list[str]:
-        """What identifies a trajectory: equal ids in two units are two trajectories."""
+        """The identity of a trajectory: equal ids in two units are two trajectories."""
         return ["unit", "trajectory"] if self.has_units else ["trajectory"]
 
     @property
@@ -182,7 +182,7 @@ def check_columns(rows: ir.Table, columns: Columns) -> None:
         kind = schema[name]
         if name in (columns.trajectory, columns.unit) and not can_be_ids(kind):
             raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
-        # What a label's column may hold depends on the values that the problem declares.
+        # The problem's declared values say what a label's column may hold.
         if name not in columns.as_they_are() and not kind.is_numeric():
             raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
 
@@ -224,12 +224,12 @@ def rows_of_period(rows: ir.Table, columns: Columns, *, first: str | int, before
     inside = lives.filter((lives.begins >= low) & (lives.begins < high))
     members = read.semi_join(inside, keys).select(list(spelt))
     same = [rows[name] == members[f"spelt_{i}"] for i, name in enumerate(ids)]
-    # Selected by name, because what a join gives cannot be joined again.
+    # Selected by name, because the result of a join cannot be joined again.
     return rows.semi_join(members, reduce(and_, same)).select(rows.columns)
 
 
 def _begins(column: ir.Column, *, dated: bool) -> ir.IntegerColumn:
-    """A date as the number 20250131, or a whole number; NULL where there is none. No row can make it fail."""
+    """A date as the number 20250131, or a whole number; NULL for anything else. No row can make it fail."""
     kind = column.type()
     if not (kind.is_string() or (kind.is_date() or kind.is_timestamp() if dated else kind.is_numeric())):
         wanted = "dates, or text like 2025-01-31" if dated else "whole numbers"
@@ -238,7 +238,7 @@ def _begins(column: ir.Column, *, dated: bool) -> ir.IntegerColumn:
         parts = column.year().cast("int64"), column.month().cast("int64"), column.day().cast("int64")
         return parts[0] * 10_000 + parts[1] * 100 + parts[2]
     if kind.is_string():
-        # Text that is none gets a number that can be read too, because engines may read it first.
+        # Other text gets a number that can be read too, because engines may read it first.
         readable = column.re_search(_DATE_TEXT if dated else _WHOLE_TEXT)
         text = ibis.ifelse(readable, column, "2000-01-01" if dated else "0")
         digits = text.substr(0, 10).replace("-", "") if dated else text.replace("+", "")
@@ -256,8 +256,8 @@ def sketch_of(log: KeptRows) -> tuple[bytes, tuple[bytes, ...], float]:
     log has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the
     guess. So they go into the ledger only encrypted (`ledger/overlap.py`).
 
-    Chance by Good and Turing: what was seen once is expected 2 N₂ / N₁ times in another log like this one, where N₁
-    different trajectories were seen once and N₂ twice. What was seen more often is expected there.
+    Chance by Good and Turing: a trajectory that was seen once is expected 2 N₂ / N₁ times in another log like this one,
+    where N₁ different trajectories were seen once and N₂ twice. One that was seen more often is expected there.
     """
     columns, placed = log.columns, log.placed()
     numbers = {

@@ -92,7 +92,7 @@ def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
     if not is_text and kind.is_boolean():
         return ibis.cases((column, 1.0), (~column, 0.0), else_=ibis.null("float64"))
     if not is_text and kind.is_string() and _has(column, ops.TryCast):
-        # Every column of a CSV file is text. What is not a number becomes NULL.
+        # Every column of a CSV file is text. Text that is not a number becomes NULL.
         return column.try_cast("float64") + 0.0
     wanted, what = "text" if is_text else "numbers", f"label {name!r}" if name else "coordinate"
     raise ValueError(f"{what} must hold {wanted}, as declared, but its column has type {kind}")

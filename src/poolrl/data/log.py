@@ -1,4 +1,4 @@
-"""What a log is: its public facts, the counts that the door asks for, and the list of a table's columns."""
+"""A log: its public facts, the counts that the door asks for, and the list of a table's columns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Log(ABC):
     """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it.
 
     Its facts are public declarations, on which the noise and the counts depend. So no attribute is set, replaced or
-    deleted after `_seal`: what was checked is what is counted. Python has ways around it for a person who looks for
-    them. It stops slips, and methods set on an object.
+    deleted after `_seal`: it counts exactly the numbers that it has checked. Python has ways around it for a person who
+    looks for them. It stops slips, and methods set on an object.
     """
 
     __slots__ = (

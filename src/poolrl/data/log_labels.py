@@ -34,7 +34,7 @@ class LogLabel:
 
     @classmethod
     def of(cls, name: str, given: ArrayLike) -> LogLabel:
-        """From an array of numbers or of text, or from a list, entry by entry; what is neither is missing."""
+        """From an array of numbers or of text, or from a list, entry by entry; any other entry is missing."""
         try:
             array = np.array(given, dtype=object) if isinstance(given, list | tuple) else np.asarray(given)
         except ValueError:
@@ -73,7 +73,7 @@ class LogLabel:
         return LogLabel(self.values, self.codes[rows], self.one_type)
 
     def places(self, labels: Labels, name: str) -> IntArray:
-        """The place of each entry among the declared values, −1 where it is none of them."""
+        """The place of each entry among the declared values, −1 where it is not declared."""
         declared = "text" if isinstance(labels.values[labels.names.index(name)][0], str) else "numbers"
         if self.one_type and declared != ("text" if self.values.dtype.kind == "U" else "numbers"):
             raise ValueError(f"label {name!r} must hold {declared}, as declared")
@@ -129,7 +129,7 @@ def _values(values: list[Any]) -> NDArray[Any]:
 
 
 def write_log(path: str | PathLike[str], parts: dict[str, Any]) -> None:
-    """Write the arguments that make a log again; what it does not have is left out."""
+    """Write the arguments that make a log again, as far as it has them."""
     labels = parts["labels"]
     absent = {"labels", *(() if labels else ("labels_public",)), *(("scale_memory",) if parts["scale"] is None else ())}
     arrays = {name: np.asarray(part) for name, part in parts.items() if part is not None and name not in absent}

@@ -1,7 +1,7 @@
 """Formulas of your own, recorded once and then computed for each row by itself.
 
-A formula is called with a symbol in the place of a row, and what it does is written down (`RowSymbol`). The formula
-itself never sees a log. So what a row shows cannot depend on other rows, on how many there are, or on their order.
+A formula is called with a symbol in the place of a row, and its work is written down (`RowSymbol`). The formula itself
+never sees a log. So the observation of a row cannot depend on other rows, on how many there are, or on their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from poolrl.problems.labels import Labels
 from poolrl.problems.problem import Boundary, Problem
 
 AnyProblem = TypeVar("AnyProblem", bound=Problem)
-# What counting asks of a problem, and so what must be known of each row before anything is released.
+# The questions that counting asks of a problem: their answers must be known for each row before anything is released.
 FORMULAS = ("feasible", "observe", "seen_coordinates", "next_state", "within", "unit_pair", "unit_state")
 # The classes that `row_by_row` made.
 _MADE: WeakSet[type] = WeakSet()
@@ -156,7 +156,7 @@ class RowSymbol(NDArrayOperatorsMixin):
     """A vector (k,), or a number (), of any one row; the axes of a batch are hidden.
 
     It has no numbers, and remembers what a formula does with it. Every operation that it allows works on one row at a
-    time. What would look at several rows is refused in words.
+    time. It refuses, in words, every operation that would look at several rows.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ Arrays are refused by these rules, tables are counted by them, and `poolrl check
 actions (..., d) and next states (..., w) are arrays, or vectors of a table's columns.
 
 With a scale, and where a label cell has a bound of its own, a row's amounts are divided before any formula sees them.
-A multiple may then exceed the problem's bounds through no fault of the row. What such a row shows is kept: an outcome
+A multiple may then exceed the problem's bounds through no fault of the row. Its observation is kept: an outcome
 at its bound or beyond is "at least the bound". Arrays and tables are judged by the same functions.
 """
 
@@ -163,7 +163,7 @@ def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
     seen, cut = problem.observe(step, *row)
     limits = (*bounds(problem), (problem.outcome_low, problem.outcome_high))
     held = [_on_its_side(amount, low, high) for amount, (low, high) in zip((*row, seen), limits, strict=True)]
-    # Where an outcome may have either sign, what is no number at all must not pass for one.
+    # Where an outcome may have either sign, a NaN or an infinity must not pass for a number.
     held.append(np.where(problem.outcome_low < 0, seen - seen == 0.0, True))
     # A limit that is the bound itself may be exceeded, unless it is zero.
     held.append((action >= least - slack) | np.where(lowest < 0, least <= lowest, False))

@@ -1,7 +1,7 @@
 """A log that stays where it is: DuckDB, Spark or another engine counts it, by one expression for each count.
 
 Only counts come back, so the log may be larger than memory. No row makes a count fail, because a failure would reveal
-that row. What cannot be used is unobserved. The rules look at one unit at a time:
+that row. A row that cannot be used is unobserved. The rules look at one unit at a time:
 
   - a row without an id, or whose step is not one of 0 .. H−1, is left out (`data/ids.py` says how ids are read);
   - with coordinates, a row is left out if its coordinate is missing or was not declared;
@@ -52,8 +52,8 @@ class Table(KeptRows):
               actions=["order_up_to"], next_states=["left"], unit="shop", max_per_unit=52)
 
     `columns` are the fields of `Columns`. `first_step` is the number of the first step. With `clip`, values outside the
-    public bounds are moved to the nearest possible ones. Without it such rows are unobserved. What `scale_memory` and
-    `labels_public` declare is said at `Trajectories`. `definitions` are SQL texts that the rows may have come
+    public bounds are moved to the nearest possible ones. Without it such rows are unobserved. `Trajectories` says what
+    `scale_memory` and `labels_public` declare. `definitions` are SQL texts that the rows may have come
     through besides their query: views and macros of a database.
 
     A long table has one row per (trajectory, step, coordinate), for a problem whose coordinates are separable.

@@ -154,7 +154,7 @@ class Trajectories(Log):
             for part, value, before, after, unit in zip(
                 parts.values(), given, divided.row, moved, divided.divisors, strict=True
             ):
-                # What did not move keeps its bits.
+                # A number that did not move keeps its bits.
                 part[:, step] = np.where(divided.usable & (before != after), after * unit, value)
         return type(self)(**self._arguments() | parts)
 

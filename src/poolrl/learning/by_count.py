@@ -29,7 +29,7 @@ LEAST_ROUND = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class ByCount:
-    """Values of every count: on so many `actions` and, between two of them, a finer look; for `outcomes` of the law."""
+    """Values of every count: on `actions` points and, between two of them, a finer look; for `outcomes` of the law."""
 
     actions: int = 129
     outcomes: int = 1024

@@ -192,8 +192,8 @@ USUAL_SPREAD = 0.2
 USUAL_CENTRE, CENTRE_SPREAD = float(np.log(0.3)), 1.2
 # A few cells are like no other, and may have any log-mean.
 OUTLIERS = 0.01
-# Effects are looked for up to this many units of log-mean away, for shops that differ by a factor of 150, and up to so
-# many times their own spread.
+# Effects are looked for up to this many units of log-mean away, for shops of which one sells 150 times as much as
+# another, and up to this many times their own spread.
 FARTHEST_EFFECT, FARTHEST_SPREADS = 5.0, 12.0
 LEAST_EFFECT_SPREAD, FIRST_EFFECT_SPREAD = 0.05, 0.5
 # Cells seen before any data: all shapes together.
@@ -369,7 +369,7 @@ def zeros_seen(cutoffs: FloatArray | None) -> FloatArray | float:
 
 
 def without_zeros(levels: Sequence[FloatArray], zeros: FloatArray) -> list[FloatArray]:
-    """Trees of levels (cells, kinds, size) without so many seen zeros (cells,)."""
+    """Trees of levels (cells, kinds, size) without these numbers of seen zeros (cells,)."""
     rest = [level.copy() for level in levels]
     for level in rest:
         level[:, 0, 0] -= zeros

@@ -51,9 +51,9 @@ def compared(counts: IntArray, problem: OutcomeProblem) -> IntArray:
 
 
 def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> float:
-    """The error of the effect that so noisy a table would have, from public quantities alone.
+    """The error of the effect that a table with this noise would have, from public quantities alone.
 
-    As if in each of `tables` (label cells and steps), of so many `slots`, levels and outcomes were in a few bands.
+    As if each of `tables` (label cells and steps) had `slots`, with levels and outcomes in a few bands.
     """
     law, bands = np.array(USUAL_BANDS), len(USUAL_BANDS)
     counts = np.zeros((bands, 2, bands))
@@ -105,7 +105,7 @@ def compare_levels(counts: IntArray, variance: float) -> Dependence:
 def _pairs_and_signs(bands: int) -> tuple[FloatArray, FloatArray]:
     """P and S."""
     level, kind, band = np.indices((bands, 2, bands)).reshape(3, -1)
-    # What is seen lies within its level, and what is cut off is cut off there. Other cells hold noise only.
+    # A seen outcome lies within its level, and a censored one is cut off at it. Other cells hold noise only.
     possible = np.where(kind == 0, band <= level, band == level)
     higher = np.sign(level[None, :] - level[:, None])
     pairs = np.zeros((len(level), len(level)))

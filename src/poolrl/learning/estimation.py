@@ -9,7 +9,7 @@ without noise: rows are a sample. A step has this law at a size of its own, with
 
     F_h(x) = F(x e^{−m_h}),    m_h ~ N(0, τ²)
 
-What else a step shows is learned around that law. A season of rounds that differ much is wider than each of them. So it
+The rest of a step is learned around that law. A season of rounds that differ much is wider than each of them. So it
 counts as far as it explains the trees of the steps as well as laws of their own do (`shared_part`).
 
 *Only the side of an outcome* is seen where somebody bought at this price or did not (current-status data). At each
@@ -218,7 +218,7 @@ SIZES_IN_LOGS = 0.05 * np.arange(-16, 17)
 SAME_SIZE = len(SIZES_IN_LOGS) // 2
 # How far the sizes of steps may differ, and how far they usually do, before any data.
 SIZE_SPREADS, USUAL_SIZE_SPREAD = np.array([0.0, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4]), 0.15
-# By so much, in nats, a law that was chosen for a step explains its trees better by luck: about a shape and a size.
+# A law that was chosen for a step explains its trees better by luck, by this many nats: about a shape and a size.
 LUCK_OF_A_STEP = 1.0
 # Steps whose likelihoods are computed at once.
 STEPS_AT_ONCE = 256

@@ -5,7 +5,7 @@
     V_h(s)    ≈ min_a Q_h(s, a)                                     by regression on sampled states
 
 All pairs meet the same quasi-random outcomes of the model, so Q is smooth in the action, and a search along its
-coordinates finds a minimum. What a step costs is computed, and only what comes after it is fitted. U and V are linear
+coordinates finds a minimum. The cost of a step is computed, and only the costs after it are fitted. U and V are linear
 in hinges max(0, w·x + c). States and pairs are those that a plan reaches: first a plan of random actions, then the one
 that was fitted last, with a little less or more than it says.
 """
@@ -37,7 +37,7 @@ PAIRS_AT_ONCE, NEAREST_AT_ONCE = 2**16, 256
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Values by regression: on so many `states` of each step, with so many `hinges`, for `outcomes` of the model."""
+    """Values by regression: on `states` points of each step, with this many `hinges`, for `outcomes` of the model."""
 
     states: int = 512
     hinges: int = 128

@@ -21,7 +21,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.outcomes import CLIMB, OutcomeDistribution, cumulative, read_at
 from poolrl.problems.problem import LevelProblem
 
-# Sales below this share of the best day's are none, and no policy moves its own scale further than this.
+# Sales below this share of the best day's count as no sales, and no policy moves its own scale further than this.
 LEAST_SALES, LARGEST_SHIFT = 0.02, 3.0
 # Each round brings a level a good deal nearer.
 UNSETTLING_ROUNDS = 40
@@ -153,7 +153,7 @@ def expected_cost_on(demand: FloatArray, edges: FloatArray, holding: FloatArray,
 
 
 def carried(demand: FloatArray, value: FloatArray) -> FloatArray:
-    """E V((y − D)⁺) on the edges y. What is left lies between two edges, as demand is in the middle of a bin."""
+    """E V((y − D)⁺) on the edges y. The amount left lies between two edges, as demand is in the middle of a bin."""
     bins = demand.shape[-1]
     halfway = (value[..., :-1] + value[..., 1:]) / 2
     length = fft.next_fast_len(2 * bins, real=True)

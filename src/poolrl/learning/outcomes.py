@@ -107,7 +107,7 @@ class Outcomes:
         Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
         measure noise, and each level takes its share of the budget. Finer than a few dozen bins the shape of the law
         says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children
-        tell them, and what they would cost is better spent below.
+        tell them, and their cost is better spent below.
         """
         noise_share = per_unit * math.sqrt(steps * coordinates / rho) / (slots / label_cells)
         wanted = BINS_AT_FULL_NOISE * noise_share**-BINS_GROWTH if noise_share > 0 else MOST_BINS

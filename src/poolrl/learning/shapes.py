@@ -97,7 +97,7 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
     Bins are in the order in which outcomes are lost from sight: from the top on the `higher` side. Shops close on some
     days. Where nothing ever `closes`, no law is always zero.
 
-    What a law has beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
+    The part of a law beyond the bound stands in the last bin: demand is at most the bound, by public knowledge.
     """
     low, high = math.log(max(LOWEST_MEAN * bin_edges(resolved)[1], LOWEST_SHARE)), math.log(HIGHEST_MEAN)
     log_means = low + LOG_MEAN_STEP * np.arange(math.ceil((high - low) / LOG_MEAN_STEP) + 1)
@@ -148,7 +148,7 @@ def _lognormal_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArra
         return np.asarray(special.ndtr((np.log(edge) - np.log(mean) + variance / 2) / math.sqrt(variance)))
 
 
-# Cells with almost the same law of the other kind share their matrices. Below so many cells each has its own.
+# Cells with almost the same law of the other kind share their matrices. Fewer cells than this have one matrix each.
 MOST_GROUPS, REGROUPINGS = 96, 4
 # Counts have at least this variance, so that an empty leaf is not taken for an impossible one.
 LEAST_LEAF_VARIANCE = 0.25
@@ -233,7 +233,7 @@ def log_likelihoods(
     found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
     inverse = np.linalg.inv(observed.precision)
     leaves = (observed.sums @ inverse).astype(np.float32)
-    # Laws as columns (B, J): what is the same for all of them is then one long row.
+    # Laws as columns (B, J): a number that all of them share is then one long row.
     table, further = np.ascontiguousarray(laws.table.T), np.ascontiguousarray(laws.beyond.T)
     given = law if of_cutoffs else cutoffs
     shares = law[..., None, :] if cutoffs is None else np.stack(_shares(feedback, law, cutoffs), axis=-2)

@@ -118,7 +118,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Report:
-    """How a policy or a model was learned: released numbers and public facts only. What is not known is left out."""
+    """How a policy or a model was learned: released numbers and public facts only, as far as they are known."""
 
     observed: float | None = None  # the share of the log that was observed, by released counts
     trees: ReleasedTrees | None = None
@@ -189,7 +189,7 @@ def write_learned(path: str | PathLike[str], facts: dict[str, Any], arrays: Arra
 
 
 def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[dict[str, Any], Arrays]:
-    """Facts and arrays of a file in the `wanted` format; refuses what is none, too large, or was changed."""
+    """Facts and arrays of a file in the `wanted` format; refuses one of another format, too large, or changed."""
     try:
         arrays = read_arrays(path, most_bytes=LARGEST_POLICY)
         text = arrays.pop("facts").tobytes()
@@ -208,7 +208,7 @@ def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[d
 
 
 def says_it_is(path: str | PathLike[str], wanted: str) -> bool:
-    """Whether a file says that it has the `wanted` format; what it holds is checked when it is read."""
+    """Whether a file says that it has the `wanted` format; its content is checked when it is read."""
     # Only the text of its facts is read: a file may be large, and is read afterwards.
     try:
         with ZipFile(path) as file, file.open("facts.npy") as text:

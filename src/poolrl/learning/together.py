@@ -35,7 +35,7 @@ FACTOR_POINTS = 64
 LEAST_SIDE = 0.05
 # With a larger error than this a correlation helps no plan, and its share of ρ is better spent on the trees.
 USEFUL_ERROR = 0.1
-# Of all pairs so many show both sides, as a rule of thumb before anything is released.
+# The share of pairs that show both sides, as a rule of thumb before anything is released.
 USUALLY_SHOWN = 0.5
 
 
@@ -66,7 +66,7 @@ def _at_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> tuple[F
 
 
 def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Together:
-    """Post-processing of the released sums. What is used is drawn to zero by its error: r (1 − error² / r²)⁺."""
+    """Post-processing of the released sums. The correlation is drawn to zero by its error: r (1 − error² / r²)⁺."""
     beyond, below, mixed = released.sums.sum(axis=0).astype(np.float64)
     pairs, products = beyond + below + mixed, problem.outcome_dim
     # Noise alone must not be taken for pairs.

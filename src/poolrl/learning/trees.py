@@ -184,7 +184,7 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
 
 
 def mean_left(released: PrivateOutcomes, problem: OutcomeProblem, slots: FloatArray) -> FloatArray | None:
-    """What a row has left on average, and its standard error by noise, (2, *labels, H, k), in the user's units."""
+    """The mean amount left by a row, and its standard error by noise, (2, *labels, H, k), in the user's units."""
     if released.left is None:
         return None
     part = problem.outcome_high * problem.bound_share[..., None, :] / LEFT_PARTS

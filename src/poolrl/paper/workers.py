@@ -117,7 +117,7 @@ def carry_out(
 def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, backend: Backend) -> Generator[Run]:
     """Yield runs in any order, some at a time. Workers that can write store each run as soon as it is finished.
 
-    Ctrl-C ends the workers at once. What they had finished is stored.
+    Ctrl-C ends the workers at once. The store keeps their finished runs.
     """
     home = file.resolve() if backend.writes else None
     parts = (

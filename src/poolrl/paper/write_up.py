@@ -72,7 +72,7 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
 
 
 def summary_section(runs: Runs, judged: Sequence[claims.Verdict], origin: Origin) -> Section:
-    """What a busy reader needs; `judged` are the verdicts on the paper's own data."""
+    """The summary for a busy reader; `judged` are the verdicts on the paper's own data."""
     counts = {name: Counter(each.verdict for each in judged if each.learner == name) for name in NAMES.values()}
     places = [place for place in HEADLINE_DATA if runs.of(PLACES[place](BASE))]
     rows = []

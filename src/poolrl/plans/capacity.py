@@ -106,7 +106,7 @@ def solve_capacity(
         raise ValueError("volumes and capacity must be positive numbers")
     prices, plan, bound = _best_prices(laws, size, room)
     levels = _levels_by_price(plan, size, prices)
-    # What may be left must fit later too.
+    # All that may be left must fit later too.
     used = room if (terms.spoilage == 1).all() else np.minimum.accumulate(room[::-1])[::-1]
     rule = CapacityRule(size, room, used, levels)
     costs = simulated_costs(laws, rule.order_up_to, rng, paths)
@@ -154,7 +154,7 @@ def expected_levels(plan: OrderPlan) -> FloatArray:
         level = np.zeros_like(stock)
         np.add.at(level, (row, np.arange(size) + plan.orders[:, step]), stock)
         found[:, step] = (level * np.arange(size)).sum(axis=1) * laws.width
-        # P(y − D = j): a correlation. What is sold out is zero.
+        # P(y − D = j): a correlation. Sold out means zero.
         spectrum = fft.rfft(level, length) * np.conj(fft.rfft(laws.chance[:, step], length))
         left = np.maximum(fft.irfft(spectrum, length)[:, :size], 0.0)
         left[:, 0] = 1 - left[:, 1:].sum(axis=1)
@@ -174,7 +174,7 @@ def _levels_by_price(plan: OrderPlan, size: FloatArray, prices: FloatArray) -> F
     tried = np.concatenate([[0.0], _highest_price(laws, size) * np.geomspace(1e-4, 1.0, PRICE_STEPS - 1)])
     levels = np.empty((horizon, len(tried), len(size)))
     for step in range(horizon):
-        # What was solved has this step's price in it.
+        # The solved values have this step's price in them.
         own = plan.after[:, step] + (laws.terms.purchase[:, step, None] - prices[step] * size[:, None]) * stock
         own = np.where(np.arange(points) <= laws.caps[:, step, None], own, np.inf)
         for number, price in enumerate(tried):
@@ -190,7 +190,7 @@ def _fitting(held: FloatArray, levels: FloatArray, size: FloatArray, room: float
         fits = (np.maximum(held, levels[middle]) * size).sum(axis=1) <= room
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
     free, tight = np.maximum(held, levels[low]), np.maximum(held, levels[high])
-    # Where even the highest price does not make room, nothing is ordered: what is held fits.
+    # Where even the highest price does not make room, nothing is ordered: the stock at hand fits.
     tight = np.where(((tight * size).sum(axis=1) > room)[:, None], held, tight)
     used, least = (free * size).sum(axis=1), (tight * size).sum(axis=1)
     share = np.clip(np.where(used > least, (room - least) / np.where(used > least, used - least, 1.0), 1.0), 0.0, 1.0)

@@ -61,7 +61,7 @@ class _World(ABC):
         self.state, self.number = np.zeros((many, len(self.low))), 0
 
     def advance(self, actions: Any, rng: np.random.Generator) -> FloatArray:
-        """One step of all: their costs (m,). What is no number is the lowest action."""
+        """One step of all: their costs (m,). An action that is not a number is the lowest one."""
         if self.ended:
             raise gym.error.ResetNeeded("the trajectory has not begun, or has ended: call reset")
         cost = self.meet(np.clip(np.nan_to_num(np.asarray(actions, dtype=np.float64)), 0.0, 1.0), rng)
@@ -91,7 +91,7 @@ class _Shops(_World):
         super().__init__(np.zeros(products), self.top, products, horizon, rounds)
 
     def order(self, shares: FloatArray) -> FloatArray:
-        """What can be ordered of what is wanted, (m, k), in units."""
+        """The part of the wanted orders that can be ordered, (m, k), in units."""
         terms, step = self.laws.terms, self.step
         cap = self.laws.caps[:, step] * self.laws.width
         wanted = np.minimum(shares * self.top, cap) - self.state
@@ -149,7 +149,7 @@ def _world(model: PrivateModel, of: Operations | OutcomeProblem | None, **shop: 
 
 
 class ModelEnv(gym.Env[Seen, Any]):
-    """One trajectory at a time. A shop has so many `rounds` of its steps, a label `cell`, and a usual `scale`."""
+    """One trajectory at a time. A shop has `rounds` of its steps, a label `cell`, and a usual `scale`."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 (as Gymnasium declares it)
 

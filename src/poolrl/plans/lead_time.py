@@ -1,6 +1,6 @@
 """Orders that arrive L steps later, of one product at a time, in a cycle without discount.
 
-*What is not there is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed
+*Unmet demand is lost.* The state is what is there, x, and what is on its way, q_1 ... q_{L−1}. An order z placed
 now arrives in L steps:
 
     V(x, q) = h E(x − D)⁺ + b E(D − x)⁺ + min_z { K [z > 0] + c z + E V′((x − D)⁺ + q_1, q_2, ..., q_{L−1}, z) }
@@ -9,7 +9,7 @@ now arrives in L steps:
 values with MacQueen's bounds. Otherwise the plan is capped base stock: order up to S of all that is there or on its
 way, but at most r (Xin 2021). S and r of every step are chosen on simulated paths of the model.
 
-*Unmet demand waits.* What counts is the position: what is there and on its way, minus what waits. An order of now shows
+*Unmet demand waits.* The position alone counts: what is there and on its way, minus what waits. An order of now shows
 in L steps, when the demand of L + 1 steps has come off it. With y the position after an order and c, K its costs,
 
     G_h(y) = E[ h (y − D_{h..h+L})⁺ + b (D_{h..h+L} − y)⁺ ]
@@ -34,7 +34,7 @@ from poolrl.problems.operations import Operations, ShopTerms
 
 # States times orders of a programme that is still solved exactly.
 LARGEST_PROGRAMME = 3_000_000
-# Orders beyond what one step sells on all but so few days are not tried, nor stocks beyond so many steps' worth.
+# Demand that is exceeded with this chance is rare: larger orders and stocks are not tried.
 RARE = 1e-4
 # Paths to choose capped base stock on, and as many to judge it: steps that count, and first ones that do not.
 PATHS, COUNTED_STEPS, FIRST_STEPS = 1_000, 200, 60
@@ -123,8 +123,8 @@ def solve_lead_time(
 def _reach(terms: ShopTerms, chance: FloatArray, width: float, lead_time: int) -> tuple[int, int]:
     """The largest order that is tried, and the most that may be there or on its way.
 
-    That is rare demand until an order arrives, and what a fixed cost makes one stock up for (√(2 K d / h)). Orders are
-    as large only if something is gained by ordering ahead: a fixed cost, or steps that differ. Otherwise no order
+    That is rare demand until an order arrives, and the order that a fixed cost makes worth it (√(2 K d / h)). Orders
+    are as large only if something is gained by ordering ahead: a fixed cost, or steps that differ. Otherwise no order
     exceeds rare demand of one step.
     """
     rest = 1 - np.cumsum(chance, axis=-1)
@@ -153,7 +153,7 @@ def _exact(
     shape = (stocks + 1, *[orders + 1] * (lead_time - 1))
     table = np.zeros((horizon, *shape), dtype=np.int64)
     arrives = np.minimum(stock[:, None] + np.arange(orders + 1), stocks)  # what is left, and the next arrival
-    # Nothing is thrown away: an order that might not fit later is none. States beyond are never reached.
+    # Nothing is thrown away: an order that might not fit later is not allowed. States beyond are never reached.
     position = sum(np.ix_(stock, *[np.arange(orders + 1)] * lead_time))
     too_much = (position > stocks) & (np.arange(orders + 1) > 0)
     inside = sum(np.ix_(stock, *[np.arange(orders + 1)] * (lead_time - 1))) <= stocks
@@ -264,7 +264,7 @@ class BacklogPlan:
     doubt: float
 
     def order(self, step: int, position: float) -> float:
-        """What to order, in units. The position is what is there and on its way, minus what waits."""
+        """The order, in units. The position is what is there and on its way, minus what waits."""
         place = int(np.rint(position / self.width)) - self.lowest
         table = self.orders[step % len(self.orders)]
         if place < 0:

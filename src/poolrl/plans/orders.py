@@ -135,7 +135,7 @@ def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
 
 # A cycle is solved when its average cost is known to this share, or its discounted values to this share.
 CYCLE_SOLVED, MOST_CYCLES = 1e-7, 3_000
-# From so many rounds on a cycle makes half a step: orders of every second round would go on for ever otherwise.
+# After this many rounds a cycle makes half a step: orders of every second round would go on for ever otherwise.
 DAMPED_AFTER = 300
 
 
@@ -230,7 +230,7 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
         change = np.where(reachable, value - first, (value - first)[:, :1])
         low, high = change.min(axis=1), change.max(axis=1)
         if terms.discount < 1:
-            # What is left to change is a geometric series, for every stock between these.
+            # The changes to come are a geometric series, for every stock between these.
             series = terms.discount**horizon / (1 - terms.discount**horizon)
             cost, doubt = value[:, 0] + series * (low + high) / 2, series * (high - low) / 2
         else:

@@ -3,7 +3,7 @@
     save_plan("plan.npz", plan_orders(model, operations), names, problem.labels)
     load_plan("plan.npz").order(step=0, stock=[3.0, 20.0])
 
-What a plan costs is not kept.
+The file does not keep the cost of a plan.
 """
 
 from __future__ import annotations

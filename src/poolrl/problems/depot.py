@@ -4,7 +4,7 @@
     cost      Σ_i h_i (y_i − D_i)⁺ + h_0 (y_0 − q) + e q + b (m − q)
 
 y_0 is the level of the reserve, e what it costs to bring a unit from it in time. No product can be planned by itself:
-how much reserve is worth its money depends on all of them, and on whether they run short on the same days.
+the best size of the reserve depends on all of them, and on whether they run short on the same days.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from poolrl.checks import IntArray
 LabelValue = int | float | str
 # No log has more cells, and their product must stay countable.
 MOST_LABEL_CELLS = 10**7
-# Larger numbers are no labels, and may be none that a double can hold.
+# Larger numbers are no labels, and a double may not hold them.
 LARGEST_LABEL = 1e300
 
 
@@ -72,7 +72,7 @@ class Labels:
         return cell
 
     def places(self, name: str, given: ArrayLike) -> IntArray:
-        """The place of each value among those declared for a label, −1 where it is none of them."""
+        """The place of each value among those declared for a label, −1 where it is not declared."""
         declared = self.values[self.names.index(name)]
         is_text = isinstance(declared[0], str)
         kind = "str" if is_text else "float64"
@@ -100,7 +100,7 @@ class Labels:
 
 
 def _text_of(value: Any) -> str:
-    """A text; what is none of the declared ones for anything else."""
+    """A text; for anything else, a text that nobody can declare."""
     return value if isinstance(value, str) else "\0"
 
 
@@ -127,7 +127,7 @@ def _declared(name: str, given: Iterable[Any]) -> tuple[LabelValue, ...]:
 
 
 def _as_engines_see(value: LabelValue) -> LabelValue:
-    """What two values must not share: in an engine a row must have one label cell, by whatever rule it compares."""
+    """A key that two values must not share: by any engine's rule of comparison, a row must have one label cell."""
     if not isinstance(value, str):
         return float(value)
     plain = unicodedata.normalize("NFKD", value).casefold()

@@ -176,7 +176,7 @@ class Problem(ABC):
         return unit <= np.where(reach < 1, reach + ROUNDING, np.inf)
 
     def allowed(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Feasible actions that stay within λ. If there is none, the feasible action nearest to λ."""
+        """Feasible actions that stay within λ. If no action does, the feasible one nearest to λ."""
         low, high = self.feasible(step, state)
         share = self.boundary.share[step, self.state_dim :]
         limit = self.action_low + share * (self.action_high - self.action_low)
@@ -344,7 +344,7 @@ class SeparableProblem(OutcomeProblem):
 class LevelProblem(SeparableProblem):
     """A separable problem of products in stock, whose best plan orders up to a level.
 
-    What is left costs `holding`, what is missing `shortage`. Tomorrow knows what is left, and nothing else.
+    A unit that is left costs `holding`, a missing one `shortage`. Tomorrow knows what is left, and nothing else.
     """
 
     products: int  # k

@@ -8,8 +8,8 @@ state  n = 0 .. N, what is left        action  a, a price, a reserve or a bid   
     FirstPriceBidding   competing bid C, own bid b:             won iff b ≥ C, paying b   reward  (worth − b) 1[C ≤ b]
 
 The reward of an auction is a sum of a function of B₁ and one of B₂, so a plan needs their two laws and not how they
-belong together. Bids below a reserve are not seen, and what things are worth to buyers never is. Whether C is seen
-above the own bid, below it or never is a property of the auction house, and so of the problem.
+belong together. Bids below a reserve are not seen, and the worth of things to buyers is never seen. The auction house,
+and so the problem, decides whether C is seen above the own bid, below it or never.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Rounds(OutcomeProblem):
         return np.concatenate([left, np.where(takes_place, self.shown(action, outcome), action)], axis=-1)
 
     def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """What each counted row adds to the reward, (k, B) for rows that are not cut off and for those that are.
+        """The part of each counted row in the reward, (k, B) for rows that are not cut off and for those that are.
 
         `seen` and `tried` (k, B) are the mean outcome and the mean tried amount of each bin. None where counts do not
         tell what was earned.
@@ -284,12 +284,12 @@ class FirstPriceBidding(Rounds):
         return (np.where(cut, action, next_state[..., 1:]) if self.shows else action), cut
 
     def reward_weights(self, seen: FloatArray, tried: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        """What wins are worth above their bids, where a win is counted at the own bid."""
+        """The worth of wins above their bids, where a win is counted at the own bid."""
         won = self.worth - tried
         return {"lost": (0.0 * won, won), "never": (won, 0.0 * won)}.get(self.feedback)
 
     def reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
-        """What a win is worth above its bid."""
+        """The worth of a win above its bid."""
         return np.asarray((state[..., 0] - next_state[..., 0]) * (self.worth - action[..., 0]))
 
     def reward_range(self, step: int) -> tuple[float, float]:

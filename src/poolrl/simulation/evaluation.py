@@ -61,7 +61,7 @@ def relative_gap(
 ) -> float:
     """(c − c*) / c*, the gap of the paper's section 5.1.1, on common paths; `known` as for `rollout_cost`."""
     best = rollout_cost(problem, benchmark, outcomes, **known)
-    # What earns has costs below zero, and is compared with what the benchmark earns.
+    # A problem that earns has costs below zero: earnings are compared with the benchmark's.
     if best == 0 or (best < 0 and not problem.earns):
         raise ValueError("the benchmark's cost must be positive for a ratio; use cost_difference")
     return (rollout_cost(problem, policy, outcomes, **known) - best) / abs(best)
@@ -84,7 +84,7 @@ def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: Flo
 
         G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
 
-    Demand is in the middle of its bin and y is on the edges, so what is left is halfway between two edges.
+    Demand is in the middle of its bin and y is on the edges, so the amount left is halfway between two edges.
     """
     bins = probabilities.shape[-1]
     costs = np.zeros(problem.products)

@@ -3,8 +3,8 @@
     export_minari("shop/simulated-v0", problem, model.sample(1000, rng=rng), rng=rng)
 
 writes one as a dataset of Minari, for libraries of offline reinforcement learning. A log that exists cannot be
-exported: with demand of a private model, what leaves the house was released already. `poolrl.read_minari` is the way
-back.
+exported: with demand of a private model, everything that leaves the house was released already. `poolrl.read_minari` is
+the way back.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def _release(
     prepared = Pool(
         config.privacy.rho, settings, dependence=dependence, left_over=left_over, together=together
     ).prepare(problem)
-    prepared.rehearse()  # what would fail after the release fails now
+    prepared.learn_from_nothing()  # what would fail after the release fails now
     terms = config.terms(units=0)
     require_payable(config, dependence + left_over + together)
     require_sound_sampler()

@@ -28,7 +28,7 @@ OWNERS = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "learn": OnOutcom
 
 def fit_and_die(config: Path, step: str, when: str) -> None:
     """Fit, and kill this process before or after one step."""
-    OnOutcomes.rehearse = lambda _: None  # type: ignore[method-assign]  # or it would be killed in the rehearsal
+    OnOutcomes.learn_from_nothing = lambda _: None  # type: ignore[method-assign]  # or it would be killed there
     owner = OWNERS.get(step, poolrl.workflow.release_folder)
     original = getattr(owner, step)
 

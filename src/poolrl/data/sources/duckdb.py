@@ -9,7 +9,7 @@ counts do not, nor do queries that we write. So a file is attached to a database
 and the file is detached. Of a query of ours only the part that names a table of the file runs before that: `export`.
 
 The certificate tells the views, macros and functions that a query can come through, and no others: these may hold what
-is nobody's business. Which ones a query uses is decided by names, so that too many may be told but never too few: one
+is nobody's business. Names decide which ones a query uses, so that too many may be told but never too few: one
 is in reach if its name stands anywhere in the query, or in what is in reach.
 """
 
@@ -152,7 +152,7 @@ def run_query(
 ) -> None:
     """Store the answer, so that every count sees the same rows even if the query draws at random.
 
-    Whatever fails from here on may be due to a row. That is so for other columns than without rows, too.
+    A failure from here on may be due to a row. That is so for other columns than without rows, too.
     """
     with refusing("DuckDB", duckdb.Error, RowError):
         _keep_answer(query, database, inside, export)

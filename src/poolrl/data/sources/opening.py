@@ -133,7 +133,7 @@ def open_source(
 
 
 def count_lines(source: str, folder: Path) -> int | None:
-    """How many lines the CSV files of a source have behind their headers; None if it is none."""
+    """How many lines the CSV files of a source have behind their headers; None if it has no such files."""
     where = folder / Path(source).expanduser()
     if source.startswith(POSTGRES) or where.suffix in DUCKDB_ENDINGS:
         return None
@@ -202,7 +202,7 @@ def _table(
 _INTEGERS, _FLOATS, _NUMERIC, _BOOLEAN, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 16, 1082, (1114, 1184)
 _TEXTS, _UUID = (19, 25, 1042, 1043), 2950
 # Functions, operators and casts for PostgreSQL's own types that are not its own, but might be taken for such.
-# Casts with numbers from 16384 on are a user's. An operator on text like % of pg_trgm is none that we use.
+# Casts with numbers from 16384 on are a user's. We use no operator on text such as % of pg_trgm.
 _SHADOWS = """
 WITH own AS (SELECT oid, typcategory FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace),
   others AS (SELECT oid, nspname FROM pg_namespace WHERE nspname = ANY (%s) AND nspname <> 'pg_catalog')
@@ -219,7 +219,7 @@ UNION ALL
 SELECT 'a cast' FROM pg_cast c
 WHERE c.oid >= 16384 AND c.castsource IN (SELECT oid FROM own) AND c.casttarget IN (SELECT oid FROM own)
 """
-# What users and extensions have made that computes: views, functions, and the functions behind operators.
+# Everything that computes and that users or extensions have made: views, functions, and the functions behind operators.
 _MADE_BY_USERS = """
 WITH mine AS (SELECT oid, nspname FROM pg_namespace WHERE nspname NOT IN ('pg_catalog', 'information_schema')),
   functions AS (SELECT p.oid, proname FROM pg_proc p JOIN mine ON pronamespace = mine.oid WHERE prokind IN ('f', 'w'))
@@ -273,7 +273,7 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
 
 
 def _asked(connection: Connection, work: Callable[[], Answer]) -> Answer:
-    """What a server answers. It can be interrupted, and its own words are not repeated."""
+    """The answer of a server. It can be interrupted, and its own words are not repeated."""
     from psycopg import Error
 
     with refusing("PostgreSQL", Error):
@@ -346,7 +346,7 @@ def _as_it_is(name: str, kind: int) -> str:
     column = quoted_name(name)
     if kind in (*_INTEGERS, *_FLOATS, _BOOLEAN, _DATE, *_TIMES):
         return column
-    # 7 and 7.00 are one id. NaN and infinity are none.
+    # 7 and 7.00 are one id. NaN and infinity are no ids.
     value = f"CASE WHEN abs({column}) < 1e100 THEN trim_scale({column}) END" if kind == _NUMERIC else column
     return f'CAST({value} AS text) COLLATE "C" AS {column}'
 
