@@ -25,7 +25,7 @@ KINDS = "Inventory|LostSales|Backlog|Depot|Rounds|ReserveAuction|DynamicPricing|
 OF_KINDS = "KindFacts|ProblemFacts|ShopFacts|DeclaredFacts|KindForecast|ShopTrade|RoundTrade"
 ASKS = re.compile(
     rf"isinstance\([^)]*\b({KINDS}|{OF_KINDS})\b|\bcounts_down\b|\bin (SHOPS|KINDS)\b|words [!=]= |WORDS_OF_SHOPS"
-    r"|\.kind [!=]= \"(?!(key|open|unit|read|reserve|commit|void|budget)\")"
+    r"|(?<!dtype)\.kind [!=]= \"(?!(key|open|unit|read|reserve|commit|void|budget)\")"
 )
 # Counts the package's modules when the release of a fit gets its name, which is before its page is drawn.
 COUNTER = """

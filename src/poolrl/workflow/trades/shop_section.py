@@ -10,7 +10,6 @@ from pydantic import model_validator
 
 from poolrl.data.log import Columns
 from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.problems.operations import Operations
 from poolrl.workflow.config.keys import ConfigSection, Key, faults_of_names, key
 from poolrl.workflow.config.sections import (
     DATABASE_FILE,
@@ -27,6 +26,7 @@ from poolrl.workflow.config.sections import (
 )
 
 if TYPE_CHECKING:
+    from poolrl.problems.operations import Operations
     from poolrl.workflow.config.configuration import Config
     from poolrl.workflow.trades.trade import Trade
 
@@ -130,7 +130,7 @@ class ShopFacts(ProblemSection):
                 faults.append("[privacy] weeks_public goes with [sales]")
         if config.privacy.together and len(self.products) < 2:
             faults.append("[privacy] together needs two products or more")
-        if not faults:
+        if not faults and config.operations.declared:
             config.operations.require_lengths(steps=self.horizon, products=len(self.products))
             config.operations.of_steps(config.names().steps).of(self.posed)  # and what no shop can do
         return faults
@@ -262,6 +262,8 @@ class OperationFacts(ConfigSection):
 
     def of_steps(self, steps: list[str]) -> Operations:
         """For a shop whose steps have these names."""
+        from poolrl.problems.operations import Operations
+
         if unknown := [name for name in self.deliveries if name not in steps]:
             raise ValueError(f"[operations] deliveries names {unknown[0]!r}; steps are {', '.join(steps)}")
         given: dict[str, Any] = {

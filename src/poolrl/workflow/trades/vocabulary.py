@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from poolrl.certificate.terms import CertifiedWords
+if TYPE_CHECKING:
+    from poolrl.certificate.terms import CertifiedWords
 
 # How a column is read: as a number, or as a word that means yes or no.
 Reading = Literal["number", "flag"]
@@ -58,6 +59,9 @@ class Words:
 
     def certified(self, names: list[str], *, censored: bool) -> CertifiedWords:
         """Those that papers repeat; `names` are those of products, or of the numbers of a state."""
+        # Here, because `decide` needs words and no papers.
+        from poolrl.certificate.terms import CertifiedWords
+
         plain = {name: getattr(self, name) for name in ("decisions", "past", "outcome", "trajectory", "logged")}
         scope = self.scope.format(count=len(names), names=" and ".join(names))
         return CertifiedWords(**plain, scope=scope, estimate=self.estimate if censored else "")
