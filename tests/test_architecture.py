@@ -276,6 +276,23 @@ def test_a_fit_loads_no_reproduction_and_no_audit() -> None:
     assert loaded.isdisjoint({"paper", "audit"})
 
 
+def test_a_release_passes_few_files(tmp_path: Path) -> None:
+    """A fit of the example, from its configuration to its folder, without the page that is drawn of it."""
+    example = [sys.executable, "-m", "poolrl.cli.main", "init", "--example"]
+    subprocess.run(example, cwd=tmp_path, capture_output=True, check=True)
+    program = (
+        "import sys, poolrl.cli.fit; from pathlib import Path; "
+        "from poolrl.workflow.config.configuration import load_config; "
+        "from poolrl.workflow.release_folder import fit_release; "
+        "fit_release(load_config(Path('poolrl.toml')), Path('release'), new_account=True); "
+        "print([m for m in sys.modules if m.startswith('poolrl.') and not hasattr(sys.modules[m], '__path__')])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    loaded = ast.literal_eval(answer.stdout.splitlines()[-1])
+    assert len(loaded) <= 90
+    assert not [name for name in loaded if "forecast" in name or "page" in name]
+
+
 def test_a_decision_imports_few_modules(tmp_path: Path) -> None:
     """A look-up: it reads a policy, and needs no configuration, no log, no planner and no paper."""
     problem = poolrl.LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=9.0)
