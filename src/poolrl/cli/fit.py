@@ -83,7 +83,7 @@ def fit(
 
 
 def made_release(make: Callable[[], Released], folder: Path, console: Console) -> Released:
-    """Make a release. Who stops it is told what is complete and paid for."""
+    """Make a release. A person who stops it is told what is complete and paid for."""
     try:
         with console.status("reading, releasing, learning"):
             release = make()

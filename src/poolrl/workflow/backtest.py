@@ -71,7 +71,7 @@ class Backtest:
     @property
     def in_all(self) -> Replayed:
         """All products together: what a week with all of them costs in the mean."""
-        both = ([each.shops for each in self.products], [each.policy for each in self.products])
+        both = ([product.shops for product in self.products], [product.policy for product in self.products])
         return Replayed("in all", self.weeks, *(np.sum(part, axis=0).tolist() for part in both))
 
     @property
@@ -95,7 +95,7 @@ class Backtest:
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
-        rows = [asdict(each) | {"change": each.change} for each in (*self.products, self.in_all)]
+        rows = [asdict(part) | {"change": part.change} for part in (*self.products, self.in_all)]
         counts = {name: getattr(self, name) for name in ("weeks", "complete", "left_out", "reasons", "ran_empty")}
         more = {"scale": self.scale, "scenarios": list(SCENARIOS), "costs": rows, "in_words": self.in_words}
         return {"notice": EYES_ONLY, **counts, **more}
@@ -136,14 +136,14 @@ def replay_policy(
     costs: list[tuple[FloatArray, FloatArray]] = []
     for demand in demands:
         orders = replayed_orders(problem, opening[:, 0], demand, unit, ordering, every)
-        shops, ours = (costs_of(problem, each, demand, cells, used[kept]) for each in (level, orders))
+        shops, ours = (costs_of(problem, levels, demand, cells, used[kept]) for levels in (level, orders))
         costs.append((shops, ours))
     number = used.sum(axis=0)
     products = [
         Replayed(name, int(number[i]), [float(shops[i]) for shops, _ in costs], [float(ours[i]) for _, ours in costs])
         for i, name in enumerate(policy.names.products)
     ]
-    said = "none" if scale is None else RECORDED if remade is None else REMADE
+    scaled = "none" if scale is None else RECORDED if remade is None else REMADE
     why = weeks.why[weeks.chosen]
     reasons = {reason: int((why == place).sum()) for place, reason in enumerate(LEFT_OUT, 1)}
     return Backtest(
@@ -152,7 +152,7 @@ def replay_policy(
         int(weeks.chosen.sum()) - len(kept),
         {reason: count for reason, count in reasons.items() if count},
         float(empty.sum() / (used.sum() * problem.horizon)),
-        said,
+        scaled,
         products,
         called,
     )
@@ -190,8 +190,8 @@ def _drawn_beyond(outcomes: OutcomeDistribution, sold: FloatArray, cells: IntArr
     chance = reached + (1 - reached) * np.random.default_rng(0).random(sold.shape)
     # Laws one after another make one rising list, so one search serves all rows.
     rising = (below + np.arange(len(below))[:, None]).ravel()
-    found = np.searchsorted(rising, law + chance) - law * bins
-    return np.asarray((np.clip(found, place, bins - 1) + 0.5) * width)
+    bins_drawn = np.searchsorted(rising, law + chance) - law * bins
+    return np.asarray((np.clip(bins_drawn, place, bins - 1) + 0.5) * width)
 
 
 def policy_orders(policy: Policy, cells: IntArray) -> Ordering:
@@ -242,15 +242,15 @@ def remade_scales(
     with np.errstate(invalid="ignore"):
         sold = np.where(weeks.sold > -5e-4, weeks.sold, np.nan)
     sold = np.concatenate([sold, np.full((1, *sold.shape[1:]), np.nan)])
-    found = np.ones_like(demand)
+    scales = np.ones_like(demand)
     for part in _weeks_of_one_date(weeks.number[kept]):
         rows, own = kept[part], used[kept[part], None]
-        found[part] = np.where(own, _mean_sales(sold[earlier[part]], rule), 1.0)
+        scales[part] = np.where(own, _mean_sales(sold[earlier[part]], rule), 1.0)
         stock = np.where(own[:, 0], weeks.opening[rows, 0], 0.0)
-        levels = replayed_orders(problem, stock, demand[part], found[part], ordering, part)
+        levels = replayed_orders(problem, stock, demand[part], scales[part], ordering, part)
         sold[rows] = np.where(own, np.minimum(levels, demand[part]), sold[rows])
         progress(len(part) / len(kept))
-    return found
+    return scales
 
 
 def _weeks_of_one_date(numbers: IntArray) -> list[IntArray]:
@@ -260,12 +260,12 @@ def _weeks_of_one_date(numbers: IntArray) -> list[IntArray]:
 
 
 def _weeks_before(weeks: Weeks, kept: IntArray, memory: int) -> IntArray:
-    """The m weeks before each, (len(kept), m), in the same shop; the number of weeks where there is none."""
+    """The m weeks before each, (len(kept), m), in the same shop; the number of all weeks where one is missing."""
     span = int(np.ptp(weeks.number)) + memory + 1
     key = weeks.shop * span + weeks.number - weeks.number.min()
     order = np.argsort(key)
     wanted = key[kept, None] - np.arange(1, memory + 1)
-    # Before the first week of all shops there is none, also not the last one of another shop.
+    # No week lies before the first one of all shops: its place in the key belongs to another shop.
     inside = weeks.number[kept, None] - np.arange(1, memory + 1) >= weeks.number.min()
     place = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
     return np.where(inside & (key[order][place] == wanted), order[place], len(key))

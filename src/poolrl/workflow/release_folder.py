@@ -341,7 +341,7 @@ def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release h
 
 def _refuse_read_periods(account: Account, period: Period) -> None:
     """Refuse an update whose period a finished release has read. What read everything is added up instead."""
-    if read := [found for found in account.released_in(period) if found is not None]:
+    if read := [known for known in account.released_in(period) if known is not None]:
         raise ValueError(
             f"a release has read {read[0]} already, which overlaps with [period] of the configuration: say which weeks "
             f"no release has read. {NOTHING_SPENT}"
@@ -454,7 +454,7 @@ def _was_committed(draft: Path, hashes: dict[str, str], path: Path, config_sha25
         if certificate is None or certificate.config_sha256 != config_sha256:
             raise _in_the_way(draft, "is a release that was paid for, by a fit with another configuration")
         return True
-    known = {found for entry in commits for found in entry.note.values()}
+    known = {digest for entry in commits for digest in entry.note.values()}
     named = None if certificate is None else certificate.ledger
     if not known.isdisjoint(hashes.values()) or (named and any(entry.refers == named.entry for entry in commits)):
         raise _in_the_way(draft, "is a release that was paid for, but has other files than were committed")
@@ -474,8 +474,8 @@ def _is_ours(draft: Path) -> bool:
     if draft.is_symlink() or not draft.is_dir():
         return False
     files, me = list(draft.iterdir()), os.geteuid()
-    plain = all(each.is_file() and not each.is_symlink() and each.name in WRITTEN for each in files)
-    return plain and all(each.lstat().st_uid == me for each in (draft, *files))
+    plain = all(path.is_file() and not path.is_symlink() and path.name in WRITTEN for path in files)
+    return plain and all(path.lstat().st_uid == me for path in (draft, *files))
 
 
 def _certificate(path: Path) -> Certificate | None:

@@ -132,18 +132,18 @@ class ReplannedOrders:
         saves = f", so the plan saves {1 - self.planned / self.kept:.1%}"
         if self.kept - self.planned <= self.doubt:
             saves = ", so nothing is gained for sure: do not switch to this plan"
-        said = [
+        lines = [
             f"By the model, {round_of} costs {self.planned:.4g}{doubt}, all products together. {self.instead} costs "
             f"{self.kept:.4g}{saves}."
         ]
         if self.bound is not None and self.bound > 0:
             most = max(self.planned / self.bound - 1, 0.0) + self.doubt / self.bound
-            said.append(
+            lines.append(
                 f"No plan costs less than {self.bound:.4g} on the model, so this one is within {most:.1%} of the best."
             )
         if self.room_falls:
-            said.append("The room becomes smaller later. What may be left must fit then, which the bound does not ask.")
-        return said
+            lines.append("The room becomes smaller later. The bound does not ask that stock fits into it then.")
+        return lines
 
 
 def replan_orders(
@@ -151,7 +151,7 @@ def replan_orders(
 ) -> ReplannedOrders:
     """The best orders of a shop with [operations], in a new folder; as free as `replan_release`.
 
-    `progress` hears how many of all parts are planned.
+    `progress` is called with the number of parts that are planned, and of all parts.
     """
     config, problem = file.config, file.config.problem.posed
     model = known_model(source, file, folder).under(problem)
@@ -165,12 +165,12 @@ def replan_orders(
     levels = column_values(source.policy.levels * np.asarray(1.0 if scale is None else scale))
     # Bounds may be lower now than when the release was made.
     levels = np.minimum(levels, laws.caps * laws.width[:, None])
-    hear = progress or (lambda done, all_: None)
+    report = progress or (lambda done, all_: None)
     if facts.capacity is not None:
         volume = 1.0 if facts.volume is None else facts.volume
-        made = _shared(laws, levels, model, problem, volume, facts.capacity, hear)
+        made = _shared(laws, levels, model, problem, volume, facts.capacity, report)
     elif facts.lead_time:
-        made = _later(laws, levels, model, problem, facts.lead_time, hear)
+        made = _later(laws, levels, model, problem, facts.lead_time, report)
     else:
         plan, filled = solve_orders(laws), fill_up(laws, levels)
         costs = [_average_cell(problem, model, each.cost) for each in (filled, plan)]
@@ -193,21 +193,21 @@ def _shared(
     problem: Inventory,
     volume: float | list[float],
     capacity: float | list[float],
-    hear: Progress,
+    report: Progress,
 ) -> ReplannedOrders:
     """A plan for every label cell: each has the capacity for itself."""
     products, cells = problem.products, problem.labels.count
     plans: list[CapacityPlan] = []
     costs, errors = np.zeros((3, cells, products)), np.zeros((cells, products))
     for cell in range(cells):
-        mine, rng = one_cell(laws, cell), np.random.default_rng(SEED)
-        plan = solve_capacity(mine, volume, capacity, rng=rng)
+        own, rng = one_cell(laws, cell), np.random.default_rng(SEED)
+        plan = solve_capacity(own, volume, capacity, rng=rng)
         rule = scaled_down(levels[cell * products : (cell + 1) * products].T, plan.volumes, plan.capacity)
-        kept = float(simulated_costs(mine, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
+        kept = float(simulated_costs(own, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
         # Products share these numbers, so they stand with the first.
         costs[:, cell, 0], errors[cell, 0] = (kept, plan.cost, plan.bound), plan.error
         plans.append(plan)
-        hear(cell + 1, cells)
+        report(cell + 1, cells)
     kept, planned, bound = (_average_cell(problem, model, each) for each in costs)
     instead = "Filling up to the levels of the release, all lowered by the same share until they fit,"
     doubt = 2 * _average_cell(problem, model, errors)
@@ -216,7 +216,7 @@ def _shared(
 
 
 def _later(
-    laws: UnitLaws, levels: FloatArray, model: PrivateModel, problem: Inventory, lead_time: int, hear: Progress
+    laws: UnitLaws, levels: FloatArray, model: PrivateModel, problem: Inventory, lead_time: int, report: Progress
 ) -> ReplannedOrders:
     """A plan for every column."""
     plans: list[LeadTimePlan] = []
@@ -225,7 +225,7 @@ def _later(
         rng = np.random.default_rng(SEED)
         plans.append(solve_lead_time(laws, lead_time, column=column, rng=rng))
         kept[column] = base_stock_cost(laws, lead_time, levels[column], column=column, rng=np.random.default_rng(SEED))
-        hear(column + 1, len(laws.width))
+        report(column + 1, len(laws.width))
     costs = np.array([plan.cost for plan in plans])
     known = all(plan.bound is not None for plan in plans)
     bound = _average_cell(problem, model, np.array([plan.bound or 0.0 for plan in plans])) if known else None

@@ -42,7 +42,7 @@ _DOUBLE, _CLOSED, _UNREADABLE, _MISSING, _IMPOSSIBLE, _UNLABELLED, _UNSCALED = r
 
 @dataclass(frozen=True)
 class Weeks:
-    """Amounts (n, H, k), NaN where there are none; `why` (n, k) is 0 where all days of a product can be replayed."""
+    """Amounts (n, H, k), NaN where one is missing; `why` (n, k) is 0 where all days of a product can be replayed."""
 
     opening: FloatArray
     level: FloatArray
@@ -99,8 +99,8 @@ def read_weeks(
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
     rules = {
-        _DOUBLE: (seen > 1) | filled.said(TWICE),
-        _CLOSED: filled.said(SHUT),
+        _DOUBLE: (seen > 1) | filled.told(TWICE),
+        _CLOSED: filled.told(SHUT),
         _UNREADABLE: (seen == 1) & ~number,
         _MISSING: seen == 0,
         _IMPOSSIBLE: ~fits,
@@ -114,10 +114,10 @@ def read_weeks(
     own: dict[str, IntArray] = {}
     if "shop" in rows.code and "monday" in rows.code:
         codes, mondays = rows.code["monday"]
-        days = np.array([each.toordinal() if isinstance(each, date) else 0 for each in mondays], dtype=np.int64)
+        days = np.array([day.toordinal() if isinstance(day, date) else 0 for day in mondays], dtype=np.int64)
         own = {"shop": filled.of_week(rows.code["shop"][0]), "number": filled.of_week(days[codes] // 7)}
         if period is not None:
-            inside = np.array([isinstance(each, date) and period.holds(each.isoformat()) for each in mondays])
+            inside = np.array([isinstance(day, date) and period.holds(day.isoformat()) for day in mondays])
             chosen &= filled.in_every_row(inside[codes])
     return Weeks(opening, level, left, sold, scale, cells, why, chosen, **own)
 
@@ -138,12 +138,12 @@ def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
         texts[_key_of_label(label)] = comparable(rows[column], problem.labels, label)
     if by is not None:
         texts.setdefault(by, rows[by])
-    asked = {f"n{i}": each for i, each in enumerate(numbers.values())}
-    asked |= {f"t{i}": each for i, each in enumerate(texts.values())}
-    found = answer(rows.select(**asked))
-    number = {name: _floats(found[f"n{i}"]) for i, name in enumerate(numbers)}
-    code = {name: _coded(found[f"t{i}"]) for i, name in enumerate(texts)}
-    del found
+    asked = {f"n{i}": column for i, column in enumerate(numbers.values())}
+    asked |= {f"t{i}": column for i, column in enumerate(texts.values())}
+    table = answer(rows.select(**asked))
+    number = {name: _floats(table[f"n{i}"]) for i, name in enumerate(numbers)}
+    code = {name: _coded(table[f"t{i}"]) for i, name in enumerate(texts)}
+    del table
     spelt, ids = code[columns.trajectory]
     # Engines give rows in any order. In the order of ids, the same weeks always get the same draws.
     week = np.append(np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)[spelt]
@@ -182,14 +182,14 @@ class _Filled:
         return np.broadcast_to(values.reshape(*self._shape[:2], 1), self._shape)
 
     def numbers(self, names: tuple[str, ...]) -> FloatArray:
-        """Columns of amounts, (n, H, k); NaN where there is none."""
-        found = np.full(self._shape, np.nan)
+        """Columns of amounts, (n, H, k); NaN where one is missing."""
+        amounts = np.full(self._shape, np.nan)
         if self._long:
-            found.reshape(-1)[self._place] = self._rows.number[names[0]]
+            amounts.reshape(-1)[self._place] = self._rows.number[names[0]]
         else:
             for place, name in enumerate(names):
-                found.reshape(-1, self._shape[-1])[self._place, place] = self._rows.number[name]
-        return found
+                amounts.reshape(-1, self._shape[-1])[self._place, place] = self._rows.number[name]
+        return amounts
 
     def cells(self, problem: Inventory, labels: Mapping[str, str]) -> IntArray:
         """Label cells (n, H, k); −1 where a label was not declared."""
@@ -198,18 +198,18 @@ class _Filled:
             codes, values = self._rows.code[_key_of_label(name)]
             places = np.append(problem.labels.places(name, values), -1) if values else np.array([-1])
             cell = np.where((cell < 0) | (places[codes] < 0), -1, cell * size + places[codes])
-        found = np.full(self.seen.size if self._long else self.seen[..., 0].size, -1, dtype=np.int64)
-        found[self._place] = cell
-        spread: IntArray = self._spread(found)
+        places = np.full(self.seen.size if self._long else self.seen[..., 0].size, -1, dtype=np.int64)
+        places[self._place] = cell
+        spread: IntArray = self._spread(places)
         return spread
 
-    def said(self, reason: str) -> BoolArray:
+    def told(self, reason: str) -> BoolArray:
         """Where the query of a sales export gave this reason."""
-        found = np.zeros(self._shape, dtype=bool)
+        rows = np.zeros(self._shape, dtype=bool)
         codes, values = self._rows.code.get("why", (np.zeros(0, dtype=np.int64), []))
         if reason in values:
-            found.reshape(-1)[self._place[codes == values.index(reason)]] = True
-        return found
+            rows.reshape(-1)[self._place[codes == values.index(reason)]] = True
+        return rows
 
     def in_every_row(self, held: BoolArray) -> BoolArray:
         """Of which weeks no row fails."""
@@ -220,9 +220,9 @@ class _Filled:
 
     def of_week(self, values: IntArray) -> IntArray:
         """What all rows of a week say alike."""
-        found = np.full(self._shape[0], -1, dtype=np.int64)
-        found[self._rows.week] = values
-        return found
+        by_week = np.full(self._shape[0], -1, dtype=np.int64)
+        by_week[self._rows.week] = values
+        return by_week
 
 
 def _key_of_label(name: str) -> str:
@@ -248,7 +248,7 @@ def _not_before(codes: IntArray, values: list[Any], *, since: str) -> BoolArray:
         dates = [ISO_DATE.search(str(value)) for value in values]
         if not any(dates):
             raise ValueError("--from is a date, but no value of its column holds one: name a column of dates with --by")
-        late = [found is not None and found.group() >= since for found in dates]
+        late = [match is not None and match.group() >= since for match in dates]
     elif (first := _number(since)) is not None and all(_number(value) is not None for value in values):
         # Every column of a CSV file is text, and "9" is no later than "40".
         late = [float(value) >= first for value in values]

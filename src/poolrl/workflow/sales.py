@@ -5,10 +5,11 @@ sales" is known: if less was sold than there should have been (spoilt, stolen, m
 the sales.
 
 A week of a shop is there if a row names the shop and one of the days that count, whatever else its rows say. So shop
-and date are read in a way that cannot fail: a date outside four centuries is none; Monday is found by subtraction. A
-row that names no shop or no such day belongs to no week. What a week lacks, has twice or has in words is unobserved
-(NULL). So no row decides whether a week counts. Nor does it decide what is read of another week, but for the scale
-"same weekday, last m weeks": that is a mean over the m calendar weeks before, which `SalesTable.memory` counts.
+and date are read in a way that cannot fail: a date outside four centuries counts as missing, and Monday is found by
+subtraction. A row that names no shop or no such day belongs to no week. A field that a week lacks, has twice or has in
+words is unobserved (NULL). So no row decides whether a week counts. Nor does it decide what is read of another week,
+but for the scale "same weekday, last m weeks": that is a mean over the m calendar weeks before, which
+`SalesTable.memory` counts.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def sales_query(
     rows = "cells"
     if sales.missing_days == "nothing happened":
         fixed = [LABEL_COLUMN.format(name) for name in labels if name not in step_labels]
-        steps.append(_nothing_happened(sales, fixed, [each for each in carried if each not in fixed]))
+        steps.append(_nothing_happened(sales, fixed, [name for name in carried if name not in fixed]))
         rows = "filled"
     if sales.weeks is not None:
         steps.append(_scaled(sales, rows))
@@ -54,7 +55,7 @@ def sales_query(
 
 
 def number_reading(column: str, sales: SalesTable) -> str:
-    """A field as a number; NULL for what is none in the declared spelling."""
+    """A field as a number; NULL where it has another spelling than the declared one."""
     text = f"CAST({quoted_name(column)} AS VARCHAR)"
     if sales.thousands:
         # Groups of three digits, or none: in "1.5" the point is no separator of thousands.
@@ -69,7 +70,7 @@ def number_reading(column: str, sales: SalesTable) -> str:
 
 
 def date_reading(sales: SalesTable) -> str:
-    """A field as a date; NULL for what is none in the declared spelling, or lies outside four centuries."""
+    """A field as a date; NULL where it is spelt otherwise than declared, or lies outside four centuries."""
     column = quoted_name(sales.date)
     read = f"TRY_CAST({column} AS DATE)"
     if sales.date_format is not None:
@@ -80,13 +81,13 @@ def date_reading(sales: SalesTable) -> str:
 
 def readings(sales: SalesTable) -> dict[str, str]:
     """How each column that must be readable is read; those that are not there are left out."""
-    found = {name: number_reading(getattr(sales, name), sales) for name in ("opening", "delivery", "sales")}
+    columns = {name: number_reading(getattr(sales, name), sales) for name in ("opening", "delivery", "sales")}
     for name in ("open", "stock_out"):
         if getattr(sales, name) is not None:
-            found[name] = f"{flag_sql(quoted_name(getattr(sales, name)), sales.yes, sales.no)} > 0"
+            columns[name] = f"{flag_sql(quoted_name(getattr(sales, name)), sales.yes, sales.no)} > 0"
     if sales.scale is not None and sales.weeks is None:
-        found["scale"] = number_reading(sales.scale, sales)
-    return {name: found[name] for name in READ_COLUMNS if name in found}
+        columns["scale"] = number_reading(sales.scale, sales)
+    return {name: columns[name] for name in READ_COLUMNS if name in columns}
 
 
 def unreadable(name: str) -> str:
@@ -179,7 +180,7 @@ def _cells(sales: SalesTable, labels: list[str]) -> str:
     numbers = ["opening", "order_up_to", "remaining", "sales", *(["scale"] if "scale" in readings(sales) else [])]
     once = [f"CASE WHEN count(*) = 1 AND max(why) IS NULL THEN max({name}) END AS {name}" for name in numbers]
     # Rows that stand twice have their label all the same, if both say so.
-    once += [f"CASE WHEN min({each}) = max({each}) THEN max({each}) END AS {each}" for each in map(quoted_name, labels)]
+    once += [f"CASE WHEN min({name}) = max({name}) THEN max({name}) END AS {name}" for name in map(quoted_name, labels)]
     return f"""cells AS (
   SELECT shop, monday, day, product,
     CASE WHEN count(*) > 1 THEN '{TWICE}' ELSE max(why) END AS why,

@@ -31,7 +31,7 @@ from poolrl.workflow.trades.vocabulary import Words
 
 # Decisions of which the middle eight in ten lie this near to each other say nothing about others.
 HARDLY_VARIES = 1.2
-# Rounds should succeed less often the more is asked. By so much less or more a third differs from another for sure.
+# Rounds should succeed less often the more is asked. Thirds differ for sure by this many standard errors.
 FOR_SURE = 3.0
 # A table in which fewer succeed or fail leaves the others out.
 NEARLY_NONE = 0.005
@@ -82,7 +82,7 @@ def _habits(words: Words, problem: OutcomeProblem, log: Table) -> Iterator[LogFi
         return
     thirds = rows.mutate(third=(rows.decision > at["q10"]).cast("int64") + (rows.decision > at["q20"]).cast("int64"))
     groups = thirds.group_by("third").aggregate(rows=thirds.count(), share=thirds.hit.mean())
-    by_third = {each["third"]: each for each in answer(groups).to_pylist()}
+    by_third = {row["third"]: row for row in answer(groups).to_pylist()}
     if 0 not in by_third or 2 not in by_third:
         return
     low, high = by_third[0], by_third[2]

@@ -221,14 +221,14 @@ def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
 def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """How many weeks of shops there are, how many are complete, and what the others lack."""
     config = file.config
-    found = answer(_reasons_by_week(config, log)).to_pylist()[0]
-    seen = {name: int(value or 0) for name, value in found.items()}
+    counts = answer(_reasons_by_week(config, log)).to_pylist()[0]
+    seen = {name: int(value or 0) for name, value in counts.items()}
     by_shop = log.rows.group_by("shop").aggregate(weeks=log.rows["week"].nunique())
     most = config.privacy.max_per_unit or 0
     owned = answer(by_shop.aggregate(weeks=by_shop.weeks.sum(), surplus=ibis.greatest(by_shop.weeks - most, 0).sum()))
     weeks, surplus = (int(owned[name][0].as_py() or 0) for name in ("weeks", "surplus"))
-    each = config.problem.horizon * len(config.problem.products)
-    cells, used = weeks * each, seen["cells_used"]
+    in_week = config.problem.horizon * len(config.problem.products)
+    cells, used = weeks * in_week, seen["cells_used"]
     complete = seen["weeks_complete"]
     says = f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
     yield LogFinding("weeks of shops", "good" if weeks else "bad", says)
@@ -254,8 +254,8 @@ def _lost_products(config: Config, log: Table, weeks: int) -> Iterator[LogFindin
     """Products of which little or nothing can be used. In a total over all products they would hardly be seen."""
     cells = _judged_cells(config, log)
     used = cells.group_by("product").aggregate(used=cells.reason.isnull().sum())
-    found = {row["product"]: int(row["used"] or 0) for row in answer(used).to_pylist()}
-    shares = {name: found.get(name, 0) / max(1, weeks * config.problem.horizon) for name in config.problem.products}
+    by_name = {row["product"]: int(row["used"] or 0) for row in answer(used).to_pylist()}
+    shares = {name: by_name.get(name, 0) / max(1, weeks * config.problem.horizon) for name in config.problem.products}
     nothing = [name for name, share in shares.items() if not share]
     little = [name for name, share in shares.items() if 0 < share <= MOSTLY]
     if nothing:
@@ -274,12 +274,12 @@ def empty_shelves(config: Config, log: Table) -> LogFinding:
     """How often shelves ran empty, product by product if there are few of them."""
     rows = log.rows.filter(log.rows["product"].isin(list(log.coordinates)) & log.rows["left"].notnull())
     by_product = rows.group_by("product").aggregate(empty=(rows["left"].cast("float64") <= 0).mean())
-    found = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
-    shares = [(name, found[name]) for name in config.problem.products if name in found]
+    by_name = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
+    shares = [(name, by_name[name]) for name in config.problem.products if name in by_name]
     if len(shares) <= FEW_PRODUCTS:
         text = ", ".join(f"{name} {share:.0%}" for name, share in shares)
     else:
-        ranked = sorted(shares, key=lambda each: each[1])
+        ranked = sorted(shares, key=lambda pair: pair[1])
         (low, least), (_, middle), (high, most) = ranked[0], ranked[len(ranked) // 2], ranked[-1]
         text = f"{least:.0%} ({low}) to {most:.0%} ({high}), {middle:.0%} in the middle of {len(ranked):,} products"
     return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
@@ -335,7 +335,7 @@ def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
     if columns.scale:
         scale = cells.scale.cast("float64")
         rules.append((~usable_divisor(scale).fill_null(False), ibis.literal(NO_SCALE)))
-        level, opening, left = (each / ibis.greatest(scale, SMALLEST_SCALE) for each in (level, opening, left))
+        level, opening, left = (amount / ibis.greatest(scale, SMALLEST_SCALE) for amount in (level, opening, left))
     if not config.log.clip:
         slack = ROUNDING * cells.most
         possible = (opening >= -slack) & (level >= opening - slack) & (left >= -slack) & (level >= left - slack)
@@ -405,19 +405,19 @@ def advice_about_orders(tested: Dependence) -> str:
 
 def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
     """What to add to a sales export's file, and how the log would stand then."""
-    config, said = file.config, []
+    config, remedies = file.config, []
     assert config.sales is not None
     if int(answer(log.rows.aggregate(rows=log.rows.count()))["rows"][0].as_py()) > MOST_TRIED_ROWS:
         return "give [sales] a scale, or [problem] labels that tell shops or promotions apart (not tried: a large log)"
     if config.sales.scale is None:
         scale = f"same weekday, last {MEAN_OF} weeks"
         scaled = _tried(lambda: _with_sales_scale(file, problem, scale))
-        said.append(f'add scale = "{scale}" to [sales], with demand_max in multiples of it ({scaled})')
+        remedies.append(f'add scale = "{scale}" to [sales], with demand_max in multiples of it ({scaled})')
     if "shop" not in config.problem.labels:
         labelled = _tried(lambda: exact_dependence(*_labelled(log, problem, "shop")))
-        said.append(f"add the shop to [problem] labels, with its declared values ({labelled})")
+        remedies.append(f"add the shop to [problem] labels, with its declared values ({labelled})")
     others = "add labels that managers know beforehand, such as a promotion, or a forecast of yours as [sales] scale"
-    return ", or ".join([*said, others])
+    return ", or ".join([*remedies, others])
 
 
 def _with_sales_scale(file: ConfigFile, problem: Inventory, scale: str) -> Dependence:
@@ -442,10 +442,10 @@ def _remedies(log: Table, problem: Inventory) -> str:
 def _tried(remedy: Callable[[], Dependence]) -> str:
     """How the log would stand then."""
     try:
-        found = remedy()
+        tested = remedy()
     except ValueError as error:
         return f"not tried: {error}"
-    return f"then {_figures(found)}: {'orders still follow demand' if found.flagged else 'no longer flagged'}"
+    return f"then {_figures(tested)}: {'orders still follow demand' if tested.flagged else 'no longer flagged'}"
 
 
 def _labelled(log: Table, problem: Inventory, column: str) -> tuple[Table, Inventory]:
@@ -492,5 +492,5 @@ def _like(problem: Inventory, **facts: Any) -> Inventory:
     return type(problem)(**sizes, holding=1.0, shortage=1.0, **facts)
 
 
-def _figures(found: Dependence) -> str:
-    return f"effect {found.effect:+.2f}, z {found.z:+.1f}"
+def _figures(tested: Dependence) -> str:
+    return f"effect {tested.effect:+.2f}, z {tested.z:+.1f}"
