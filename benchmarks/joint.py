@@ -3,7 +3,7 @@
     python -m benchmarks.joint                 # about ten minutes on two cores
     python -m benchmarks.joint --write
 
-Gamma demand of three to seven products, five days, with a common factor of a stated correlation. A reserve serves
+Gamma demand of three to seven products, five days, with a common cause of a stated correlation. A reserve serves
 whoever runs short (`Depot`), so states and actions have four to eight coordinates, and no product can be planned by
 itself. "Fixed levels" are the best levels of each day for 20,000 draws of that day alone, whatever comes after it.
 "No reserve" is the best plan of each product by itself, which is what a shop without this planner would do.

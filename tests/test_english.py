@@ -22,7 +22,8 @@ IS_NONE = re.compile(r"\b(?:[Ii]s|are|was|were|be) none\b")
 HEARS = re.compile(r"\bhears?\b", re.IGNORECASE)
 
 OPENER = re.compile(
-    r"(?:(?:and|but|so|then|only|also|for|here|because) )?(?:who|what|whether|which|how|(?:who|what|which)(ever))\b",
+    r"(?:(?:and|but|so|then|only|also|for|here|because) )?"
+    r"(?:who|what|whether|which|how|((?:who|what|which)ever|when|where|why))\b",
     re.IGNORECASE,
 )
 
@@ -67,7 +68,7 @@ def _goes_on(sentence: str) -> bool:
     opener = OPENER.match(sentence)
     if not opener:
         return False
-    # "Whatever it is, the rest goes on" is plain: behind the comma begins another clause.
+    # "Whatever it is, the rest goes on" is plain, as is "Where": behind the comma begins another clause.
     end = r"[,;:(—]" if opener[1] else r"[;:(—]|, so\b"
     words = re.findall(r"[\w'’%-]+", re.split(end, sentence[opener.end() :])[0].lower())
     has_verb, joined = False, False
@@ -101,7 +102,7 @@ def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
     begun = last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type", "# fmt", "#!")):
-            if block and token.start[0] != last + 1:
+            if block and (token.start[0] != last + 1 or token.line.strip()[0] != "#"):
                 yield begun, "\n".join(block)
                 block = []
             begun = begun if block else token.start[0]
@@ -190,6 +191,7 @@ def test_prose_is_plain(place: Path) -> None:
         ("Whoever can read the file sees names.", "a clause as the subject"),
         ("Whether a row can be read, and whether it fits, must follow from public facts.", "a clause as the subject"),
         ("How many trajectories each period has is public.", "a clause as the subject"),
+        ("So when a trajectory begins is not protected.", "a clause as the subject"),
         ("There is no ledger, so what was spent is not known.", "a clause as the subject"),
     ],
 )
@@ -208,6 +210,7 @@ def test_a_planted_sentence_is_found(sentence: str, rule: str) -> None:
         "What an attacker who knows all but one unit gets right.",
         "How much of what data could save is lost to noise.",
         "Whether rewards are earnings, so that costs below zero can be compared.",
+        "Where labels stay, a release is not converted.",
         "Whatever the edges are, a trajectory adds three whole numbers.",
         "There are so many rows that a sample is enough, and twice so much as before.",
         "A trajectory without an id belongs to none of them.",

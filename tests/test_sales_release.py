@@ -44,7 +44,7 @@ def test_the_example_is_released_and_verified(tmp_path: Path) -> None:
     assert "same weekday" not in (claim.assumed_public.query or "")  # it is SQL
     assert "RANGE BETWEEN 4 PRECEDING AND 1 PRECEDING" in (claim.assumed_public.query or "")
     leaflet = words_of(folder / "leaflet.txt")
-    assert "Protected is what happened in each of them, not that it is in the log: their ids are public." in leaflet
+    assert "covers what happened in each of them, not that it is in the log: their ids are public." in leaflet
     assert "replace what happened in one trajectory; the list of trajectories, by their ids, is public" in leaflet
     assert "changes the scales of at most 4 others; 5 trajectories are paid for" in leaflet
     assert "the list of trajectories" in words_of(folder / "registry.yaml")

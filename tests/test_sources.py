@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_said_without_quoting_the_log(tmp_path: Path, fac
         ({"source": "*.nothing"}, "there is no file"),
         ({"source": "empty"}, "there is no file"),
         ({"source": "nowhere.duckdb", "query": "FROM log"}, "there is no file"),
-        ({"source": "mixed"}, "all of one kind"),
+        ({"source": "mixed"}, "all of one format"),
         ({"source": "short.csv"}, "must have one column 'state_0'"),
         ({"source": "none.csv"}, "not a readable CSV file"),
         ({"source": "cut.parquet"}, "not a readable Parquet or CSV file"),

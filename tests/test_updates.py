@@ -224,7 +224,7 @@ def test_an_update_pays_for_its_own_weeks_alone(first_months: Path) -> None:
     assert "only this period was read: monday from 2025-02-03 to before 2025-03-03" in leaflet
     assert "release of earlier periods: 2025-01-06 to before 2025-02-03 (rho = 0.5)" in leaflet
     assert "To all of them together it loses rho = 0.5 at most" in leaflet
-    assert "when one begins is not protected" in leaflet
+    assert "the promise does not hide when one begins" in leaflet
     policy = Policy.load(february / "policy.npz")
     assert [each.first for each in policy.report.periods] == ["2025-01-06", "2025-02-03"]
     assert "1 earlier period" in str(policy.guarantee)

@@ -90,7 +90,7 @@ def _protected(certificate: Certificate) -> str:
     declared = "".join(f" {sentence}" for sentence in declared_sentences(certificate))
     kept = ""
     if certificate.adjacency == KEEP_IDS:
-        kept = " Protected is what happened in each of them, not that it is in the log: their ids are public."
+        kept = " The promise covers what happened in each of them, not that it is in the log: their ids are public."
     return f"{_capital(whose(certificate))}. The promise holds for each of them.{kept}{declared}"
 
 
@@ -111,7 +111,7 @@ def neighbours(certificate: Certificate) -> str:
 
 def _also_public(certificate: Certificate) -> str:
     labels = ", and how many rows have which labels" if certificate.labels == "public" else ""
-    ids = f", and the ids of all: of which {certificate.unit} there are rows" * (certificate.adjacency == KEEP_IDS)
+    ids = ", and the ids of all of them" * (certificate.adjacency == KEEP_IDS)
     others = ", and how many trajectories and units other releases have counted" * bool(certificate.other_units)
     return f"{ids}{labels}{others}"
 
@@ -183,7 +183,7 @@ def periods_in_words(claim: Certificate) -> list[str]:
     sentences.append(
         f"The policy also rests on {many} release{'s' * (many > 1)} of earlier periods: "
         f"{'; '.join(f'{_ends(each.period)} (rho = {float(Fraction(each.rho)):g})' for each in claim.earlier)}. "
-        f"In each update what came before counts {claim.forgetting:g} times as much."
+        f"In each update earlier periods count {claim.forgetting:g} times as much."
     )
     lost = f"loses rho = {float(lost_to_periods(claim)):g}"
     if claim.unit == "trajectory":
@@ -196,8 +196,8 @@ def periods_in_words(claim: Certificate) -> list[str]:
 def neighbours_keep(unit: str) -> str:
     """Which neighbouring logs a release of a period compares: the number of units of each period is public."""
     if unit == "trajectory":
-        return "The other trajectory begins at the same date or number: when one begins is not protected."
-    return f"The other {unit} has trajectories in the same periods: when one has some is not protected."
+        return "The other trajectory begins at the same date or number: the promise does not hide when one begins."
+    return f"The other {unit} has trajectories in the same periods: the promise does not hide in which ones."
 
 
 def in_this_period(claim: Certificate) -> str:

@@ -65,7 +65,7 @@ def _cut_off(problem: OutcomeProblem, seen: Numbers, cut: Numbers, relative: boo
     low_side = problem.boundary.side == "lower"
     beyond = seen >= problem.outcome_high if low_side else seen <= problem.outcome_low
     if problem.current_status:
-        # The value is a price that was tried, not an outcome. That it is high says nothing.
+        # The value is a price that was tried, not an outcome. A high price says nothing.
         beyond = beyond & ~np.isin(np.arange(problem.outcome_dim), problem.current_status)
     return cut | beyond
 

@@ -1,6 +1,6 @@
 """How far products sell much or little together: one number for all of them, from released sums of pairs.
 
-The public law of demand that moves together is a common factor (the one-factor Gaussian copula). At a step, product i
+The public law of demand that moves together is a common cause (the one-factor Gaussian copula). At a step, product i
 sells the quantile Φ(z_i) of its own law, where
 
     z_i = √r f + √(1 − r) e_i          f is the same for all products: weather, a holiday nobody declared
@@ -29,7 +29,7 @@ from poolrl.learning.stored import MOST_TOGETHER, Together
 from poolrl.privacy.released import PrivateTogether
 from poolrl.problems.problem import OutcomeProblem
 
-# Points of the common factor at which its integral is taken.
+# Points of the common cause at which its integral is taken.
 FACTOR_POINTS = 64
 # An edge is worth nothing where fewer rows than this lie on one of its sides.
 LEAST_SIDE = 0.05
@@ -100,7 +100,7 @@ def _mean_product(values: FloatArray) -> FloatArray:
 
 
 def both_beyond(share: float, correlation: FloatArray) -> FloatArray:
-    """Φ₂(p, p; r): the chance that two products are beyond edges with the share p beyond, by the common factor."""
+    """Φ₂(p, p; r): the chance that two products are beyond edges with the share p beyond, by the common cause."""
     points, weights = np.polynomial.hermite_e.hermegauss(FACTOR_POINTS)
     r = np.minimum(correlation, 1 - 1e-9)[..., None]
     beyond = ndtr((ndtri(share) + np.sqrt(r) * points) / np.sqrt(1 - r))

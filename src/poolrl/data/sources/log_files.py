@@ -32,7 +32,7 @@ def files_of(where: Path) -> tuple[list[str], bool]:
         return names, False
     if all(".csv" in path.suffixes for path in files):
         return names, True
-    raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one kind")
+    raise ValueError(f"{where} must be Parquet (.parquet) or CSV (.csv, .csv.gz) files, all of one format")
 
 
 def parquet_reader(where: Path, files: Sequence[str]) -> str:
