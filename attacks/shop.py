@@ -21,7 +21,7 @@ from poolrl.certificate.release_files import sha256
 from poolrl.ledger.accounts import Entry
 from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.toml import write_toml
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.verified import verify_folder
 
 POOLRL = [sys.executable, "-m", "poolrl.cli.main"]
 RHO, ROUND = 0.01, 20  # budget of a fit, and how many of them the owner allows at a time

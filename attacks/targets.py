@@ -39,7 +39,7 @@ from poolrl.paper.results import Results
 from poolrl.workflow import decide
 from poolrl.workflow.config.configuration import parse_config
 from poolrl.workflow.config.toml import write_toml
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.verified import verify_folder
 
 
 def log_file(script: Script, place: Path) -> Callable[[], object]:

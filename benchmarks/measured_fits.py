@@ -31,8 +31,8 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import Sampler
 from poolrl.workflow.config.configuration import ConfigFile, load_config
 from poolrl.workflow.open_log import open_log
+from poolrl.workflow.page import draw_page
 from poolrl.workflow.release_folder import Released, fit_release
-from poolrl.workflow.report import draw_page
 
 LEDGER = "ledger.sqlite"
 

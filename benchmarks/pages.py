@@ -20,7 +20,7 @@ from tests.helpers.releases import made_up_forecast, made_up_release
 from benchmarks.fitting import best
 from benchmarks.report import Report, run
 from poolrl.geometry.resolution import PLANNING_BINS
-from poolrl.workflow.levels_csv import levels_csv
+from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import release_page
 
 REPEATS, SLOWER = 3, 6

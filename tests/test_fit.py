@@ -18,7 +18,7 @@ from poolrl import Policy
 from poolrl.pool import OnOutcomes
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.config.toml import write_toml
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.verified import verify_folder
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
@@ -187,7 +187,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_release(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("poolrl.workflow.report.draw_page", fail)
+        monkeypatch.setattr("poolrl.workflow.page.draw_page", fail)
         with pytest.raises(ValueError, match=rf"{words}. The release in .* is complete and paid for; 'poolrl report"):
             run(*fit_of(config), "--out", out)
         assert {path.name for path in out.iterdir()} == RELEASE - DRAWN

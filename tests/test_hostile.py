@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from poolrl.learning import stored
 from poolrl.npz import DamagedError, read_arrays
 from poolrl.workflow.config.configuration import parse_config
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.verified import verify_folder
 
 CORPUS = Path(__file__).parent / "corpus"
 # A fuzzer found them; each ended in a traceback, or in memory that a header had asked for.

@@ -23,7 +23,8 @@ from poolrl import (
     Zones,
 )
 from poolrl.learning.stored import Names
-from poolrl.workflow.what_if import cost_by_model, what_ifs
+from poolrl.workflow.page import what_ifs
+from poolrl.workflow.trades.shop_levels import cost_by_model
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
 
@@ -196,4 +197,4 @@ def test_what_ifs_are_plans_of_the_same_model() -> None:
     planned = PrivateModel.of(policy).plan(other)
     assert twice.move == pytest.approx(np.median(planned.levels / policy.levels) - 1)
     assert twice.saved == pytest.approx(1 - cost_by_model(planned, other) / cost_by_model(policy, other))
-    assert twice.row[1] == f"{twice.move:.0%} more"
+    assert twice.row(earns=False)[1] == f"{twice.move:.0%} higher"

@@ -19,7 +19,7 @@ import pytest
 from poolrl import Policy
 from poolrl.cli.main import app
 from poolrl.privacy.zcdp import epsilon
-from poolrl.workflow.levels_csv import levels_csv
+from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import release_page
 from poolrl.workflow.release_folder import Released
 from tests.helpers.releases import made_up_forecast, made_up_release

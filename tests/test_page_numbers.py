@@ -18,9 +18,9 @@ import pytest
 
 from poolrl import LostSales, Policy, Pool
 from poolrl.learning.policy import Levels
-from poolrl.workflow.levels_csv import levels_csv
+from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import release_page
-from poolrl.workflow.page_data import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shown_digits
+from poolrl.workflow.trades.shop_levels import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shown_digits
 from tests.helpers.releases import WEEK, made_up_forecast, made_up_release
 from tests.helpers.shops import Run
 

@@ -20,10 +20,10 @@ from poolrl.learning.policy import Levels
 from poolrl.learning.stored import PLAN_FORMAT, Names, says_it_is, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.orders_csv import orders_csv
+from poolrl.workflow.decision_tables import orders_csv
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.replan import ReplannedOrders, replan_orders
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.verified import verify_folder
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run
 
@@ -60,7 +60,7 @@ def test_a_plan_can_be_made_again_by_whoever_gets_it(released: Path, run: Run) -
     assert (after.levels >= before.levels - 1e-9).all()  # a missing unit costs more
     assert after.levels.sum() > before.levels.sum()
     page = (folder / "report.html").read_text()
-    assert "These levels were planned again from a certified release" in page
+    assert "These order-up-to levels were planned again from a certified release" in page
     assert "planned again from a certified" not in (released / "release" / "report.html").read_text()
     # A plan of a plan comes from the same certified model.
     run("replan", folder, "--config", released / "poolrl.toml", "--out", released / "third")

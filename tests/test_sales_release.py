@@ -14,8 +14,8 @@ from poolrl.ledger.units import Spend, UnitsError, totals
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import fit_release
-from poolrl.workflow.report import verify_folder
 from poolrl.workflow.trades.shop_example import write_example
+from poolrl.workflow.verified import verify_folder
 from tests.helpers.exports import configured
 from tests.helpers.neighbours import Recorder, squared_change
 from tests.helpers.shops import Run

@@ -27,8 +27,8 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.report import verify_folder
 from poolrl.workflow.update import Moved, ProductNews, advice, by_product
+from poolrl.workflow.verified import verify_folder
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
 from tests.helpers.shops import DRAWN, Facts, Run, small_shop

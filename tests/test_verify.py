@@ -23,7 +23,7 @@ from poolrl.certificate.verify import release_layout
 from poolrl.learning.stored import Together
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.verified import verify_folder
 from tests.helpers.shops import Run
 
 

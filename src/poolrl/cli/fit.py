@@ -99,7 +99,7 @@ def made_release(make: Callable[[], Released], folder: Path, console: Console) -
 def page_of(release: Released, console: Console) -> Forecast:
     """Draw the page of a release, which is complete without it."""
     # Here, because a release must not wait for what draws pages.
-    from poolrl.workflow.report import draw_page
+    from poolrl.workflow.page import draw_page
 
     try:
         return draw_page(release, console)

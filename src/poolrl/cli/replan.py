@@ -14,9 +14,9 @@ from poolrl.cli.fit import page_of
 from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.orders_csv import ORDERS_FILE
+from poolrl.workflow.decision_tables import ORDERS_FILE
 from poolrl.workflow.replan import PLAN_FILE, replan_orders, replan_release
-from poolrl.workflow.report import load_verified
+from poolrl.workflow.verified import load_verified
 
 replan_verb = verb(
     "replan",

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from poolrl.certificate.release_files import PAGE
 from poolrl.cli.verbs import verb
-from poolrl.workflow.decision_table import DECISIONS_FILE
-from poolrl.workflow.levels_csv import LEVELS_FILE
-from poolrl.workflow.report import draw_page, load_verified
+from poolrl.workflow.decision_tables import DECISIONS_FILE, LEVELS_FILE
+from poolrl.workflow.page import draw_page
+from poolrl.workflow.verified import load_verified
 
 report_verb = verb(
     "report",

@@ -14,8 +14,8 @@ from rich.markup import escape
 from poolrl.certificate.release_files import PAGE
 from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
-from poolrl.workflow.levels_csv import LEVELS_FILE
-from poolrl.workflow.report import verify_folder
+from poolrl.workflow.decision_tables import LEVELS_FILE
+from poolrl.workflow.verified import verify_folder
 
 verify_verb = verb(
     "verify",

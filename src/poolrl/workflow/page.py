@@ -1,211 +1,237 @@
 """The page of a release as one HTML file: no request leaves it, it opens from the file system, it prints.
 
-Everything on it is public or post-processing of what was released. Its words are in assets/page.html, and
-assets/levels.js draws the table of levels from the numbers of `page_data`.
+Everything on it is public or post-processing of what was released. Its blocks are in assets/page.html. A trade says
+what stands in them (`TradePage`), and a block without content is left out. Pictures are inline SVG, coloured by the
+page's style sheet, so that they follow light and dark.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
+from rich.console import Console
+from rich.progress import Progress
 
 from poolrl.certificate.certificate import Certificate, seen_in
 from poolrl.certificate.leaflet import leaflet_sections, neighbours, percent, whose
-from poolrl.certificate.release_files import CERTIFIED
-from poolrl.learning.policy import Levels, Policy
+from poolrl.certificate.release_files import CERTIFIED, PAGE, TREES
+from poolrl.checks import FloatArray
+from poolrl.learning.by_count import tried_range
+from poolrl.learning.faded_trees import FadedTrees
+from poolrl.learning.model import PrivateModel
+from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
-from poolrl.problems.inventory import Inventory
-from poolrl.workflow.charts import cost_chart, interval_bar
-from poolrl.workflow.forecast import CostEstimate, Forecast, ProductCosts, money, signed_percent
-from poolrl.workflow.levels_csv import LEVELS_FILE
-from poolrl.workflow.page_data import PageNumbers, page_numbers
-from poolrl.workflow.release_folder import Released
-from poolrl.workflow.what_if import what_ifs
+from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_of, scale_in_words, shown_states
+from poolrl.workflow.forecast import CostEstimate, Forecast, money, signed_percent
+from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
+from poolrl.workflow.trades.vocabulary import Words
 
-# The numbers that the slider moves, with their words; also the columns of the table of budgets.
-OUTPUTS = (
-    ("rho", "budget ρ"),
-    ("epsilon", "ε at δ = 10⁻⁶"),
-    ("attack", "an attacker finds out, at most"),
-    ("cost", "predicted cost"),
-    ("gap", "above knowing the demand"),
-)
+if TYPE_CHECKING:
+    from poolrl.workflow.release_folder import Released
+
 VERDICTS = {
     "switch": ("Switch", "good"),
     "do not switch": ("Do not switch", "bad"),
     "cannot tell": ("We cannot tell whether to switch", "open"),
 }
-# Without a script, a table of so many numbers at most; and of the products whose demand was hidden, the first. A
-# longer certificate is named and not repeated.
-MOST_PLAIN_NUMBERS, MOST_HIDDEN, LONGEST_CERTIFICATE = 12_000, 20, 200_000
+# A longer certificate is named and not repeated. A page of more label cells, or pictures, would be no page any more.
+LONGEST_CERTIFICATE, SHOWN_CELLS, MOST_PICTURES = 200_000, 60, 6
+# What if a cost is another one? Plans of more decisions are made by `poolrl replan`, and not three times for a page.
+OTHER_COSTS = (("half", 0.5), ("twice", 2.0), ("five times", 5.0))
+MOST_PLANNED_AGAIN = 10_000
+# Sizes of pictures.
+WIDTH, HEIGHT = 480, 250
+LEFT, RIGHT, UPPER, BOTTOM = 52, 14, 14, 46
+BAR_WIDTH = 240
 
 
-def can_be_drawn(release: Released) -> bool:
-    """Whether it is an order-up-to policy with its estimate of demand, as `poolrl fit` makes them."""
-    policy = release.policy
-    return isinstance(policy.problem, Inventory) and isinstance(policy.rule, Levels) and policy.outcomes is not None
+def draw_page(release: Released, console: Console) -> Forecast:
+    """Write the page and all decisions as CSV beside the policy and the certificate; what the page forecasts."""
+    policy, trade = release.policy, trade_of(release.policy.problem)
+    if policy.outcomes is None:
+        raise ValueError("the page draws policies with a model of outcomes, as 'poolrl fit' makes them")
+    name, rows = trade.decisions_file(policy)
+    page, table = release.folder / PAGE, release.folder / name
+    for path in (page, table):
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link: it would be written elsewhere")
+    trees = release.folder / TREES
+    with Progress(console=console, transient=True) as progress:
+        forecast = trade.forecast(policy, FadedTrees.load(trees) if trees.exists() else None, progress)
+        text = release_page(release, forecast)
+    page.write_text(text, encoding="utf-8")
+    table.write_text(rows, encoding="utf-8", newline="")
+    return forecast
 
 
 def release_page(release: Released, forecast: Forecast) -> str:
-    """The page. Its policy lets only its own style and script run, and nothing be fetched."""
+    """The page. Its policy lets only its own style and scripts run, and nothing be fetched."""
     certificate, policy = release.certificate, release.policy
-    assert isinstance(policy.problem, Inventory)
-    numbers, seen = page_numbers(policy), seen_in(certificate)
+    trade, seen = trade_of(policy.problem), seen_in(certificate)
+    page = trade.page(policy, forecast)
+    grid, curve = _grid(forecast)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    files = ("page.css", "levels.js", "page.js")
-    style, table_script, script = (loader.get_source(environment, name)[0] for name in files)
+    environment.filters["words"] = _with_code
+    files = ["page.css", *(["levels.js"] if page.levels else []), *(["page.js"] if grid else [])]
+    style, *scripts = ((text, _integrity(text)) for text in (loader.get_source(environment, name)[0] for name in files))
     text = certificate.canonical().decode()
     verdict, mood = VERDICTS[forecast.verdict]
     return environment.get_template("page.html").render(
         certificate=certificate,
         certificate_text=text if len(text) <= LONGEST_CERTIFICATE else "",
-        public=certificate.assumed_public,
-        steps=policy.names.steps,
-        products=policy.names.products,
+        page=page,
+        sections=[*page.sections, *_what_if_section(policy, forecast)],
+        words=trade.words,
+        forecast=forecast,
+        verdict=verdict,
+        mood=mood,
+        compared=_compared(page.compared, forecast),
         whose=whose(certificate),
         rho=f"{float(Fraction(seen.rho)):g}",
         epsilon=rounded_up(seen.epsilon["1e-06"]),
         attack=percent(seen.attack.true_positives_at_most),
-        hides=policy.problem.censored or not policy.problem.boundary.everywhere,
-        scale=scale_in_words(policy),
-        forecast=forecast,
-        verdict=verdict,
-        mood=mood,
-        costs=_cost_rows(forecast),
-        numbers=numbers,
-        levels=numbers.embedded() | {"scale": scale_in_words(policy), "costs": _costs_of_products(forecast)},
-        plain=_plain_table(numbers),
-        levels_file=LEVELS_FILE,
-        **_slider(forecast),
-        outputs=OUTPUTS,
+        lost="" if forecast.lost is None else percent(forecast.lost),
+        grid=grid,
+        curve=curve,
         replanned=(release.folder / CERTIFIED).exists(),
-        what_ifs=[] if forecast.noise_dominated else [each.row for each in what_ifs(policy)],
-        hidden=_hidden_rows(forecast.products, len(policy.names.steps)),
-        label=leaflet_sections(certificate),
+        leaflet=leaflet_sections(certificate),
         claim_rows=claim_rows(release),
         mechanism_rows=mechanism_rows(certificate),
-        style=Markup(style),
-        scripts=[Markup(table_script), Markup(script)],
-        style_hash=integrity(style),
-        script_hashes=[integrity(table_script), integrity(script)],
+        style=style,
+        scripts=scripts,
     )
 
 
-def scale_in_words(policy: Policy) -> str:
-    """What levels are multiples of, as a fit has put it into its report; nothing without a scale."""
-    if not policy.guarantee.scaled:
-        return ""
-    return str(policy.report.scale_in_words or "the expected amount")
+def _with_code(text: str) -> Markup:
+    """Escaped text, in which `code` is set as such."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def _cost_rows(forecast: Forecast) -> list[Mapping[str, Any]]:
-    """Today's ordering, this policy and knowing the demand: words, mean, interval and its picture on a common axis.
+def _integrity(text: str) -> str:
+    """The hash by which the page's policy lets a style or a script of its own pass."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
-    No row if none of them is known.
-    """
-    known = [each for each in (forecast.today, forecast.policy, forecast.best) if each is not None]
+
+def _compared(names: Sequence[str], forecast: Forecast) -> list[dict[str, Any]]:
+    """Words, mean, interval and its picture on a common axis; no row if nothing is known."""
+    estimates = (forecast.today, forecast.policy, forecast.best)[: len(names)]
+    known = [estimate for estimate in estimates if estimate is not None]
     if not known:
         return []
-    axis = (min(each.low for each in known), max(each.high for each in known))
-    words = ("How you order today", "With these levels", "If demand were known")
+    axis = (min(estimate.low for estimate in known), max(estimate.high for estimate in known))
 
-    def row(name: str, cost: CostEstimate | None) -> Mapping[str, Any]:
+    def row(name: str, cost: CostEstimate | None) -> dict[str, Any]:
         if cost is None:
             return {"name": name, "mean": "not known", "between": "", "bar": ""}
         bar = Markup(interval_bar(cost.low, cost.mean, cost.high, axis=axis))
-        return {
-            "name": name,
-            "mean": money(cost.mean),
-            "between": f"{money(cost.low)} to {money(cost.high)}",
-            "bar": bar,
-        }
+        between = f"{money(cost.low)} to {money(cost.high)}"
+        return {"name": name, "mean": money(cost.mean), "between": between, "bar": bar}
 
-    return [row(*each) for each in zip(words, (forecast.today, forecast.policy, forecast.best), strict=True)]
+    return [row(*pair) for pair in zip(names, estimates, strict=True)]
 
 
-def _costs_of_products(forecast: Forecast) -> list[list[float | None]]:
-    """Cost today, with this policy, and how often demand exceeds the level, for the table's columns."""
-    return [
-        [
-            None if each is None or math.isnan(each) else float(f"{each:.4g}")
-            for each in (one.today, one.policy, one.beyond)
-        ]
-        for one in forecast.products
-    ]
-
-
-def _plain_table(numbers: PageNumbers) -> dict[str, Any]:
-    """The table for browsers without a script."""
-    rows, axis = numbers.first_rows(), numbers.axes[numbers.rows]
-    digits = numbers.digits if numbers.rows == len(numbers.axes) - 1 else [numbers.digits[0]] * len(rows)
-    most = max(1, MOST_PLAIN_NUMBERS // len(numbers.steps))
-    shown = [
-        [name, *(f"{level:,.{max(places, 0)}f}" for level in levels)]
-        for name, levels, places in zip(axis.values[:most], rows[:most], digits[:most], strict=True)
-    ]
-    others = [
-        f"{each.name} {each.values[0]}"
-        for number, each in enumerate(numbers.axes)
-        if number != numbers.rows and len(each.values) > 1
-    ]
-    return {"axis": axis.name, "rows": shown, "left_out": len(axis.values) - len(shown), "others": ", ".join(others)}
-
-
-def _slider(forecast: Forecast) -> dict[str, Any]:
-    """What the slider shows at each budget, and the curve; nothing where budgets were not simulated."""
-    if not forecast.budgets:
-        return {"grid": [], "now": None, "budget_rows": [], "curve": ""}
-    grid, curve = _grid(forecast)
-    rows = [[each[key] for key, _ in OUTPUTS] for each in grid]
-    return {"grid": grid, "now": grid[forecast.chosen], "budget_rows": rows, "curve": Markup(curve)}
-
-
-def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], str]:
-    """What the slider shows at each budget, with the place of its marker, and the curve itself."""
+def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], Markup]:
+    """What the slider shows at each budget, with the place of its marker, and the curve; nothing without budgets."""
     budgets = forecast.budgets
+    if not budgets:
+        return [], Markup()
     curve = cost_chart(
-        [each.rho for each in budgets],
-        [each.cost for each in budgets],
+        [budget.rho for budget in budgets],
+        [budget.cost for budget in budgets],
         best=None if forecast.best is None else forecast.best.mean,
         chosen=forecast.chosen,
     )
     grid = [
         {
-            "rho": f"{each.rho:g}",
-            "epsilon": rounded_up(each.epsilon),
-            "attack": percent(each.attack),
-            "cost": f"{each.cost:,.1f}",
-            "gap": signed_percent(each.gap),
-            "x": place[0],
-            "y": place[1],
+            "rho": f"{budget.rho:g}",
+            "epsilon": rounded_up(budget.epsilon),
+            "attack": percent(budget.attack),
+            "cost": f"{budget.cost:,.1f}",
+            "gap": signed_percent(budget.gap),
+            "x": x,
+            "y": y,
         }
-        for each, place in zip(budgets, curve.points, strict=True)
+        for budget, (x, y) in zip(budgets, curve.points, strict=True)
     ]
-    return grid, curve.svg
+    return grid, Markup(curve.svg)
 
 
-def _hidden_rows(products: list[ProductCosts], steps: int) -> dict[str, Any]:
-    """What empty shelves hid: how many products, and those whose demand exceeds the level most often."""
+@dataclass(frozen=True)
+class WhatIf:
+    """Another cost: by how much the typical decision would move, and what planning again would bring."""
 
-    def some(names: list[str]) -> str:
-        return "always" if len(names) == steps else ", ".join(names) or "no"
+    words: str
+    move: float
+    kept: float  # what today's plan would cost then
+    planned: float  # what another plan would
 
-    marked = [each for each in products if each.binds or each.untried]
-    worst = sorted(marked, key=lambda each: -each.beyond if math.isfinite(each.beyond) else 0.0)[:MOST_HIDDEN]
-    rows = [
-        [each.product, some(each.binds), some(each.untried), percent(each.beyond) if math.isfinite(each.beyond) else ""]
-        for each in worst
-    ]
-    never, seldom = (sum(bool(getattr(each, what)) for each in products) for what in ("binds", "untried"))
-    return {"rows": rows, "never": never, "seldom": seldom, "marked": len(marked)}
+    @property
+    def saved(self) -> float:
+        """As a share of what is kept."""
+        return 1 - self.planned / self.kept if self.kept > 0 else 0.0
+
+    def row(self, *, earns: bool) -> list[str]:
+        """For the page's table."""
+        way = "higher" if self.move > 0 else "lower"
+        moved = "as they are" if abs(self.move) < 0.005 else f"{abs(self.move):.0%} {way}"
+        # Costs are compared as shares. What is earned may be nothing, or a loss.
+        return [
+            self.words,
+            moved,
+            money(max(self.kept - self.planned, 0.0)) if earns else f"{max(self.saved, 0.0):.1%}",
+        ]
+
+
+def what_ifs(policy: Policy) -> list[WhatIf]:
+    """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read."""
+    model, trade, before = PrivateModel.of(policy), trade_of(policy.problem), decisions_of(policy)
+    facts = {name: fact for name, fact in model.problem.facts().items() if name != "kind"}
+    changed = [name for name in trade.cost_words if np.any(facts[name])] if before.size <= MOST_PLANNED_AGAIN else []
+    cases = []
+    for cost, (times, factor) in product(changed, OTHER_COSTS):
+        try:
+            other = type(model.problem)(**facts | {cost: np.asarray(facts[cost]) * factor})
+        except ValueError:  # five times a worth may be more than anybody may pay
+            continue
+        planned = model.plan(other)
+        ratios = decisions_of(planned)[before > 0] / before[before > 0]
+        move = float(np.median(ratios)) - 1 if ratios.size else 0.0
+        costs = (trade.cost_by_model(plan, other) for plan in (policy, planned))
+        cases.append(WhatIf(f"{trade.cost_words[cost]} {times} as much", move, *costs))
+    return cases
+
+
+def _what_if_section(policy: Policy, forecast: Forecast) -> list[PageSection]:
+    """The block of other costs; none where noise hides the model, or where no cost is declared."""
+    trade, cases = trade_of(policy.problem), [] if forecast.noise_dominated else what_ifs(policy)
+    words, gained = trade.words, "saved"
+    if trade.earns:
+        gained = f"earned more in a {words.trajectory}"
+    section = PageSection(
+        "what-if",
+        "What if costs change?",
+        "Other costs need no new data. `poolrl replan` plans this release again at no cost in privacy, and says how "
+        f"{words.decisions} change. By the released estimate of {words.outcome}:",
+        table=PageTable(
+            ("if ...", f"{words.decisions} become", f"{gained} by planning again"),
+            [case.row(earns=trade.earns) for case in cases],
+            "Other costs",
+        ),
+    )
+    return [section] if cases else []
 
 
 def mechanism_rows(certificate: Certificate) -> list[list[str]]:
@@ -235,6 +261,177 @@ def claim_rows(release: Released) -> list[list[str]]:
     ]
 
 
-def integrity(text: str) -> str:
-    """The hash by which the page's policy lets a style or a script of its own pass."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
+    """A page that follows from a problem's declarations: a table of decisions for each label cell."""
+    words, scale = trade_of(policy.problem).words, scale_in_words(policy)
+    more = policy.problem.labels.count - SHOWN_CELLS
+    caution = (
+        f"Earnings are predicted as if past {words.past} did not follow what only the people who set them knew. If "
+        f"they did, these {words.decisions} can earn less than predicted. Try them on a part first."
+    )
+    return TradePage(
+        name="decisions",
+        title=words.decisions.capitalize(),
+        advice=f"{words.advice}{f' Each is this many times {scale}.' if scale else ''} `poolrl decide` answers for one "
+        f"{words.step}, or for a table.",
+        file=DECISIONS_FILE,
+        compared=("What you do today", "With this policy"),
+        amounts=f"{words.earned.capitalize()} of one {words.trajectory} on average"
+        f"{f', in multiples of {scale}' if scale else ''}.",
+        caution=caution if forecast.policy else "",
+        tables=list(_cell_tables(policy)),
+        left_out=f"{more:,} more combinations of labels are left out here." if more > 0 else "",
+    )
+
+
+def _cell_tables(policy: Policy) -> Iterator[PageTable]:
+    """For each label cell its decisions by state and step, and the picture of what they rest on."""
+    words, names, labels = trade_of(policy.problem).words, policy.names, policy.problem.labels
+    states, decisions = shown_states(policy), decisions_of(policy)
+    for cell, values in enumerate(islice(product(*labels.values), SHOWN_CELLS)):
+        table = decisions[cell]
+        rows = [
+            [
+                " / ".join(f"{part:g}" for part in state),
+                *(" / ".join(f"{part:,.4g}" for part in decision) for decision in by_step),
+            ]
+            for state, by_step in zip(states, table, strict=True)
+        ]
+        yield PageTable(
+            [" / ".join(names.products), *names.steps],
+            rows,
+            f"{words.decisions.capitalize()} by {' and '.join(names.products)} and {words.step}",
+            ", ".join(f"{name} {value}" for name, value in zip(labels.names, values, strict=True)),
+            _picture(policy, cell, table[:, 0, 0].tolist()) if cell < MOST_PICTURES and table.shape[-1] == 1 else "",
+        )
+
+
+def _picture(policy: Policy, cell: int, decisions: list[float]) -> Markup:
+    """What the outcome of the first step is like, how far it was seen, and where the decisions lie."""
+    model = PrivateModel.of(policy)
+    problem, outcomes = model.problem, model.outcomes
+    weights = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])[cell, 0, 0]
+    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[cell, 0]
+    end = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0])
+    seen = (end, float(points[-1])) if outcomes.higher else (0.0, min(end, float(points[-1])))
+    if 0 in problem.current_status:
+        # Only the side is known, and only at amounts that were tried.
+        low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0]
+        seen = (float(low), float(high))
+    reached, words = 1 - np.cumsum(weights) / weights.sum(), trade_of(policy.problem).words
+    return Markup(law_chart(f"law-{cell}", points, reached, seen=seen, marks=decisions, words=words))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Numbers to pixels, linear between two ends."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """A pixel, to a tenth."""
+        span = self.high - self.low
+        return round(self.start + (value - self.low) / (span or 1.0) * (self.end - self.start), 1)
+
+
+def interval_bar(low: float, mean: float, high: float, *, axis: tuple[float, float]) -> str:
+    """An interval with its mean, as a line of the page; bars with the same axis can be compared."""
+    x = Scale(*axis, 4, BAR_WIDTH - 4)
+    start, middle, end = x(low), x(mean), x(high)
+    return (
+        f'<svg viewBox="0 0 {BAR_WIDTH} 16" aria-hidden="true"><path class="grid" d="M0 8H{BAR_WIDTH}"/>'
+        f'<path class="interval" d="M{start} 8H{end}M{start} 3v10M{end} 3v10"/>'
+        f'<circle class="dot" cx="{middle}" cy="8" r="4"/></svg>'
+    )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A drawn curve: the picture, and where its points lie, for the marker that the slider moves."""
+
+    svg: str
+    points: list[tuple[float, float]]
+
+
+def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float | None, chosen: int) -> Curve:
+    """Predicted cost against ρ on a logarithmic axis, beside the cost of knowing the demand where that is known."""
+    least, worst = min([*costs, *([] if best is None else [best])]), max(costs)
+    room = max(worst - least, 0.02 * least, 1e-9)
+    low, high = max(0.0, least - 0.35 * room), least + 1.25 * room
+    x = Scale(math.log10(budgets[0]), math.log10(budgets[-1]), LEFT + 12, WIDTH - RIGHT - 12)
+    y = Scale(low, high, HEIGHT - BOTTOM, UPPER)
+    places = [(x(math.log10(rho)), y(cost)) for rho, cost in zip(budgets, costs, strict=True)]
+    body = [_axis(y, high, low)]
+    for rho in budgets:
+        power = math.log10(rho)
+        if abs(power - round(power)) < 1e-9:
+            body.append(_svg_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
+    body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
+    if best is not None:
+        body.append(f'<path class="limit" d="M{LEFT} {y(best)}H{WIDTH - RIGHT}"/>')
+        body.append(_svg_text(LEFT + 6, y(best) + 16, "knows the demand", "quiet"))
+    body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
+    body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
+    body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')
+    words = "; ".join(f"rho {rho:g}: {cost:.1f}" for rho, cost in zip(budgets, costs, strict=True))
+    return Curve(_svg("cost", "Predicted cost against the privacy budget", words, body), places)
+
+
+def _svg(name: str, title: str, words: str, body: Sequence[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title" '
+        f'aria-describedby="{name}-words">'
+        f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-words">{html.escape(words)}</desc>'
+        + "".join(body)
+        + "</svg>"
+    )
+
+
+def _axis(y: Scale, high: float, low: float = 0.0) -> str:
+    step = _round_step(max((high - low) / 4, 1e-9))
+    ticks = np.arange(math.ceil(low / step) * step, high + step / 1e6, step)
+    digits = max(0, -math.floor(math.log10(step)))
+    return "".join(
+        f'<path class="grid" d="M{LEFT} {y(float(tick))}H{WIDTH - RIGHT}"/>'
+        + _svg_text(LEFT - 7, y(float(tick)) + 4, f"{tick:,.{digits}f}", "end quiet")
+        for tick in ticks
+    )
+
+
+def _svg_text(x: float, y: float, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(words)}</text>'
+
+
+def _round_step(rough: float) -> float:
+    """1, 2 or 5 times a power of ten, at least `rough`."""
+    power = 10 ** math.floor(math.log10(rough))
+    return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
+
+
+def law_chart(
+    name: str,
+    points: FloatArray,
+    reached: FloatArray,
+    *,
+    seen: tuple[float, float],
+    marks: Sequence[float],
+    words: Words,
+) -> str:
+    """How often an outcome reaches each amount, the range in which the log shows it, and the decisions of one step."""
+    shown = slice(None, None, max(1, len(points) // 120))
+    x, y = Scale(0.0, float(points[-1]), LEFT, WIDTH - RIGHT), Scale(0.0, 1.0, HEIGHT - BOTTOM, UPPER)
+    start, end = (x(min(max(each, 0.0), float(points[-1]))) for each in seen)
+    places = " ".join(f"{x(float(a))},{y(float(b))}" for a, b in zip(points[shown], reached[shown], strict=True))
+    body = [f'<path class="interval" d="M{start} {HEIGHT - BOTTOM}H{end}"/>', _axis(y, 1.0)]
+    step = _round_step(max(float(points[-1]) / 5, 1e-9))
+    for tick in np.arange(0.0, float(points[-1]) + step / 1e6, step):
+        body.append(_svg_text(x(float(tick)), HEIGHT - BOTTOM + 18, f"{tick:g}", "middle"))
+    body.append(f'<polyline class="curve" points="{places}"/>')
+    body += [f'<path class="limit" d="M{x(mark)} {UPPER}V{HEIGHT - BOTTOM}"/>' for mark in marks]
+    under = f"dashed: {words.decisions}; thick: where the log shows {words.outcome}"
+    body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, under, "middle quiet"))
+    said = "; ".join(f"{mark:.4g}" for mark in marks)
+    return _svg(name, f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)

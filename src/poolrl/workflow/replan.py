@@ -10,13 +10,10 @@ costs of [problem] alone.
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,17 +26,15 @@ from poolrl.learning.stored import Names
 from poolrl.plans.capacity import JUDGED_PATHS, CapacityPlan, scaled_down, simulated_costs, solve_capacity
 from poolrl.plans.lead_time import LeadTimePlan, base_stock_cost, solve_lead_time
 from poolrl.plans.orders import UnitLaws, fill_up, one_cell, solve_orders, unit_laws
-from poolrl.plans.saved import AnyPlan, SavedPlan, load_plan, save_plan
+from poolrl.plans.saved import AnyPlan, load_plan, save_plan
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.levels_csv import BYTE_ORDER_MARK, spreadsheet_text
-from poolrl.workflow.orders_csv import ORDERS_FILE, orders_csv
+from poolrl.workflow.decision_tables import ORDERS_FILE, from_empty_csv, orders_csv
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.trades.shop_levels import average_over_cells
+from poolrl.workflow.trades.shop_levels import average_over_cells, cost_by_model
 from poolrl.workflow.update import in_one_sentence
-from poolrl.workflow.what_if import cost_by_model
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
 # Paths are drawn from the model, not from the log: the same for everybody who plans again.
@@ -243,18 +238,3 @@ def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> 
         else orders_csv(made.plan, names, labels)  # type: ignore[arg-type]
     )
     (draft / made.files[-1]).write_text(text, encoding="utf-8", newline="")
-
-
-def from_empty_csv(plan: SavedPlan) -> str:
-    """Label columns, `step`, `product` and `order`: what to order when every shelf is empty and nothing is coming."""
-    text = io.StringIO(newline="")
-    text.write(BYTE_ORDER_MARK)
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow([*map(spreadsheet_text, plan.labels.names), "step", "product", "order"])
-    for cell, values in enumerate(product(*plan.labels.values)):
-        shown = [spreadsheet_text(value) if isinstance(value, str) else value for value in values]
-        for step, called in enumerate(plan.names.steps):
-            orders = plan.order(step, np.zeros(len(plan.names.products)), cell=cell)
-            for name, order in zip(plan.names.products, orders, strict=True):
-                writer.writerow([*shown, spreadsheet_text(called), spreadsheet_text(name), f"{order:.6g}"])
-    return text.getvalue()

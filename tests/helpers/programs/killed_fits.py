@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 import poolrl.cli.fit
+import poolrl.workflow.page
 import poolrl.workflow.release_folder
-import poolrl.workflow.report
 from poolrl import LostSales
 from poolrl.cli.main import app
 from poolrl.ledger.ledger import Ledger
 from poolrl.pool import OnOutcomes, Pool
 
 # Where the steps of a release are; all others are functions of `poolrl.workflow.release_folder`.
-OWNERS = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "learn": OnOutcomes, "draw_page": poolrl.workflow.report}
+OWNERS = {"reserve": Ledger, "read": Ledger, "commit": Ledger, "learn": OnOutcomes, "draw_page": poolrl.workflow.page}
 
 
 def fit_and_die(config: Path, step: str, when: str) -> None:

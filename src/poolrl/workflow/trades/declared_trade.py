@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.desk import Desk
     from poolrl.workflow.forecast import Forecast
+    from poolrl.workflow.trades.trade import TradePage
 
 # Paths on which policies of simulated fits are compared.
 JUDGING_PATHS = 10_000
@@ -45,6 +46,11 @@ class DeclaredTrade:
         from poolrl.workflow.trades.declared_section import DeclaredFacts
 
         return DeclaredFacts
+
+    @property
+    def cost_words(self) -> dict[str, str]:
+        """By the names of the arguments."""
+        return {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Nobody knows what a log of a user's own problem looks like."""
@@ -90,3 +96,21 @@ class DeclaredTrade:
         from poolrl.workflow.desk import StateDesk
 
         return StateDesk(policy, self.words)
+
+    def cost_by_model(self, policy: Policy, problem: Any) -> float:
+        """Played on the model's outcomes."""
+        from poolrl.workflow.trades.round_forecast import earned_by_model
+
+        return -earned_by_model(policy, problem)
+
+    def page(self, policy: Policy, forecast: Forecast) -> TradePage:
+        """A table of decisions for each label cell."""
+        from poolrl.workflow.page import declared_page
+
+        return declared_page(policy, forecast)
+
+    def decisions_file(self, policy: Policy) -> tuple[str, str]:
+        """For each label cell, state and step."""
+        from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_csv
+
+        return DECISIONS_FILE, decisions_csv(policy)

@@ -19,6 +19,12 @@ EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
 class RoundTrade(DeclaredTrade):
     """One of the package's own problems of rounds."""
 
+    @property
+    def cost_words(self) -> dict[str, str]:
+        """What is never sold is worth something, and so is a win."""
+        words = {"keep": "an unsold unit is worth", "worth": "a win is worth"}
+        return {name: words[name] for name in super().cost_words}
+
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """A simulated table, and the facts of its configuration.
 

@@ -1,16 +1,44 @@
-"""Levels of a shop as people look at them: what empty shelves and λ hid, and averages over label cells."""
+"""Levels of a shop as people look at them: what empty shelves and λ hid, the numbers of the page, and its words.
+
+The page holds levels, expected demand and how far orders were tried as short base64 texts. A number is stored as a
+whole multiple of its product's unit, a power of ten, in two bytes. With its mark a level takes 4 bytes of the page, and
+with everything about it 12.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import base64
+import math
+from dataclasses import dataclass
+from typing import Any
 
-from poolrl.checks import BoolArray, FloatArray
-from poolrl.learning.levels import unsettled_levels
+import numpy as np
+from numpy.typing import NDArray
+
+from poolrl.certificate.leaflet import percent
+from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.learning.levels import costs_of_levels, unsettled_levels
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.forecast import ProductCosts
+from poolrl.workflow.decision_tables import LEVELS_FILE, scale_in_words
+from poolrl.workflow.forecast import Forecast, ProductCosts
+from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage
+
+# What the numbers may take of a page of two megabytes.
+MOST_BYTES = 1_100_000
+# Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
+BYTES_OF_LEVEL, BYTES_OF_EVERYTHING = 4.0, 12.0
+LARGEST = 2**16 - 1
+# Eight days out of ten lie between these percentiles.
+DEMAND_SHARES = (0.1, 0.9)
+# Marks of a level: past orders seldom went as far, and orders were never let go further.
+SELDOM_TRIED, NEVER_TRIED_MORE = 1, 2
+
+
+# Without a script, a table of this many numbers at most; and of the products whose demand was hidden, the first.
+MOST_PLAIN_NUMBERS, MOST_HIDDEN = 12_000, 20
 
 
 def shop_of(policy: Policy) -> tuple[Inventory, OutcomeDistribution]:
@@ -77,3 +105,259 @@ def average_over_cells(problem: Inventory, outcomes: OutcomeDistribution, values
     return np.asarray(
         (shares.reshape(shares.shape + (1,) * (values.ndim - labels)) * values).sum(axis=tuple(range(labels)))
     )
+
+
+def cost_by_model(policy: Policy, problem: Inventory) -> float:
+    """Of one trajectory by the policy's model and the costs of a problem, as far as its bounds allow the levels.
+
+    All products together, averaged over label cells.
+    """
+    _, outcomes = shop_of(policy)
+    allowed = np.minimum(log_levels(policy), problem.share * problem.label_bounds[..., None, :])
+    return float(average_over_cells(problem, outcomes, costs_of_levels(problem, outcomes, allowed)).sum())
+
+
+def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
+    """Levels that a script shows in many ways, and what empty shelves hid."""
+    (problem, _), names, scale = shop_of(policy), policy.names, scale_in_words(policy)
+    numbers = page_numbers(policy)
+    table, left_out = _plain_table(numbers)
+    steps, labels = names.steps, " and ".join(problem.labels.names)
+    many, example = "number", ""
+    if scale:
+        many, example = f"many times {scale}", " For example, 1.30 means: where that is 20, fill up to 26."
+    average = f", averaged over every {labels}" if labels else ""
+    when = f"from {steps[0]} to {steps[-1]}" if len(steps) > 1 else f"of one {steps[0]}"
+    return TradePage(
+        name="levels",
+        title="What to order",
+        advice=f"Fill the shelf up to this {many}, whatever is still on it.{example} `poolrl decide` makes the orders "
+        "of all shops from a table of what is on their shelves.",
+        file=LEVELS_FILE,
+        compared=("How you order today", "With these levels", "If demand were known"),
+        amounts=f"These are costs {when} of all products together{average}, in the units of the declared costs."
+        f"{f' Amounts are multiples of {scale}.' if scale else ''}",
+        caution="Costs are predicted as if past orders did not follow demand. If managers ordered more when they "
+        "expected more, these levels can cost more than predicted. Compare both on later weeks of the log before you "
+        "switch: `poolrl backtest`."
+        if forecast.policy
+        else "The data holder can still compare both on later weeks of the log: `poolrl backtest`.",
+        tables=[table],
+        left_out=f"{left_out:,} more rows are left out here." if left_out else "",
+        levels=numbers.embedded() | {"scale": scale, "costs": _costs_of_products(forecast)},
+        sections=[_hidden(policy, forecast)] if problem.censored or not problem.boundary.everywhere else [],
+    )
+
+
+def _costs_of_products(forecast: Forecast) -> list[list[float | None]]:
+    """Cost today, with this policy, and how often demand exceeds the level, for the table's columns."""
+    return [
+        [
+            None if cost is None or math.isnan(cost) else float(f"{cost:.4g}")
+            for cost in (product.today, product.policy, product.beyond)
+        ]
+        for product in forecast.products
+    ]
+
+
+def _hidden(policy: Policy, forecast: Forecast) -> PageSection:
+    """What empty shelves hid: how many products, and those whose demand exceeds the level most often."""
+    products, steps = forecast.products, len(policy.names.steps)
+    marked = [product for product in products if product.binds or product.untried]
+    title, link = "What empty shelves hid", "Empty shelves"
+    text = "When a shelf runs empty, nobody sees what more would have sold: that demand was never seen. "
+    if not marked:
+        return PageSection(
+            "hidden", title, text + "Here past orders went as far as these levels often enough.", link=link
+        )
+
+    def some(names: list[str]) -> str:
+        return "always" if len(names) == steps else ", ".join(names) or "no"
+
+    def many(sign: str) -> str:
+        count = sum(bool(getattr(product, sign)) for product in products)
+        return f": {count:,} of {len(products):,} products, on some days. "
+
+    worst = sorted(marked, key=lambda product: -product.beyond if math.isfinite(product.beyond) else 0.0)[:MOST_HIDDEN]
+    rows = [
+        [
+            product.product,
+            some(product.binds),
+            some(product.untried),
+            percent(product.beyond) if math.isfinite(product.beyond) else "",
+        ]
+        for product in worst
+    ]
+    most = " most" if len(marked) > len(rows) else ""
+    return PageSection(
+        "hidden",
+        title,
+        f"{text}Two kinds of levels deserve a second look:",
+        points=[
+            (
+                "We never tried ordering more than this",
+                f"{many('binds')}More might pay, but nothing is known beyond the declared limit of orders (λ).",
+            ),
+            (
+                "We seldom tried ordering this much",
+                f"{many('untried')}Fewer than one past order in ten went this far. Order this much for a while, and "
+                "fit again.",
+            ),
+        ],
+        table=PageTable(
+            ("product", "never tried more", "seldom tried this much", "demand exceeds the level"),
+            rows,
+            f"Products whose demand was hidden{most}",
+        ),
+        link=link,
+    )
+
+
+def _plain_table(numbers: PageNumbers) -> tuple[PageTable, int]:
+    """The table for browsers without a script, and how many rows it leaves out."""
+    rows, axis = numbers.first_rows(), numbers.axes[numbers.rows]
+    digits = numbers.digits if numbers.rows == len(numbers.axes) - 1 else [numbers.digits[0]] * len(rows)
+    most = max(1, MOST_PLAIN_NUMBERS // len(numbers.steps))
+    shown = [
+        [name, *(f"{level:,.{max(places, 0)}f}" for level in levels)]
+        for name, levels, places in zip(axis.values[:most], rows[:most], digits[:most], strict=True)
+    ]
+    others = ", ".join(
+        f"{other.name} {other.values[0]}"
+        for number, other in enumerate(numbers.axes)
+        if number != numbers.rows and len(other.values) > 1
+    )
+    caption = f"Order-up-to levels{f' for {others}' if others else ''}"
+    return PageTable([axis.name, *numbers.steps], shown, caption), len(axis.values) - len(shown)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a row of the table can stand for: the products, or the values of a label."""
+
+    name: str
+    values: list[str]
+
+
+@dataclass(frozen=True)
+class PageNumbers:
+    """Levels (cells, H, k) in units of 10 to the minus `digits` (k,), and what is known about them, where it fits."""
+
+    axes: list[Axis]  # labels, then products
+    steps: list[str]
+    digits: list[int]
+    levels: IntArray
+    demand: IntArray | None  # (2, cells, H, k)
+    tried: IntArray | None  # (cells, H, k), up to where orders were tried
+    marks: IntArray
+    complete: bool = True  # whether every label cell is there
+
+    @property
+    def rows(self) -> int:
+        """The axis with the most values; the table has a row for each of them."""
+        sizes = [len(axis.values) for axis in self.axes]
+        return len(sizes) - 1 - int(np.argmax(sizes[::-1]))
+
+    def first_rows(self) -> FloatArray:
+        """Levels (rows, H) in the user's units, at the first value of every other axis."""
+        units = 10.0 ** -np.array(self.digits)
+        sizes = [len(axis.values) for axis in self.axes]
+        levels = np.moveaxis((self.levels * units).reshape(*sizes[:-1], len(self.steps), sizes[-1]), -2, -1)
+        first = tuple(slice(None) if axis == self.rows else 0 for axis in range(len(sizes)))
+        return np.asarray(levels[first])
+
+    def embedded(self) -> dict[str, Any]:
+        """For the page's script, as JSON."""
+        return {
+            "axes": [{"name": axis.name, "values": axis.values} for axis in self.axes],
+            "steps": self.steps,
+            "digits": self.digits,
+            "rows": self.rows,
+            "complete": self.complete,
+            "levels": _two_bytes(self.levels),
+            "low": None if self.demand is None else _two_bytes(self.demand[0]),
+            "high": None if self.demand is None else _two_bytes(self.demand[1]),
+            "tried": None if self.tried is None else _two_bytes(self.tried),
+            "marks": base64.b64encode(self.marks.astype(np.uint8).tobytes()).decode(),
+        }
+
+
+def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers:
+    """Everything about every level if it fits; else the levels alone; else those of the first values of one label."""
+    (problem, outcomes), names = shop_of(policy), policy.names
+    sizes = [*problem.labels.shape, problem.products]
+    shown = _values_that_fit(sizes, problem.horizon, most_bytes)
+    kept = tuple(slice(size) for size in shown)
+
+    def flat(values: NDArray[Any]) -> NDArray[Any]:
+        """The cells that are shown of (*labels, H, k), as (cells, H, k)."""
+        part = values[(*kept[:-1], slice(None), kept[-1])]
+        return part.reshape(-1, *part.shape[-2:])
+
+    limits = problem.share * problem.label_bounds[..., None, :]
+    levels, limit = flat(policy.levels), flat(limits)
+    tried = np.minimum(flat(outcomes.explored), limit)
+    marks = np.where(flat(levels_seldom_tried(policy)), SELDOM_TRIED, 0)
+    marks = np.where(flat(levels_at_limit(policy)), NEVER_TRIED_MORE, marks)
+    digits = shown_digits(problem.demand_max, scaled=policy.guarantee.scaled)[kept[-1]]
+    units = 10.0**digits
+
+    def whole(values: FloatArray) -> IntArray:
+        return np.clip(np.rint(values * units), 0, LARGEST).astype(np.int64)
+
+    everything = math.prod(shown) * problem.horizon * BYTES_OF_EVERYTHING <= most_bytes
+    demand = whole(np.stack([flat(each) for each in _percentiles(policy)])) if everything else None
+    values = [*([*map(str, each)] for each in problem.labels.values), names.products]
+    axes = [
+        Axis(name, each[:size])
+        for name, each, size in zip((*problem.labels.names, "product"), values, shown, strict=True)
+    ]
+    return PageNumbers(
+        axes,
+        names.steps,
+        digits.tolist(),
+        whole(levels),
+        demand,
+        whole(tried) if everything else None,
+        marks.astype(np.int64),
+        shown == sizes,
+    )
+
+
+def shown_digits(tops: FloatArray, *, scaled: bool) -> IntArray:
+    """Decimals of each product, from its public bound: three significant digits or more, as two bytes allow.
+
+    >>> shown_digits(np.array([0.8, 60.0, 60_000.0, 2e6]), scaled=False).tolist()
+    [3, 1, 0, -2]
+    """
+    wanted = np.maximum(2 if scaled else 1, 3 - np.ceil(np.log10(tops)))
+    return np.minimum(np.floor(np.log10(LARGEST / tops)), wanted).astype(np.int64)
+
+
+def _values_that_fit(sizes: list[int], horizon: int, most_bytes: int) -> list[int]:
+    """How many values of each axis the page has room for: all, or fewer of the longest axis."""
+    room = int(most_bytes / BYTES_OF_LEVEL / horizon)
+    longest = int(np.argmax(sizes))
+    others = math.prod(sizes) // sizes[longest]
+    shown = list(sizes)
+    shown[longest] = max(1, min(sizes[longest], room // others))
+    return shown
+
+
+def _percentiles(policy: Policy) -> FloatArray:
+    """Of the estimated demand, (2, *labels, H, k); cell by cell, because the estimate may fill the memory."""
+    _, outcomes = shop_of(policy)
+    *labels, steps, products, bins = outcomes.weights.shape
+    weights = outcomes.weights.reshape(-1, steps, products, bins)
+    points = outcomes.points.reshape(-1, products, bins)
+    found = np.empty((2, len(weights), steps, products))
+    for cell, (chance, place) in enumerate(zip(weights, points, strict=True)):
+        below = np.cumsum(chance, axis=-1)
+        for number, share in enumerate(DEMAND_SHARES):
+            at = (below < share * below[..., -1:]).sum(axis=-1).clip(0, bins - 1)
+            found[number, cell] = np.take_along_axis(place[None], at[..., None], axis=-1)[..., 0]
+    return found.reshape(2, *labels, steps, products)
+
+
+def _two_bytes(values: IntArray) -> str:
+    return base64.b64encode(values.astype("<u2").tobytes()).decode()

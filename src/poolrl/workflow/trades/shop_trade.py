@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.config.sections import ProblemSection
     from poolrl.workflow.desk import Desk
     from poolrl.workflow.forecast import Forecast
+    from poolrl.workflow.trades.trade import TradePage
 
 
 class ShopTrade(DeclaredTrade):
@@ -37,6 +38,11 @@ class ShopTrade(DeclaredTrade):
         from poolrl.workflow.trades.shop_section import ShopFacts
 
         return ShopFacts
+
+    @property
+    def cost_words(self) -> dict[str, str]:
+        """Only the ratio of both costs matters: half the cost of a missed sale is twice that of what is left."""
+        return {"shortage": "a missed sale costs"}
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """The sales export of a simulated chain."""
@@ -73,6 +79,24 @@ class ShopTrade(DeclaredTrade):
         from poolrl.workflow.trades.shop_forecast import make_forecast
 
         return make_forecast(policy, progress=progress)
+
+    def cost_by_model(self, policy: Policy, problem: Any) -> float:
+        """Exactly, as far as the problem's bounds allow the levels."""
+        from poolrl.workflow.trades.shop_levels import cost_by_model
+
+        return cost_by_model(policy, problem)
+
+    def page(self, policy: Policy, forecast: Forecast) -> TradePage:
+        """Levels that a script shows, and what empty shelves hid."""
+        from poolrl.workflow.trades.shop_levels import shop_page
+
+        return shop_page(policy, forecast)
+
+    def decisions_file(self, policy: Policy) -> tuple[str, str]:
+        """For each label cell, product and step."""
+        from poolrl.workflow.decision_tables import LEVELS_FILE, levels_csv
+
+        return LEVELS_FILE, levels_csv(policy)
 
     def desk(self, policy: Policy) -> Desk:
         """A question says stocks, an answer what to order."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,6 +56,46 @@ DECLARED = "poolrl.workflow.trades.declared_trade:DeclaredTrade"
 _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
 
 
+@dataclass(frozen=True)
+class PageTable:
+    """A table: each row begins with its name."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str
+    title: str = ""
+    picture: str = ""  # SVG, safe to be set as it is
+
+
+@dataclass(frozen=True)
+class PageSection:
+    """A block of words, of points with a bold beginning, and of a table. `code` in backquotes is set as such."""
+
+    name: str
+    title: str
+    text: str
+    points: Sequence[tuple[str, str]] = ()
+    table: PageTable | None = None
+    link: str = ""  # from the top of the page
+
+
+@dataclass(frozen=True)
+class TradePage:
+    """What a trade fills the page of a policy with. What is empty is left out."""
+
+    name: str  # of the block of decisions, with its title, and what to do with a decision
+    title: str
+    advice: str
+    file: str  # that holds all decisions
+    compared: Sequence[str]  # what today's decisions, the policy and, if it is shown, knowing everything are called
+    amounts: str  # what the numbers beside these are
+    caution: str  # what they rest on
+    tables: Sequence[PageTable]  # of decisions
+    left_out: str = ""  # how many decisions no table shows
+    levels: dict[str, Any] | None = None  # for the script, which shows them in the place of the tables
+    sections: Sequence[PageSection] = ()
+
+
 class Trade(Protocol):
     """A problem's class, its name in a configuration, its words, and what the application does for it.
 
@@ -71,6 +112,10 @@ class Trade(Protocol):
     @property
     def section(self) -> type[ProblemSection]:
         """Its [problem] in `poolrl.toml`."""
+
+    @property
+    def cost_words(self) -> dict[str, str]:
+        """Of costs that may change, how a sentence about their size begins."""
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Write a simulated table, and return the facts of its configuration."""
@@ -93,6 +138,15 @@ class Trade(Protocol):
 
     def desk(self, policy: Policy) -> Desk:
         """Where a policy is asked in the user's words."""
+
+    def cost_by_model(self, policy: Policy, problem: Any) -> float:
+        """What a trajectory costs by the policy's model, and by the costs of a problem."""
+
+    def page(self, policy: Policy, forecast: Forecast) -> TradePage:
+        """What stands in the blocks of the page."""
+
+    def decisions_file(self, policy: Policy) -> tuple[str, str]:
+        """The name of the file that holds all decisions as CSV, and its text."""
 
 
 @contextmanager

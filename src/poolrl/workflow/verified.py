@@ -1,24 +1,15 @@
-"""The page of a release folder, drawn from its policy and its certificate."""
+"""Releases whose certificate holds, with the problem that a configuration of the user's names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress
-
 from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.release_files import CERTIFICATE, PAGE, POLICY, TREES, sha256
+from poolrl.certificate.release_files import CERTIFICATE, POLICY, sha256
 from poolrl.certificate.verify import VerifyCheck, verify_release
-from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config, terms_of
-from poolrl.workflow.decision_table import DECISIONS_FILE, decisions_csv
-from poolrl.workflow.forecast import Forecast
-from poolrl.workflow.kind_page import kind_page
-from poolrl.workflow.levels_csv import LEVELS_FILE, levels_csv
-from poolrl.workflow.page import can_be_drawn, release_page
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
+from poolrl.workflow.trades.trade import code_beside, own_problem
 
 
 def verify_folder(
@@ -58,25 +49,3 @@ def load_verified(folder: Path, config: Path | None = None) -> Released:
     if broken:
         raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
     return release
-
-
-def draw_page(release: Released, console: Console) -> Forecast:
-    """Write the page and all decisions as CSV beside the policy and the certificate; what the page forecasts."""
-    shop = can_be_drawn(release)
-    page, table = release.folder / PAGE, release.folder / (LEVELS_FILE if shop else DECISIONS_FILE)
-    if release.policy.outcomes is None:
-        raise ValueError("the page draws policies with a model of outcomes, as 'poolrl fit' makes them")
-    for path in (page, table):
-        if path.is_symlink():
-            raise ValueError(f"{path} is a link: it would be written elsewhere")
-    with Progress(console=console, transient=True) as progress:
-        trees = release.folder / TREES
-        counted = FadedTrees.load(trees) if trees.exists() else None
-        forecast = trade_of(release.policy.problem).forecast(release.policy, counted, progress)
-        if shop:
-            text, rows = release_page(release, forecast), levels_csv(release.policy)
-        else:
-            text, rows = kind_page(release, forecast), decisions_csv(release.policy)
-    page.write_text(text, encoding="utf-8")
-    table.write_text(rows, encoding="utf-8", newline="")
-    return forecast
