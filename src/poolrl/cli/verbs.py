@@ -21,7 +21,7 @@ VERBS = {
     "backtest": "Replay a release on later weeks of the log, beside what shops did. For the data holder's eyes.",
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
     "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",
-    "ledger": "What was ever spent on a data set, and the owner's keys: show, verify, budget, key, rotate-key, unit.",
+    "ledger": "What was ever spent on a data set, and the owner's keys: show, verify, budget, key, rotate-key.",
     "demo": "Simulate a shop, learn its ordering policy at several privacy budgets, and show what privacy costs.",
     "reproduce": "Reproduce the paper's evaluation, with an honest verdict on each of its claims.",
     "audit": "Attack poolrl's own releases: is the privacy loss really no larger than claimed?",
