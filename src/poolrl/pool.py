@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -33,8 +34,8 @@ from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
 from poolrl.privacy.sensitivity import joint_table, left_sums, moved_trajectories, pair_sums
 from poolrl.problems.problem import OutcomeProblem, Problem
 
-# Tables that may be released beside the trees, by the share of ρ that each gets.
-ON_TOP = ("dependence", "left_over", "together")
+# Tables that may be released beside the trees, by the share of ρ that each gets: how far one unit moves them.
+ON_TOP = {"dependence": joint_table, "left_over": left_sums, "together": pair_sums}
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,16 @@ class Pool:
     together: float = 0.0
 
     def __post_init__(self) -> None:
-        self._shares()
+        self._budgets()
 
-    def _shares(self) -> tuple[zcdp.Budget, zcdp.Budget, zcdp.Budget, zcdp.Budget]:
-        """The budgets of the trees, and of each of the tables on top of them."""
-        tested, summed, paired = (zcdp.shares_of(self.rho, **{name: getattr(self, name)})[1] for name in ON_TOP)
-        if sum(getattr(self, name) for name in ON_TOP) >= 1:
+    def _budgets(self) -> dict[str, zcdp.Budget]:
+        """The budgets of the trees (`rho`), and of each of the tables on top of them."""
+        shares = {name: getattr(self, name) for name in ON_TOP}
+        on_top = {name: zcdp.shares_of(self.rho, **{name: share})[1] for name, share in shares.items()}
+        if sum(shares.values()) >= 1:
             raise ValueError(f"{', '.join(ON_TOP)} must leave a part of rho to the trees")
         whole = zcdp.budget(self.rho)
-        return (whole if whole == math.inf else whole - tested - summed - paired), tested, summed, paired
+        return {"rho": whole if whole == math.inf else whole - sum(on_top.values()), **on_top}
 
     @classmethod
     def published(cls, rho: float, zones: int = RING_COUNT, *, scale: float = 1.0, failure: float = 0.05) -> Self:
@@ -121,6 +123,7 @@ class Pool:
     def _choose(self, problem: Problem) -> Prepared:
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
         where = lay_out(problem, self.values or default_values(problem, counts))
+        asked = [name for name in ON_TOP if getattr(self, name)]
         if isinstance(counts, Outcomes):
             if not isinstance(problem, OutcomeProblem):
                 raise ValueError(
@@ -129,17 +132,11 @@ class Pool:
                 )
             if self.pessimism is not None:
                 raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
-            if self.dependence:
-                # It refuses a problem that has no such table.
-                joint_table(problem, per_unit=1)
-            if self.left_over:
-                left_sums(problem, per_unit=1)
-            if self.together:
-                pair_sums(problem, per_unit=1)
-            return OnOutcomes(problem, *self._shares(), counts, where)
-        for name in ON_TOP:
-            if getattr(self, name):
-                raise ValueError(f"{name} needs outcome counts: use counts=Outcomes(), or leave it out")
+            for name in asked:
+                ON_TOP[name](problem, per_unit=1)  # it refuses a problem that has no such table
+            return OnOutcomes(problem, self._budgets(), counts, where)
+        if asked:
+            raise ValueError(f"{asked[0]} needs outcome counts: use counts=Outcomes(), or leave it out")
         if len(problem.arrival_low) != problem.state_dim:
             raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
         if not isinstance(where, Partition):
@@ -168,10 +165,7 @@ class OnOutcomes:
     """Counts of outcomes, any values."""
 
     problem: OutcomeProblem
-    rho: zcdp.Budget  # of the trees
-    dependence: zcdp.Budget  # of the test, on top
-    left_over: zcdp.Budget  # of the sums of what was left, on top
-    together: zcdp.Budget  # of the sums of pairs, on top
+    budgets: Mapping[str, zcdp.Budget]  # `rho` of the trees, and of each table on top
     counts: Outcomes
     where: ValuePoints
     fixed_edges: IntArray | None = None  # for an audit; otherwise the trees tell where pairs are compared
@@ -184,11 +178,10 @@ class OnOutcomes:
             coordinates=self.problem.outcome_dim,
             slots=log.slots,
             per_unit=moved,
-            rho=float(self.rho),
+            rho=float(self.budgets["rho"]),
             label_cells=self.problem.labels.count,
         )
-        budgets = {name: getattr(self, name) for name in ("rho", *ON_TOP)}
-        return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, edges=self._edges, **budgets)
+        return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, edges=self._edges, **self.budgets)
 
     def _edges(self, released: PrivateOutcomes) -> IntArray:
         """Where pairs are compared: from released trees alone."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from poolrl.audit.cases import AuditCase
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
-from poolrl.pool import OnOutcomes, OnVisits, Prepared
+from poolrl.pool import ON_TOP, OnOutcomes, OnVisits, Prepared
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise.inversion import inversion
@@ -37,7 +37,7 @@ from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.self_test import sampler_faults
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
-from poolrl.privacy.sensitivity import TableLayout, joint_table, left_sums, outcome_trees, pair_sums, visit_tables
+from poolrl.privacy.sensitivity import TableLayout, outcome_trees, visit_tables
 
 # Rows of released numbers, (releases, numbers).
 Rows = NDArray[np.int32]
@@ -241,9 +241,8 @@ def layouts(prepared: Prepared, counts: Revealed, *, per_unit: int) -> tuple[Tab
         complete=len(trees) == belongs.count(0),
         labels_public=counts.public["guarantee"].labels == "public",
     )
-    joint = [joint_table(problem, per_unit=per_unit)] if prepared.dependence else []
-    on_top = [(prepared.left_over, left_sums), (prepared.together, pair_sums)]
-    return (layout, *joint, *(formula(problem, per_unit=per_unit) for budget, formula in on_top if budget))
+    on_top = [formula(problem, per_unit=per_unit) for name, formula in ON_TOP.items() if prepared.budgets[name]]
+    return (layout, *on_top)
 
 
 class Exact:

@@ -32,7 +32,8 @@ class Rounds(OutcomeProblem):
     """What auctions and posted prices share. `most` bounds all amounts, in the user's units or multiples of a scale."""
 
     counts_down = True
-    count_name: ClassVar[str]  # of the fact that says how many lots, units or wins there are
+    arguments: ClassVar[tuple[str, ...]]  # of the constructor, beside the horizon and labels
+    count_name: ClassVar[str]  # of the one that says how many lots, units or wins there are
 
     def __init__(
         self,
@@ -100,10 +101,10 @@ class Rounds(OutcomeProblem):
         """Any amount."""
         return state * 0.0 + self.action_low, state * 0.0 + self.action_high
 
-    def _facts(self, **own: Any) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
-        labels = {"labels": self.labels.facts()} if self.labels else {}
-        return {"kind": type(self).__name__, "horizon": self.horizon, **own, **labels}
+        own = {name: getattr(self, name) for name in ("horizon", *self.arguments)}
+        return {"kind": type(self).__name__, **own, **({"labels": self.labels.facts()} if self.labels else {})}
 
 
 class ReserveAuction(Rounds):
@@ -115,6 +116,7 @@ class ReserveAuction(Rounds):
     of the highest bid only on which side of the reserve it lies.
     """
 
+    arguments = ("lots", "bid_max", "keep", "sees_highest")
     costs, count_name = ("keep",), "lots"
     example: ClassVar[Mapping[str, Any]] = {"horizon": 3, "lots": 2, "bid_max": 4.0, "keep": 0.2, "sees_highest": False}
 
@@ -137,11 +139,6 @@ class ReserveAuction(Rounds):
         self.shows = ("highest", "price") if self.sees_highest else ("price",)
         self.current_status = () if self.sees_highest else (0,)
         super().__init__(horizon=horizon, count=self.lots, most=bid_max, outcomes=2, side="higher", labels=labels)
-
-    def facts(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        own = {"lots": self.lots, "bid_max": self.bid_max, "keep": self.keep, "sees_highest": self.sees_highest}
-        return self._facts(**own)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Sold if the highest bid reaches the reserve."""
@@ -185,6 +182,7 @@ class DynamicPricing(Rounds):
     """
 
     current_status = (0,)
+    arguments = ("stock", "price_max", "keep")
     costs, count_name = ("keep",), "stock"
     example: ClassVar[Mapping[str, Any]] = {"horizon": 4, "stock": 2, "price_max": 4.0, "keep": 0.1}
 
@@ -204,10 +202,6 @@ class DynamicPricing(Rounds):
         if not 0 <= self.keep < self.price_max:
             raise ValueError(f"keep must lie between 0 and price_max, got {self.keep:g}")
         super().__init__(horizon=horizon, count=self.stock, most=price_max, outcomes=1, side="lower", labels=labels)
-
-    def facts(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return self._facts(stock=self.stock, price_max=self.price_max, keep=self.keep)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Bought if it is worth its price."""
@@ -239,6 +233,7 @@ class FirstPriceBidding(Rounds):
     unless it is never shown, C or the bid in its place.
     """
 
+    arguments = ("wins", "worth", "bid_max", "feedback")
     costs, count_name = ("worth",), "wins"
     example: ClassVar[Mapping[str, Any]] = {"horizon": 4, "wins": 2, "worth": 1.5, "bid_max": 4.0, "feedback": "lost"}
 
@@ -264,10 +259,6 @@ class FirstPriceBidding(Rounds):
         self.current_status = (0,) if feedback == "never" else ()
         side: Side = "higher" if feedback == "lost" else "lower"
         super().__init__(horizon=horizon, count=self.wins, most=bid_max, outcomes=1, side=side, labels=labels)
-
-    def facts(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return self._facts(wins=self.wins, worth=self.worth, bid_max=self.bid_max, feedback=self.feedback)
 
     def succeeds(self, action: FloatArray, outcome: FloatArray) -> BoolArray:
         """Won if nobody bids more."""
