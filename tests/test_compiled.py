@@ -16,7 +16,7 @@ from scipy.linalg import qr
 from poolrl import Backlog, Grid, LostSales, Zones
 from poolrl.geometry import compiled_nodes
 from poolrl.geometry.axes import Axes, _range_maxima
-from poolrl.geometry.partition import Partition
+from poolrl.geometry.partition import Partition, Rings
 from poolrl.learning.backward_induction import consistent_counts, stages_from_marginals
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import Problem
@@ -57,10 +57,8 @@ def test_range_maxima(values: Any, data: Any) -> None:
 
 def test_points_of_a_ring_are_those_of_pivoted_qr() -> None:
     candidates = np.random.default_rng(2).uniform(size=(40, 64, 6))
-    chosen = np.empty((40, 6), dtype=np.int64)
-    compiled_nodes.independent_points(candidates, chosen)
-    for points, mine in zip(candidates, chosen, strict=True):
-        np.testing.assert_array_equal(mine, qr(points.T, mode="economic", pivoting=True)[2][:6])
+    for points, chosen in zip(candidates, Rings.among(candidates, 1.0).corners, strict=True):
+        np.testing.assert_array_equal(chosen, points[qr(points.T, mode="economic", pivoting=True)[2][:6]])
 
 
 def by_reading(partition: Partition, step: int, q: Any, state: Any) -> tuple[Any, Any]:

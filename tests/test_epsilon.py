@@ -26,10 +26,9 @@ from poolrl.privacy import zcdp
 from poolrl.workflow.budget import BudgetStudy, StudyLine, StudyQuestion
 from poolrl.workflow.config.configuration import keys_of
 from poolrl.workflow.config.toml import write_toml
-from poolrl.workflow.demo import DemoResult
+from poolrl.workflow.demo import DemoResult, privacy_curve
 from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
 from poolrl.workflow.page import _grid, claim_rows
-from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.certificates import release_facts
@@ -103,15 +102,15 @@ def test_the_tables_of_the_commands(policy: Policy) -> None:
     line = StudyLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
     study = BudgetStudy(StudyQuestion(RHO, 20, "normal", 0.02), [line], [line], 0.5, trade_named("lost sales"))
     assert cells_of(_budget_table(study), "0.1", SHOWN)
-    demo = DemoResult([BudgetRuns(RHO, 1.0, (0.1, 0.2))], 1.0, 0.0, 0.5, 0.6, policy)
+    demo = DemoResult({RHO: np.array([0.1, 0.2])}, 1.0, 0.0, 0.5, 0.6, policy)
     assert cells_of(_cost_table(demo), "Pool", "0.1")[2] == SHOWN
     found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
     assert f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06" in drawn(_audit_table([found], 1))
 
 
-def test_the_pictures(tmp_path: Path) -> None:
-    points = [BudgetRuns(rho, 1.0, (0.1, 0.2)) for rho in (RHO, 1.0)]
-    privacy_curve(tmp_path / "curve.svg", points, non_private=0.01, data_free=0.5)
+def test_the_pictures(tmp_path: Path, policy: Policy) -> None:
+    gaps = {rho: np.array([0.1, 0.2]) for rho in (RHO, 1.0)}
+    privacy_curve(DemoResult(gaps, 1.0, 0.01, 0.5, 0.5, policy)).savefig(tmp_path / "curve.svg")
     assert {f"<!-- {shown} -->" for shown in (SHOWN, "7.77")} <= set(
         re.findall(r"<!-- [\d.]+ -->", (tmp_path / "curve.svg").read_text())
     )

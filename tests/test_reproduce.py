@@ -6,6 +6,7 @@ import math
 import re
 import sqlite3
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_a_file_killed_while_it_is_made_is_made_again(
 ) -> None:
     done, honest = [], Results._write
 
-    def dies(self: Results, statement: str, values: list | None = None) -> None:
+    def dies(self: Results, statement: str, values: Sequence = ()) -> None:
         if len(done) == writes:
             raise SystemExit("killed")
         done.append(statement)

@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from cyclopts import Parameter
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from poolrl import __version__
@@ -27,7 +28,6 @@ from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.noise import CHECKS
 from poolrl.certificate.terms import PeriodFacts
 from poolrl.checks import one_of, whole
-from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.data.log import Log
 from poolrl.data.sources.opening import open_source
@@ -218,7 +218,7 @@ def _strongest(found: list[AuditFinding]) -> AuditFinding:
 def _attack_all(
     console: Console, cases: list[AuditCase], rho: float, releases: int, noise: str, workers: int
 ) -> list[AuditFinding]:
-    with progress_bar(console) as bars:
+    with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("releases", total=len(cases) * releases)
         found = []
         for case in cases:

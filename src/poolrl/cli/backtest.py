@@ -9,10 +9,10 @@ from typing import Annotated, Any, cast
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from poolrl.certificate.release_files import POLICY
-from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
@@ -70,7 +70,7 @@ def backtest(
         # Scales are made from sales of weeks before the period too.
         weeks = read_weeks(log, cast(Inventory, policy.problem), since, by, period if sales is not None else None)
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
-    with progress_bar(console) as bars:
+    with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("replaying", total=100)
         found = replay_policy(
             policy,

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.progress import Progress
 
 from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.fit import page_of
-from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.decision_tables import ORDERS_FILE
@@ -49,7 +49,7 @@ def replan(
     file = load_config(config)
     source = load_verified(release)
     if file.config.operations.declared:
-        with progress_bar(console) as bar:
+        with Progress(console=console, disable=not console.is_terminal) as bar:
             task = bar.add_task("planning", total=None)
             orders = replan_orders(source, file, out, lambda done, all_: bar.update(task, completed=done, total=all_))
         if json:

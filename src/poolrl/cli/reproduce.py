@@ -12,9 +12,9 @@ from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Column, Table
 
-from poolrl.cli.progress import progress_bar
 from poolrl.cli.verbs import verb
 from poolrl.paper import rossmann
 from poolrl.paper.figures import Section
@@ -27,9 +27,12 @@ from poolrl.paper.write_up import Origin, html_page, markdown, report_sections, 
 RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")
 VERDICT_COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "vacuous": "yellow"}
-# Without a terminal there is no bar to redraw: a line now and then instead.
-LINE_EVERY = 30.0
-
+LINES = 20  # of progress in a stage, where there is no terminal and so no bar to redraw
+BACKEND_HELP = (
+    "Where they run: loky (this machine), ray (pip install 'poolrl[ray]') or spark (pip install 'poolrl[spark]', and "
+    "Java), on a cluster that has poolrl. Rows do not depend on it either."
+)
+ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
 
 reproduce_verb = verb(
     "reproduce",
@@ -46,30 +49,14 @@ reproduce_verb = verb(
 
 @reproduce_verb.default
 def reproduce(
-    what: Annotated[
-        str,
-        Parameter(help="all, rq1, rq2, rq3, sensitivity, qlearning, claims (all of them), or report (run nothing)."),
-    ] = "all",
+    what: Annotated[str, Parameter(help=f"{', '.join(CHOICES)}: claims runs all sweeps, report runs nothing.")] = "all",
     *,
     out: Annotated[Path, Parameter(help="Folder for results, report and figures.")] = Path("reproduction"),
     runs: Annotated[int | None, Parameter(help="Seeds per setting: 10, as in the paper, or 5 with --quick.")] = None,
     quick: Annotated[bool, Parameter(help="Fewer values, fewer seeds.", negative="")] = False,
-    workers: Annotated[
-        int | None, Parameter(help="Processes; all cores if left out. Rows do not depend on it.")
-    ] = None,
-    backend: Annotated[
-        str,
-        Parameter(
-            help="Where they run: loky (this machine), ray (pip install 'poolrl[ray]') or spark (pip install "
-            "'poolrl[spark]', and Java), on a cluster that has poolrl. Rows do not depend on it either."
-        ),
-    ] = "loky",
-    train_csv: Annotated[
-        Path | None,
-        Parameter(
-            name="--rossmann", help="Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
-        ),
-    ] = None,
+    workers: Annotated[int | None, Parameter(help="Processes; all cores by default. Rows do not depend on it.")] = None,
+    backend: Annotated[str, Parameter(help=BACKEND_HELP)] = "loky",
+    train_csv: Annotated[Path | None, Parameter(name="--rossmann", help=ROSSMANN_HELP)] = None,
 ) -> None:
     """Run what is missing, print what was asked for, and write the report.
 
@@ -95,12 +82,12 @@ def reproduce(
     if real is not None and md5 not in (None, real.md5):
         raise ValueError(f"{out / RESULTS} holds runs on another train.csv (MD5 {md5}); name that one")
     with console.status("writing the report"):
-        found = report_sections(Runs(rows), origin=origin, source=real)
-        parts = [part for group in found.values() for part in group]
+        sections = report_sections(Runs(rows), origin=origin, source=real)
+        parts = [part for group in sections.values() for part in group]
         save_figures(parts, out / "figures")
         (out / "results.md").write_text(markdown(parts))
         (out / "report.html").write_text(html_page(parts))
-    for part in found["summary" if what in ("all", "report") else what]:
+    for part in sections["summary" if what in ("all", "report") else what]:
         _print_section(console, part)
     console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {origin.seconds / 60:.1f} minutes of running in all.")
     console.print(f"Open [bold]{out / 'report.html'}[/]; pictures are in {out / 'figures'}, rows in {out / RESULTS}.")
@@ -109,18 +96,30 @@ def reproduce(
 def _run_missing(
     console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, backend: Backend, extent: str
 ) -> None:
-    with Results(out / RESULTS) as results, results.alone(), _Bars(console) as bars:
+    """With a bar and the time left on a terminal, with a line now and then elsewhere."""
+    bars = Progress(console=console, disable=not console.is_terminal)
+    with Results(out / RESULTS) as results, results.alone(), bars:
         results.note("workers", str(backend.workers))
         if results.fact("extent") != "full":
             results.note("extent", extent)
         before, began = float(results.fact("seconds") or 0), time.monotonic()
 
-        def finished(run: Run) -> None:
+        def begun(stage: str, total: int) -> None:
+            bars.add_task(stage, total=total)
+            if bars.disable:
+                console.print(f"{stage}: {total:,} to do")
+
+        def finished(_: Run) -> None:
             results.note("seconds", f"{before + time.monotonic() - began:.1f}")  # now: the next run may be interrupted
-            bars.finished(run)
+            task = bars.tasks[-1]
+            bars.advance(task.id)
+            total = int(task.total or 0)
+            if bars.disable and task.completed % -(-total // LINES) == 0:
+                left = (task.elapsed or 0) / task.completed * (total - task.completed)
+                console.print(f"{task.description}: {task.completed:,} of {total:,}, about {left / 60:.0f} min left")
 
         try:
-            carry_out(wanted, results, real=real, backend=backend, started=bars.started, finished=finished)
+            carry_out(wanted, results, real=real, backend=backend, started=begun, finished=finished)
         except KeyboardInterrupt:
             raise ValueError(
                 f"stopped; every finished run is kept in {out / RESULTS}: run the same command again to go on"
@@ -128,30 +127,24 @@ def _run_missing(
 
 
 def _print_section(console: Console, part: Section) -> None:
-    if part.header[:1] == ("claim",):
-        _print_claims(console, part)
-        return
+    """A table; but claim by claim, each learner on a line, where a table would be too narrow for the verdicts."""
     console.print(f"[bold]{escape(part.title)}[/]", *map(_plain, part.text), sep="\n", highlight=False)
-    if part.header:
-        # The first column names a method or a claim: it gets nearly the room of two.
+    if part.header[:1] == ("claim",):
+        for claim, data, statistic, *cells in part.rows:
+            console.print(f"\n[bold]{escape(claim)}[/] ({escape(data)}): {escape(statistic)}", highlight=False)
+            lines = Table(box=None, show_header=False, padding=(0, 1))
+            for learner, cell in zip(part.header[-len(cells) :], cells, strict=True):
+                if cell:
+                    lines.add_row("", escape(learner), _plain(cell))
+            console.print(lines, highlight=False)
+    elif part.header:
+        # The first column names a method: it gets nearly the room of two.
         columns = [Column(escape(name), overflow="fold", ratio=4) for name in part.header]
         columns[0].ratio = 7
         table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, expand=True)
         for row in part.rows:
             table.add_row(*map(_plain, row))
         console.print(table)
-
-
-def _print_claims(console: Console, part: Section) -> None:
-    """Claim by claim, each learner on a line: the verdict and what decided it."""
-    console.print(f"[bold]{escape(part.title)}[/]", *map(_plain, part.text), "", sep="\n", highlight=False)
-    for claim, data, statistic, *cells in part.rows:
-        console.print(f"[bold]{escape(claim)}[/] ({escape(data)}): {escape(statistic)}", highlight=False)
-        lines = Table(box=None, show_header=False, padding=(0, 1))
-        for learner, cell in zip(part.header[-len(cells) :], cells, strict=True):
-            if cell:
-                lines.add_row("", escape(learner), _plain(cell))
-        console.print(lines, highlight=False)
 
 
 def _plain(text: str) -> str:
@@ -173,37 +166,3 @@ def _say_source(console: Console, real: rossmann.Rossmann | None) -> None:
             f"[yellow]Rossmann: this train.csv is not the one behind docs/results.md[/] (MD5 {real.md5}, "
             f"expected {rossmann.MD5}). Going on; figures on real data may differ."
         )
-
-
-class _Bars:
-    """A bar with the time left on a terminal, a line every half minute elsewhere."""
-
-    def __init__(self, console: Console) -> None:
-        self._console, self._bars = console, progress_bar(console)
-        self._said = 0.0
-
-    def __enter__(self) -> _Bars:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def started(self, stage: str, total: int) -> None:
-        """A stage with this number of runs begins."""
-        self._bars.add_task(stage, total=total)
-        self._said = time.monotonic()
-        if not self._console.is_terminal:
-            self._console.print(f"{stage}: {total:,} to do")
-
-    def finished(self, _: Run) -> None:
-        """A run is done and stored."""
-        task = self._bars.tasks[-1]
-        self._bars.advance(task.id)
-        if not self._console.is_terminal and time.monotonic() - self._said >= LINE_EVERY:
-            self._said = time.monotonic()
-            total = task.total or 0
-            left = (task.elapsed or 0) / task.completed * (total - task.completed)
-            self._console.print(
-                f"{task.description}: {task.completed:,.0f} of {total:,.0f}, about {left / 60:.0f} min left"
-            )

@@ -34,9 +34,3 @@ AsJson = Annotated[bool, Parameter(name="--json", help="For programs: JSON on st
 def verb(name: str, *, examples: str, more: str = "") -> App:
     """The command of a verb, with examples below its flags, and more words after them if it takes some."""
     return App(name=name, help_epilogue=f"Examples:\n{examples}" + (f"\n\n{more}" if more else ""))
-
-
-def add_verbs(app: App) -> None:
-    """Every verb by its import path: none is imported before it is called."""
-    for number, name in enumerate(VERBS):
-        app.command(f"poolrl.cli.{name}:{name}_verb", name=name, help=VERBS[name], sort_key=number)

@@ -150,28 +150,3 @@ def best_in_cells(
             if q[cell] > best:
                 best, where = q[cell], c
         chosen[row], values[row] = where, best
-
-
-@njit(nogil=True, cache=True)
-def independent_points(candidates: FloatArray, chosen: IntArray) -> None:
-    """The D of each ring's candidates (M, many, D) that pivoted Gram-Schmidt takes, by number, into `chosen` (M, D)."""
-    rings, many, size = candidates.shape
-    for ring in range(rings):
-        rest = candidates[ring].copy()
-        for j in range(size):
-            longest, at = -1.0, 0
-            for c in range(many):
-                square = 0.0
-                for i in range(size):
-                    square += rest[c, i] * rest[c, i]
-                if square > longest:
-                    longest, at = square, c
-            chosen[ring, j] = at
-            direction = rest[at] / np.sqrt(longest) if longest > 0.0 else np.zeros(size)
-            for c in range(many):
-                along = 0.0
-                for i in range(size):
-                    along += rest[c, i] * direction[i]
-                for i in range(size):
-                    rest[c, i] -= along * direction[i]
-            rest[at] = 0.0

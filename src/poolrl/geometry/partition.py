@@ -349,11 +349,17 @@ class Rings:
     @classmethod
     def among(cls, candidates: FloatArray, radius: float) -> Self:
         """Keep D of each ring's candidates (M, many, D), the best conditioned by pivoted Gram-Schmidt."""
-        from poolrl.geometry.compiled_nodes import in_blocks, independent_points
-
-        chosen = np.empty((len(candidates), candidates.shape[2]), dtype=np.int64)
-        in_blocks(lambda rings: independent_points(candidates[rings], chosen[rings]), len(candidates))
-        return cls(np.take_along_axis(candidates, chosen[:, :, None], axis=1), radius)
+        chosen = np.empty_like(candidates[:, : candidates.shape[2]])
+        rest, rings = candidates.copy(), np.arange(len(candidates))
+        for j in range(candidates.shape[2]):
+            squares = (rest**2).sum(axis=-1)
+            longest = squares.argmax(axis=-1)
+            chosen[:, j] = candidates[rings, longest]
+            length = np.sqrt(squares.max(axis=-1, keepdims=True))
+            direction = rest[rings, longest] / np.where(length > 0, length, 1.0)
+            rest -= (rest @ direction[:, :, None]) * direction[:, None]
+            rest[rings, longest] = 0.0
+        return cls(chosen, radius)
 
     @property
     def count(self) -> int:

@@ -1,8 +1,7 @@
 """The results file, one row per finished run, on disk before the next begins (SQLite); and finished runs by setting.
 
-In WAL mode the processes of one machine write side by side, and others read meanwhile, so every worker stores its own
-runs. WAL uses shared memory, so it does not work across machines: runs made elsewhere travel back, and the command
-that asked for them stores them (`workers`). The file belongs on a local disk.
+In WAL mode the processes of one machine write side by side, and others read meanwhile. WAL uses shared memory, so the
+file belongs on a local disk. Runs made on other machines travel back to the command that asked for them (`workers`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,17 +25,13 @@ from poolrl.paper.trials import MEASURES, Run
 
 # A new version may learn better or worse: its rows must not mix with old ones.
 RESULTS_FORMAT = f"poolrl {__version__}, results 2"
+ELSEWHERE = "move it away, or choose another folder with --out"
 SECONDS_FOR_WRITERS = 60.0  # how long to wait for other processes that are writing
 
-_SQL: dict[str, tuple[str, Any]] = {
-    "str": ("TEXT NOT NULL", str),
-    "float": ("REAL NOT NULL", float),
-    "int": ("INTEGER NOT NULL", int),
-}
-_FIELDS = [field.name for field in fields(Setting)]
+_SQL = {"str": ("TEXT NOT NULL", str), "float": ("REAL NOT NULL", float), "int": ("INTEGER NOT NULL", int)}
 _KEYS = {field.name: _SQL[str(field.type)] for field in fields(Setting)} | {"seed": _SQL["int"]}
 # Measures have no type, because a column of type REAL loses the sign of −0.0. NaN is NULL: SQLite has no NaN.
-_COLUMNS = _KEYS | dict.fromkeys(MEASURES, ("", float | int | None))
+_COLUMNS: dict[str, tuple[str, Any]] = {**_KEYS, **dict.fromkeys(MEASURES, ("", float | int | None))}
 
 
 class Results:
@@ -70,24 +65,20 @@ class Results:
 
     def add(self, run: Run) -> None:
         """Store one finished run, durably. A run that is already there stays as it is."""
-        names, marks, keys = ", ".join(_COLUMNS), ", ".join("?" * len(_COLUMNS)), ", ".join(_KEYS)
-        statement = f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING"
-        row = run.row()
-        self._write(statement, [row[name] for name in _COLUMNS])
+        marks, keys = ", ".join("?" * len(_COLUMNS)), ", ".join(_KEYS)
+        statement = f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING"
+        self._write(statement, [*astuple(run.setting), run.seed, *(getattr(run, name) for name in MEASURES)])
 
     def runs(self) -> list[Run]:
         """Every run, in the order of its setting and seed: the same however many processes made them."""
-        stored = self._read(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}")
-        rows = [dict(zip(_COLUMNS, values, strict=True)) for values in stored]
-        if not all(isinstance(row[name], kind) for row in rows for name, (_, kind) in _COLUMNS.items()):
+        rows = self._read(f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY {', '.join(_KEYS)}")
+        kinds = [kind for _, kind in _COLUMNS.values()]
+        if not all(isinstance(value, kind) for row in rows for value, kind in zip(row, kinds, strict=True)):
             raise self._unreadable("a row is not a run")
+        split = ((row[: len(_KEYS)], row[len(_KEYS) :]) for row in rows)
         return [
-            Run(
-                Setting(**{name: row[name] for name in _FIELDS}),
-                row["seed"],
-                **{name: math.nan if row[name] is None else row[name] for name in MEASURES},
-            )
-            for row in rows
+            Run(Setting(*key[:-1]), key[-1], *(math.nan if value is None else value for value in measures))
+            for key, measures in split
         ]
 
     def fact(self, name: str) -> str | None:
@@ -103,9 +94,7 @@ class Results:
         """Refuse to add runs on another train.csv to those already there."""
         before = self.fact("rossmann md5")
         if before not in (None, md5):
-            raise ValueError(
-                f"{self.path} holds runs on another train.csv (MD5 {before}); choose another folder with --out"
-            )
+            raise ValueError(f"{self.path} holds runs on another train.csv (MD5 {before}); {ELSEWHERE}")
         self.note("rossmann md5", md5)
 
     @contextmanager
@@ -119,19 +108,19 @@ class Results:
             yield
 
     def _prepare(self, read_only: bool) -> None:
+        if not (self._tables() or read_only):
+            self._make()
         tables = self._tables()
-        if not tables and not read_only:
-            tables = self._make()
         held = self.fact("format") if "facts" in tables else None
         if held != RESULTS_FORMAT or "runs" not in tables:
             raise ValueError(
                 f"{self.path} was written by another version ({held or 'no poolrl results'}; this is "
-                f"{RESULTS_FORMAT}): move it away, or choose another folder with --out"
+                f"{RESULTS_FORMAT}): {ELSEWHERE}"
             )
         if not read_only:
             self._write("PRAGMA synchronous = FULL")  # a stored run survives a power cut
 
-    def _make(self) -> set[str]:
+    def _make(self) -> None:
         """The tables of a new file, all or none: a file killed half-made must not look like another program's."""
         self._write("PRAGMA journal_mode = WAL")  # a property of the file, not of the connection
         self._write("BEGIN IMMEDIATE")
@@ -141,40 +130,36 @@ class Results:
             self._write("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self.note("format", RESULTS_FORMAT)
         self._write("COMMIT")
-        return self._tables()
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _execute(self, statement: str, values: Sequence[Any] | None) -> sqlite3.Cursor:
+    def _execute(self, statement: str, values: Sequence[Any]) -> sqlite3.Cursor:
         """SQLite waits for other writers, but not while the file is switched to WAL mode or recovered: then we wait."""
         end = time.monotonic() + SECONDS_FOR_WRITERS
         while True:
             try:
-                return self._db.execute(statement, values or ())
+                return self._db.execute(statement, values)
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(0.05)
 
-    def _read(self, statement: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
-    def _unreadable(self, error: object) -> ValueError:
-        words = "move it away, or choose another folder with --out"
-        return ValueError(f"{self.path} is not a results file, or is damaged ({error}); {words}")
-
-    def _write(self, statement: str, values: Sequence[Any] | None = None) -> None:
+    def _write(self, statement: str, values: Sequence[Any] = ()) -> None:
         try:
             self._execute(statement, values)
         except sqlite3.Error as error:
-            raise OSError(
-                f"could not write to {self.path} ({error}); every run before this one is kept: "
-                "make room and run the same command again"
-            ) from None
+            kept = "every run before this one is kept: make room and run the same command again"
+            raise OSError(f"could not write to {self.path} ({error}); {kept}") from None
+
+    def _unreadable(self, error: object) -> ValueError:
+        return ValueError(f"{self.path} is not a results file, or is damaged ({error}); {ELSEWHERE}")
 
 
 class Runs:
@@ -182,10 +167,11 @@ class Runs:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = {(run.setting, run.seed): run for run in runs}
-        self._by_setting: dict[Setting, dict[int, Run]] = {}
+        self._judging: dict[Setting, dict[int, Run]] = {}
         for run in runs:
             if run.seed not in TUNING_SEEDS:
-                self._by_setting.setdefault(run.setting, {})[run.seed] = run
+                self._judging.setdefault(run.setting, {})[run.seed] = run
+        self.seeds = len({seed for _, seed in self._runs if seed not in TUNING_SEEDS})  # how many judge
 
     def chosen(self, setting: Setting) -> Setting:
         """A TUNED setting with the scale that the tuning seeds chose."""
@@ -193,16 +179,11 @@ class Runs:
 
     def of(self, setting: Setting) -> dict[int, Run]:
         """Its runs by seed, none if it was not run."""
-        return self._by_setting.get(self.chosen(setting), {})
+        return self._judging.get(self.chosen(setting), {})
 
     def measured(self, setting: Setting, measure: str) -> FloatArray:
         """One measure of its runs, a number per seed."""
         return np.array([getattr(run, measure) for run in self.of(setting).values()])
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds judge."""
-        return len({seed for runs in self._by_setting.values() for seed in runs})
 
     def paired(self, settings: Sequence[Setting], measure: str = "gap") -> FloatArray:
         """One row per seed that all settings share, one column per setting."""

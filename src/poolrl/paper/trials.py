@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
 from typing import Any
@@ -83,10 +83,6 @@ class Run:
     fell_back: float  # share of noise-dominated nodes, NaN without visit counts
     clipped: float  # share of nodes whose pessimistic value was cut at zero, NaN as above
     empty_rings: float  # share of rings without a row of the log, NaN without rings
-
-    def row(self) -> dict[str, Any]:
-        """Flat, as it goes into a table."""
-        return asdict(self.setting) | {"seed": self.seed} | {name: getattr(self, name) for name in MEASURES}
 
 
 MEASURES = tuple(name for name in Run.__dataclass_fields__ if name not in ("setting", "seed"))

@@ -2,8 +2,7 @@
 
 Workers are processes of this machine (loky), a Ray cluster or a Spark cluster, all through joblib. A run depends on its
 setting and seed alone, so rows are the same wherever it is made. Workers on this machine write to the results file
-themselves. Workers of Ray and Spark may be on other machines, where the file cannot be written (`results`). They hand
-their runs back, and the command stores each part as it comes.
+themselves. Workers of Ray and Spark hand their runs back, and the command stores each part as it comes.
 """
 
 from __future__ import annotations
@@ -50,20 +49,14 @@ class Plan:
     runs: int
     tuning_seeds: int
 
-    def tuning_tasks(self, done: Iterable[Task]) -> list[Task]:
-        """Runs that choose the scale of Γ and are still missing."""
-        seeds = TUNING_SEEDS[: self.tuning_seeds]
-        return _missing((task for task in tuning(self.settings) if task[1] in seeds), done)
+    def tuning_tasks(self) -> list[Task]:
+        """Runs that choose the scale of Γ."""
+        return [task for task in tuning(self.settings) if task[1] in TUNING_SEEDS[: self.tuning_seeds]]
 
     def tasks(self, done: dict[Task, Run]) -> list[Task]:
-        """Runs that judge and are still missing; seed by seed, so that a stopped reproduction shows complete curves."""
-        chosen = [resolved(setting, done) for setting in self.settings]
-        return _missing(((setting, seed) for seed in range(self.runs) for setting in chosen), done)
-
-
-def _missing(tasks: Iterable[Task], done: Iterable[Task]) -> list[Task]:
-    have = set(done)
-    return [task for task in dict.fromkeys(tasks) if task not in have]
+        """Runs that judge; seed by seed, so that a stopped reproduction shows complete curves."""
+        chosen = dict.fromkeys(resolved(setting, done) for setting in self.settings)
+        return [(setting, seed) for seed in range(self.runs) for setting in chosen]
 
 
 def plan_for(names: Iterable[str], *, runs: int | None = None, quick: bool = False, real: bool = True) -> Plan:
@@ -103,7 +96,8 @@ def carry_out(
         results.same_source(real.md5)
     done = {(run.setting, run.seed): run for run in results.runs()}
     for stage in ("choosing the scale of Γ", "runs"):
-        tasks = wanted.tasks(done) if stage == "runs" else wanted.tuning_tasks(done)
+        everything = wanted.tasks(done) if stage == "runs" else wanted.tuning_tasks()
+        tasks = [task for task in everything if task not in done]
         started(stage, len(tasks))
         if not tasks:
             continue
@@ -162,20 +156,16 @@ def _work(tasks: list[Task], real: Rossmann | None, home: Path | None) -> tuple[
         # One thread: sums would otherwise be split differently on machines with more cores.
         with Results(home) if home is not None else nullcontext() as results, threadpool_limits(1):
             for setting, seed in tasks:
-                done.append(_run(setting, seed, real))
+                try:
+                    done.append(run(setting, seed, real))
+                except Exception as error:
+                    raise RuntimeError(f"the run {setting} with seed {seed} failed: {error}") from error
                 if results is not None:
                     results.add(done[-1])
     except Exception as error:
         error.add_note(traceback.format_exc())  # a traceback does not travel between processes
         return done, error
     return done, None
-
-
-def _run(setting: Setting, seed: int, real: Rossmann | None) -> Run:
-    try:
-        return run(setting, seed, real)
-    except Exception as error:
-        raise RuntimeError(f"the run {setting} with seed {seed} failed: {error}") from error
 
 
 @contextmanager
@@ -205,17 +195,10 @@ def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]
 
 @contextmanager
 def _loky(workers: int | None) -> Iterator[Backend]:
-    options = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
-    with _quiet_when_killed():
-        yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool, writes=True)
+    """Processes of this machine. How loky's own thread ends after Ctrl-C is not printed.
 
-
-@contextmanager
-def _quiet_when_killed() -> Iterator[None]:
-    """Do not print how loky's own thread ends after Ctrl-C.
-
-    It takes back all work, kills the workers, and may then look for a piece of work that it has just taken back. It
-    would have ended in the next line. Any other exception of any thread is printed as ever.
+    That thread takes back all work, kills the workers, and may then look for a piece of work that it has just taken
+    back. It would have ended in the next line. Any other exception of any thread is printed as ever.
     """
     usual = threading.excepthook
 
@@ -225,8 +208,9 @@ def _quiet_when_killed() -> Iterator[None]:
             usual(raised)
 
     threading.excepthook = hook
+    options = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
     try:
-        yield
+        yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool, writes=True)
     finally:
         threading.excepthook = usual
 

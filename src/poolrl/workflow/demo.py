@@ -9,13 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 from rich.progress import Progress
 
+from poolrl.checks import FloatArray
+from poolrl.colours import ACCENT, INK, QUIET
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
+from poolrl.privacy.zcdp import epsilon_shown
 from poolrl.simulation.evaluation import data_free, rollout_cost, saa
-from poolrl.workflow.privacy_curve import BudgetRuns, privacy_curve
 from poolrl.workflow.trades.shop_example import PRODUCTS, draw_demand, simulated_log, simulated_shop
 
 DEMO_BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -25,80 +29,95 @@ TEST_WEEKS, SAA_WEEKS = 20_000, 10_000
 
 
 @dataclass(frozen=True)
-class DemoLog:
-    """What the shop has: a table, in which sales are cut off by empty shelves."""
-
-    table: Path
-    empty: float  # share of product-days on which the shelf was empty
-
-
-@dataclass(frozen=True)
 class DemoResult:
-    """What was learned, beside policies that know more and policies that know less."""
+    """What was learned, beside policies that know more and policies that know less. A gap is (c − c*) / c*."""
 
-    points: list[BudgetRuns]
-    benchmark: float  # the cost of SAA on uncensored demand
+    gaps: dict[float, FloatArray]  # of every fit, by budget
+    benchmark: float  # c*, the cost of SAA on uncensored demand
     non_private: float  # the gap of Pool(rho=inf)
     published: float  # the gap of the paper's Algorithm 1
     free: float  # the gap without data
     policy: Policy  # learned at SAVED_BUDGET
 
 
-def write_demo_log(out: Path, *, trajectories: int, seed: int) -> DemoLog:
-    """Simulate the shop and write its log, apart from what may be handed out."""
+def write_demo_log(table: Path, *, trajectories: int, seed: int) -> float:
+    """Simulate the shop, write its log, and return the share of product-days on which the shelf was empty."""
     problem, means, spreads = simulated_shop(seed)
     demand = draw_demand(means, spreads, trajectories, problem.demand_max, seed=seed + 1)
     simulated = simulated_log(problem, means, demand, seed=seed + 2)
-    table = out / "sensitive" / "log.parquet"
     table.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(simulated.to_arrow(), table)
-    return DemoLog(table, float((simulated.next_states == 0).mean()))
+    return float((simulated.next_states == 0).mean())
 
 
-def learn_from(log: DemoLog, *, seed: int, progress: Progress) -> DemoResult:
+def learn_from(table: Path, *, seed: int, progress: Progress) -> DemoResult:
     """What a data scientist does: read the table, name its columns, fit."""
     problem, means, spreads = simulated_shop(seed)
-    numbers = range(len(PRODUCTS))
-    rows = Trajectories.from_parquet(
-        log.table,
-        trajectory="trajectory",
-        step="step",
-        states=[f"state_{i}" for i in numbers],
-        actions=[f"action_{i}" for i in numbers],
-        next_states=[f"next_state_{i}" for i in numbers],
-    )
+    parts = {"states": "state", "actions": "action", "next_states": "next_state"}
+    columns = {part: [f"{name}_{i}" for i in range(len(PRODUCTS))] for part, name in parts.items()}
+    rows = Trajectories.from_parquet(table, trajectory="trajectory", step="step", **columns)
     # Simulated, so free to look at.
     test = draw_demand(means, spreads, TEST_WEEKS, problem.demand_max, seed=seed + 3)
     known = draw_demand(means, spreads, SAA_WEEKS, problem.demand_max, seed=seed + 4)
-    task = progress.add_task("learning", total=len(DEMO_BUDGETS) * FITS_PER_BUDGET + 4)
+    task = progress.add_task("learning", total=len(DEMO_BUDGETS) * FITS_PER_BUDGET + 2)
     benchmark = rollout_cost(problem, saa(problem, known), test)
-    progress.advance(task)
+
+    def fit(pool: Pool) -> Policy:
+        progress.advance(task)
+        return pool.fit(problem, rows)
 
     def gap(policy: Policy) -> float:
-        progress.advance(task)
         return rollout_cost(problem, policy, test) / benchmark - 1
 
-    points, saved = [], None
-    for rho in DEMO_BUDGETS:
-        fits = [Pool(rho).fit(problem, rows) for _ in range(FITS_PER_BUDGET)]
-        gaps = tuple(gap(fit) for fit in fits)
-        points.append(BudgetRuns(rho, benchmark * (1 + float(np.mean(gaps))), gaps))
-        saved = fits[0] if rho == SAVED_BUDGET else saved
-    assert saved is not None
+    fits = {rho: [fit(Pool(rho)) for _ in range(FITS_PER_BUDGET)] for rho in DEMO_BUDGETS}
     return DemoResult(
-        points,
+        {rho: np.array([*map(gap, policies)]) for rho, policies in fits.items()},
         benchmark,
-        non_private=gap(Pool(math.inf).fit(problem, rows)),
-        published=gap(Pool.published(1.0, zones=20).fit(problem, rows)),
+        non_private=gap(fit(Pool(math.inf))),
+        published=gap(fit(Pool.published(1.0, zones=20))),
         free=gap(data_free(problem)),
-        policy=saved,
+        policy=fits[SAVED_BUDGET][0],
     )
 
 
-def write_demo(out: Path, found: DemoResult) -> None:
+def write_demo(out: Path, result: DemoResult) -> None:
     """The policy, its guarantee, and the picture."""
-    found.policy.save(out / "policy.npz")
-    (out / "guarantee.json").write_text(json.dumps(found.policy.guarantee.to_dict(), indent=1) + "\n")
+    result.policy.save(out / "policy.npz")
+    (out / "guarantee.json").write_text(json.dumps(result.policy.guarantee.to_dict(), indent=1) + "\n")
+    picture = privacy_curve(result)
     for kind in ("svg", "png"):
-        path = out / f"privacy-utility.{kind}"
-        privacy_curve(path, found.points, non_private=found.non_private, data_free=found.free)
+        picture.savefig(out / f"privacy-utility.{kind}", dpi=150)
+
+
+def privacy_curve(result: DemoResult) -> Figure:
+    """The gap against ρ, with ε on the upper axis and the two ends of the scale as lines."""
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    rhos = [*result.gaps]
+    # A fit may beat the benchmark by luck, which a logarithmic axis cannot show: such points lie on its floor.
+    floor = 0.01
+    means = np.maximum([100 * gaps.mean() for gaps in result.gaps.values()], floor)
+    nothing, everything = (max(100 * gap, floor) for gap in (result.free, result.non_private))
+    axes.axhline(nothing, color=QUIET, linestyle="--", linewidth=1)
+    axes.axhline(everything, color=INK, linestyle=":", linewidth=1)
+    for rho, gaps in result.gaps.items():
+        axes.plot([rho] * len(gaps), np.maximum(100 * gaps, floor), "o", color=ACCENT, alpha=0.35, markersize=4)
+    axes.plot(rhos, means, "-o", color=ACCENT, linewidth=2, markersize=6)
+    axes.set(xscale="log", yscale="log", ylabel="cost above SAA on uncensored demand")
+    axes.set_xlabel("privacy budget ρ (zCDP): stronger privacy to the left")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    upper = axes.secondary_xaxis("top")
+    upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
+    for axis, shown in ((axes, [f"{rho:g}" for rho in rhos]), (upper, [*map(epsilon_shown, rhos)])):
+        axis.set_xticks(rhos, shown)
+        axis.xaxis.set_minor_locator(NullLocator())
+    middle = len(rhos) // 2
+    for words, at, offset, side, colour in (
+        ("no data at all", (rhos[-1], nothing), (0, -14), "right", QUIET),
+        ("no privacy", (rhos[0], everything), (0, 4), "left", INK),
+        ("POOL", (rhos[middle], means[middle]), (8, 8), "left", ACCENT),
+    ):
+        axes.annotate(words, at, offset, textcoords="offset points", ha=side, color=colour)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title("What privacy costs", loc="left", weight="bold", color=INK)
+    return figure
