@@ -233,7 +233,7 @@ def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
     assert f">{words[verdict]}</h2>" in body
     shown = re.findall(r'<dd class="mean">([^<]+)</dd><dd class="between">([^<]+)</dd>', body)
     assert shown == [("412", "390 to 440"), ("371", "352 to 395"), ("350", "340 to 361")]
-    places = [body.index(each) for each in (">412<", 'id="levels"', "differential privacy", 'id="label"')]
+    places = [body.index(each) for each in (">412<", 'id="levels"', "differential privacy", 'id="leaflet"')]
     assert places == sorted(places)
     unknown = replace(known, today=None, unknown="Orders of today are not known.", budgets=[])
     page = release_page(release, unknown)
@@ -255,7 +255,7 @@ def test_a_warning_is_not_said_twice_in_one_place() -> None:
 def test_a_scale_is_said_in_words() -> None:
     page = release_page(*(lambda r: (r, made_up_forecast(r)))(made_up_release(["bread"], scaled=True)))
     assert "this many times the average of the last 4 same weekdays" in page
-    assert "lambda" not in page[: page.index('id="label"')]
+    assert "lambda" not in page[: page.index('id="leaflet"')]
 
 
 def test_report_writes_the_levels_beside_the_page(released: Path, run: Run) -> None:

@@ -211,7 +211,7 @@ def test_a_lead_time_from_the_command_line(released: Path, run: Run) -> None:
     for coming in ([], ["--coming", "0,0", "--coming", "0,0"]):  # forgotten, or too much: nothing is assumed
         with pytest.raises(ValueError, match=r"so 1 more may be on their way: give --coming once for each"):
             run(*question, *coming)
-    with pytest.raises(ValueError, match="what is coming must not be negative"):
+    with pytest.raises(ValueError, match="coming amounts must not be negative"):
         run(*question, "--coming=-1,0")
 
 

@@ -38,7 +38,7 @@ def leaflet_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
     spent, budget, left = (_short(amount) for amount in (ledger.spent, ledger.budget, ledger.left))
     return [
         (
-            "What this is",
+            "This release",
             [
                 f"A table of {words.decisions}, learned from a sensitive log. With it come the estimate of "
                 f"{words.outcome} and of past {words.past} behind it, and the configuration it was made with. The log "

@@ -1,1 +1,1 @@
-"""The command line: one registry, one thin file per verb."""
+"""The command line: one list of verbs, one thin file per verb."""

@@ -23,7 +23,7 @@ from poolrl.workflow.replayed_weeks import read_weeks
 from poolrl.workflow.trades.shop_forecast import noise_warning
 from poolrl.workflow.trades.trade import trade_of
 
-# So many products are shown, and costs below this with a decimal.
+# The most products that are shown; costs below the second number have a decimal.
 MOST_SHOWN, SHORT = 24, 1_000
 
 backtest_verb = verb(
@@ -133,7 +133,7 @@ def _what_was_replayed(found: Backtest) -> Iterator[str]:
     if found.scale != "none":
         yield f"The scale that the policy orders by is {found.scale}."
     yield (
-        f"Shelves ran empty on {found.ran_empty:.0%} of days. What more would have been sold then is not known, so "
+        f"Shelves ran empty on {found.ran_empty:.0%} of days. Nobody knows what more would have been sold then, so "
         "there are three answers: least (nothing more), estimated (by the policy's estimate of demand), most (up to "
         "the declared bound)."
     )

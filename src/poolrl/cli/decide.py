@@ -39,8 +39,8 @@ Other problems than shops: --stock gives the state by its name (lots=2), a
 table has a column for it and gets one for the decision. A problem of your own
 needs --config, the configuration that names it.
 
-Packs: what is ordered is the multiple of the pack that comes nearest to the
-level. Half a pack counts as one. Beyond the public bound at most one pack is
+Packs: an order is the multiple of the pack that comes nearest to the level. Half a pack counts as one. Beyond the
+public bound at most one pack is
 ordered.""",
 )
 

@@ -31,7 +31,7 @@ ledger_verb = verb(
 The ledger is the one given, or that of the configuration in this folder, or the user's own.""",
 )
 PERIODS_IN_WORDS = (
-    "With periods, what was spent is what a trajectory that is in most of them has lost. A unit that owns several "
+    "With periods, the loss of a trajectory that is in most of them counts as spent. A unit that owns several "
     "trajectories may be in all of them, and loses their sum."
 )
 WhichLedger = Annotated[Path | None, Parameter(help="The ledger's file.")]
@@ -127,7 +127,7 @@ def _which_ledger(ledger: Path | None) -> Path:
 
 def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
     table = RichTable(title="Entries", title_justify="left", title_style="bold", caption_justify="left")
-    table.caption = "Whatever is reserved and not void counts as spent. A seal is a keyed hash over all before it."
+    table.caption = "A reservation that is not void counts as spent. A seal is a keyed hash over all before it."
     for name in ("no.", "time (UTC)", "what", "rho", "seal"):
         table.add_column(name, justify="right" if name in ("no.", "rho") else "left", no_wrap=name != "what")
     for entry in entries:

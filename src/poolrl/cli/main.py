@@ -59,7 +59,7 @@ def _reader_is_gone() -> bool:
     waiting.register(output, 0)
     if not any(state & select.POLLERR for _, state in waiting.poll(0)):
         return False
-    # What is left in it is thrown away, or Python's end would fail again.
+    # The rest in it is thrown away, or Python's end would fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), output)
     return True
 

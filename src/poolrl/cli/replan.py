@@ -26,8 +26,8 @@ replan_verb = verb(
   poolrl verify release-new-costs/policy.npz release-new-costs/certificate.json""",
     more="""\
 Before it, change holding or shortage in poolrl.toml, or lower demand_max or boundary. Products, steps and labels stay
-as they are. Neither the log nor the ledger is opened, and nothing is spent: what the release has paid for is planned
-again. 'poolrl verify' makes the same plan again from the certified policy beside it.
+as they are. Neither the log nor the ledger is opened, and nothing is spent: the plan uses numbers that the release has
+paid for. 'poolrl verify' makes the same plan again from the certified policy beside it.
 
 With a section [operations] (purchase, price, fixed, spoilage, salvage, pack, minimum, deliveries, cycle) the plan is
 for a shop with these, and orders.csv says what to order at each stock. With capacity (and volume) all products share a

@@ -1,4 +1,4 @@
-"""The registry: every verb, and what it does. `poolrl --help` prints it. A verb's file is imported on its call."""
+"""The list of verbs: every verb, and what it does. `poolrl --help` prints it. A verb's file is imported on its call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERBS = {
     "init": "Write poolrl.toml: everything that must be public, declared by you and never read off the log.",
     "check": "Check whether the table is as the configuration says. For the data holder's eyes; not for release.",
     "plan": "Predict what each budget buys, before any data is touched: by simulation, reading no row of the log.",
-    "fit": "Spend rho, once: write the policy, its certificate, the leaflet, the registry's record and the page.",
+    "fit": "Spend rho, once: write the policy, its certificate, the leaflet, the deployment record and the page.",
     "update": "Add a later period to a release: pay rho for its weeks alone, plan again, and say what changed.",
     "replan": "Plan a release again with other costs or lower bounds: no log, no ledger, nothing spent.",
     "decide": "Give the order-up-to levels for given stocks: one on the command line, or many from a file.",

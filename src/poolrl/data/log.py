@@ -210,7 +210,7 @@ class Columns:
                     raise ValueError(f"column {column!r} cannot be both {other} and {use}: name another column for one")
 
     def _uses(self) -> list[tuple[str, str]]:
-        """What each column is named for."""
+        """The use of each column."""
         numbers = [(f"{part}[{i}]", column) for part in NUMBERS for i, column in enumerate(getattr(self, part))]
         labels = [(f"label {name!r}", column) for name, column in self.labels.items()]
         uses = [("trajectory", self.trajectory), ("step", self.step), *numbers, ("unit", self.unit)]

@@ -197,7 +197,7 @@ def _why_text(runs: Runs) -> tuple[str, ...]:
     fell, cut = (100 * runs.measured(PUBLISHED, name).mean() for name in ("fell_back", "clipped"))
     return (
         f"At the base setting {fell:.0f}% of the nodes are noise-dominated. With the printed constants {cut:.0f}% of "
-        "the values are cut at zero. Where every value is zero the policy orders nothing, whatever ρ, M, λ or n: its "
+        "the values are cut at zero. Where every value is zero, the policy orders nothing, whatever ρ, M, λ or n: its "
         "gap is that of an empty shelf. Softening Γ brings back the values of visited nodes. But visit counts spread n "
         "trajectories over M(w + d) nodes, so a larger M leaves fewer visits per node, and a larger share of the nodes "
         "is noise-dominated.",

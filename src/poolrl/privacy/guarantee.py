@@ -181,7 +181,7 @@ class Declared(Protocol):
 
     @property
     def labels(self) -> LabelMode:
-        """What neighbours may change."""
+        """How neighbours treat labels."""
 
 
 def neighbours_in_words(of: Declared) -> str:

@@ -234,7 +234,7 @@ def remade_scales(
 ) -> FloatArray:
     """Scales (n, H, k) of the weeks that have a product in `used`, replayed in the order of the calendar.
 
-    What they sell makes the scales of later weeks. Where a product of a week is not replayed, the sales of the log do.
+    Their sales make the scales of later weeks. Where a product of a week is not replayed, the sales of the log do.
     """
     kept = np.flatnonzero(used.any(axis=1))
     earlier = _weeks_before(weeks, kept, rule.weeks)

@@ -68,7 +68,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class AssumedLog:
-    """What is assumed of a log: its units, and how many trajectories one may own.
+    """A log as it is assumed: its units, and how many trajectories one may own.
 
     `owned` is how many a unit does own; the places it leaves empty bring noise and no observation. A fit pays for
     `moved` trajectories at once: noise of variance c² / ρ is that of the budget ρ / c².
@@ -134,7 +134,7 @@ class StudyLine:
 
 @dataclass(frozen=True)
 class StudyQuestion:
-    """What is asked: a budget, a size of the log, a family of outcomes, and which gap is good enough."""
+    """A question: a budget, a size of the log, a family of outcomes, and a gap that is good enough."""
 
     rho: float
     units: int
@@ -183,7 +183,7 @@ class BudgetStudy:
         return noise_share_of_gain(self.chosen.gap, self.gap_without_data)
 
     def judged_by(self, line: StudyLine) -> float:
-        """What the trade looks at: the cost, or what is earned, which is a cost below zero."""
+        """The amount that the trade looks at: the cost, or the earnings, which are a cost below zero."""
         return -line.cost if self.trade.earns else line.cost
 
     def facts(self) -> dict[str, Any]:

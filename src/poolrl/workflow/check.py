@@ -1,6 +1,6 @@
 """Is the table as the configuration says? For the data holder's eyes; not for release: the counts are exact.
 
-What is looked at in rows is a trade's own (`trades/*_findings.py`). What all of them look at alike is here. Findings
+Each trade looks at its own rows (`trades/*_findings.py`). Here is what all of them look at alike. Findings
 are lines in counts, and never in values.
 """
 
@@ -68,7 +68,7 @@ def look_at(file: ConfigFile) -> list[LogFinding]:
 
 
 def _budget(file: ConfigFile) -> LogFinding:
-    """What the ledger still allows, if there is one."""
+    """The rest of the budget in the ledger, if it exists."""
     privacy = file.config.privacy
     first = f"{privacy.budget:g}, of which a fit takes {privacy.rho:g}; the first fit needs --new-account"
     if not was_made(file.ledger):
@@ -209,7 +209,7 @@ def used_by_a_fit(log: Table, problem: OutcomeProblem, *, ends_early: bool = Fal
 
 
 def habits_of(words: Words) -> str:
-    """What is looked at when decisions are compared with what they showed."""
+    """The columns by which decisions are compared with what they showed."""
     return f"{words.past} and {words.outcome}"
 
 
@@ -225,7 +225,7 @@ def many(number: int, word: str) -> str:
 
 
 def share_of(part: float, whole: float) -> str:
-    """A share for people. What is not all is never 100%, and what is not nothing never 0%."""
+    """A share for people. Less than all is never 100%, and more than nothing never 0%."""
     if not whole or part in (0, whole):
         return f"{part / whole if whole else 0:.0%}"
     return f"{min(max(part / whole, 0.001), 0.999):.1%}"

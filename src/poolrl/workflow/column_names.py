@@ -1,4 +1,4 @@
-"""What the columns of a table may be called, in English and German."""
+"""Names of a table's columns, in English and German."""
 
 from __future__ import annotations
 

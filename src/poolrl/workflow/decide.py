@@ -79,7 +79,7 @@ class CsvForm:
             return np.array([number_or_nan(text) for text in texts])
 
     def why_not(self, cell: Any) -> str:
-        """What is wrong with a cell that is not a finite number."""
+        """The fault of a cell that is not a finite number."""
         if cell is None or not str(cell).strip():
             return "is missing"
         if self.decimal == "." and "," in str(cell):

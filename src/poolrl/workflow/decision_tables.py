@@ -127,7 +127,7 @@ def decisions_of(policy: Policy) -> FloatArray:
 
 
 def scale_in_words(policy: Policy) -> str:
-    """What decisions are multiples of, as a fit has put it into its report; nothing without a scale."""
+    """The scale in words, as a fit has put it into its report; nothing without a scale."""
     return policy.report.scale_in_words or "the expected amount" if policy.guarantee.scaled else ""
 
 

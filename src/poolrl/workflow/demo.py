@@ -30,7 +30,7 @@ TEST_WEEKS, SAA_WEEKS = 20_000, 10_000
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What was learned, beside policies that know more and policies that know less. A gap is (c − c*) / c*."""
+    """Learned policies, beside those that know more and those that know less. A gap is (c − c*) / c*."""
 
     gaps: dict[float, FloatArray]  # of every fit, by budget
     benchmark: float  # c*, the cost of SAA on uncensored demand

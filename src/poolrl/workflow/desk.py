@@ -285,7 +285,7 @@ def _as_text(value: Any) -> str:
 
 
 def _spelling(value: Any, *, numbers: bool) -> LabelValue:
-    """What two spellings of one value have in common; a text that is no declared number stays a text."""
+    """One form for all spellings of a value; a text that is no declared number stays a text."""
     if not numbers:
         return _as_text(value).casefold()
     number = number_or_nan(value)

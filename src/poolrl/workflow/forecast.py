@@ -43,7 +43,7 @@ class ProductCosts:
 
 @dataclass(frozen=True)
 class BudgetCost:
-    """What the policy would have cost with another budget."""
+    """The cost of the policy with another budget."""
 
     rho: float
     epsilon: float

@@ -187,7 +187,7 @@ class WhatIf:
         """For the page's table."""
         way = "higher" if self.move > 0 else "lower"
         moved = "as they are" if abs(self.move) < 0.005 else f"{abs(self.move):.0%} {way}"
-        # Costs are compared as shares. What is earned may be nothing, or a loss.
+        # Costs are compared as shares. Earnings may be zero, or a loss.
         return [
             self.words,
             moved,
@@ -307,7 +307,7 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
 
 
 def _picture(policy: Policy, cell: int, decisions: list[float]) -> Markup:
-    """What the outcome of the first step is like, how far it was seen, and where the decisions lie."""
+    """The law of the first step's outcome, how far it was seen, and where the decisions lie."""
     model = PrivateModel.of(policy)
     problem, outcomes = model.problem, model.outcomes
     weights = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])[cell, 0, 0]

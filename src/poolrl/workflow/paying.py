@@ -1,4 +1,4 @@
-"""What a fit will draw and write, by public facts: what cannot be done is refused before anything is paid for."""
+"""The noise and files of a fit, by public facts: impossible ones are refused before anything is paid for."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def require_payable(config: Config, share: float) -> None:
     """
     problem, moved = config.problem.posed, config.moved
     rho = zcdp.finite_budget(rho=config.privacy.rho) * (1 - Fraction(str(share)))
-    for bins in (FEWEST_BINS, MOST_BINS):  # how many it will be follows from the number of units
+    for bins in (FEWEST_BINS, MOST_BINS):  # the number of units will decide between them
         sizes = Outcomes(bins=bins).level_sizes(
             steps=problem.horizon,
             coordinates=problem.outcome_dim,

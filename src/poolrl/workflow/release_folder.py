@@ -7,7 +7,7 @@ The folder is written as a hidden draft, committed in the ledger, then renamed. 
     release           complete and paid for
 
 A killed fit leaves its draft. The next fit to the same place settles it by the ledger: a draft that was committed is
-paid for and becomes the release; any other is removed, and what it cost stays spent.
+paid for and becomes the release; any other is removed, and its cost stays spent.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
     if not was_made(file.ledger):
         if not new_account:
             raise ValueError(
-                f"there is no ledger {file.ledger}, so what was spent on {name!r} is not known. {confirm}; "
+                f"there is no ledger {file.ledger}, so nobody knows what was spent on {name!r}. {confirm}; "
                 "otherwise name its ledger in [privacy] ledger"
             )
         file.ledger.parent.mkdir(mode=DRAFT_MODE, parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def _release(
     """The steps of a release, in the order in which a crash may cut them off.
 
     Until `ledger.read` nothing has left the log, and a failure gives the reservation back, unless a row may have
-    caused it. From there on ρ is spent. What is written to the draft is committed before anybody gets to see it.
+    caused it. From there on ρ is spent. The draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.posed
     dependence, together = dependence_share(config), together_share(config)
@@ -246,7 +246,7 @@ def _release(
             sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
-            # Errors of writing may be shown. What fails while the log is open might quote it.
+            # Errors of writing may be shown. An error while the log is open might quote it.
             shown = learned and isinstance(error, ValueError | OSError)
             why = str(error) if shown else f"stopped by {type(error).__name__}"
             raise ValueError(f"{why}. {_stays_spent(reservation, ledger)}") from None
@@ -340,7 +340,7 @@ def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release h
 
 
 def _refuse_read_periods(account: Account, period: Period) -> None:
-    """Refuse an update whose period a finished release has read. What read everything is added up instead."""
+    """Refuse an update whose period a finished release has read. Releases that read everything are added up instead."""
     if read := [known for known in account.released_in(period) if known is not None]:
         raise ValueError(
             f"a release has read {read[0]} already, which overlaps with [period] of the configuration: say which weeks "
@@ -382,7 +382,7 @@ def _all_periods(terms: Terms, earlier: Earlier | None) -> list[CertifiedPeriod]
 
 
 def _certified_periods(terms: Terms, earlier: Earlier | None) -> dict[str, Any]:
-    """What the certificate says of this period and of earlier ones; nothing where everything is read."""
+    """The certificate's facts of this period and of earlier ones; nothing where everything is read."""
     if terms.period is None:
         return {}
     return {
@@ -408,12 +408,12 @@ def locked(folder: Path) -> Iterator[Path]:
 
 
 def hashes_of(draft: Path) -> dict[str, str]:
-    """What the ledger remembers of a release, as far as it is there."""
+    """The hashes of a release for the ledger, as far as its files are there."""
     return {name: sha256(draft / name) for name in (POLICY, CERTIFICATE) if (draft / name).exists()}
 
 
 def publish(draft: Path, folder: Path) -> None:
-    """Give a committed draft its name. What cannot be renamed is paid for, and stays where it is."""
+    """Give a committed draft its name. A draft that cannot be renamed is paid for, and stays where it is."""
     try:
         draft.chmod(PUBLISHED_MODE)
         os.rename(draft, folder)
@@ -446,7 +446,7 @@ def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settl
 
 
 def _was_committed(draft: Path, hashes: dict[str, str], path: Path, config_sha256: str) -> bool:
-    """Whether the ledger has committed these files. What may have been paid for, but does not match, is refused."""
+    """Whether the ledger has committed these files. Other files that may have been paid for are refused."""
     with Ledger.existing(path) as ledger:
         entries, _ = ledger.state()
     commits, certificate = [entry for entry in entries if entry.kind == "commit"], _certificate(draft / CERTIFICATE)

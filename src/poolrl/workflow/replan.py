@@ -1,11 +1,11 @@
 """Plan a release again with other costs or lower bounds: from its model, without the log, the ledger or ρ.
 
 A plan is post-processing of what the release has paid for. The folder holds the new policy, the certified one that it
-comes from, and that one's certificate. So whoever gets the folder can make the plan again (`poolrl verify`).
+comes from, and that one's certificate. So anybody who gets the folder can make the plan again (`poolrl verify`).
 
 With [operations] the plan is one of orders, for a shop as it is. It is compared with the release's own levels, filled
-up to as far as the shop can: what one would do without this plan. What shops do today is on the release's page, for
-costs of [problem] alone.
+up to as far as the shop can: what one would do without this plan. The release's page shows today's ordering, for costs
+of [problem] alone.
 """
 
 from __future__ import annotations

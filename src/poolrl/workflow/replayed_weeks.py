@@ -176,7 +176,7 @@ class _Filled:
         self.seen = self._spread(np.bincount(self._place, minlength=places))
 
     def _spread(self, values: Any) -> Any:
-        """Of a wide table, what is said of a step is said of all products."""
+        """In a wide table, a fact of a step holds for all products."""
         if self._long:
             return values.reshape(self._shape)
         return np.broadcast_to(values.reshape(*self._shape[:2], 1), self._shape)

@@ -1,6 +1,6 @@
 """The query that [sales] stands for: from a sales export to one row per week of a shop, day and product.
 
-Order-up-to is opening + delivery, and what is left is what was not sold. On a day that ran out, only "at least the
+Order-up-to is opening + delivery, and the rest of it was not sold. On a day that ran out, only "at least the
 sales" is known: if less was sold than there should have been (spoilt, stolen, miscounted), the shelf held no more than
 the sales.
 
@@ -176,7 +176,7 @@ def _days(sales: SalesTable, labels: list[str]) -> str:
 
 
 def _cells(sales: SalesTable, labels: list[str]) -> str:
-    """One row per day and product. What stands twice, or cannot be read, is unobserved."""
+    """One row per day and product. A value that stands twice, or cannot be read, is unobserved."""
     numbers = ["opening", "order_up_to", "remaining", "sales", *(["scale"] if "scale" in readings(sales) else [])]
     once = [f"CASE WHEN count(*) = 1 AND max(why) IS NULL THEN max({name}) END AS {name}" for name in numbers]
     # Rows that stand twice have their label all the same, if both say so.

@@ -41,7 +41,7 @@ AS_BEFORE = 0.02
 MOVED = 0.05
 # Standard deviations of noise and sampling within which a difference is no news.
 SURE = 2.0
-# Noise that weighs less than so many times as much as before is no reason to keep an earlier release.
+# Noise that weighs less than this many times as much as before is no reason to keep an earlier release.
 NOISIER = 1.15
 
 
@@ -194,7 +194,7 @@ def levels_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forge
     last = trees.alone(earlier.trees, forgetting)
     released = last.to_learn_from(_without_counts(policy))
     alone = estimate_outcomes(released, problem, Outcomes())
-    # What was known before has its own noise and chance: as much smaller as it rests on more.
+    # The earlier estimate has its own noise and chance: as much smaller as it rests on more.
     known = max((earlier.trees.noise / last.noise) ** 2 if last.noise > 0 else 0.0, last.slots / earlier.trees.slots)
     deviation = _deviation(released, problem, alone) * math.sqrt(1 + known)
     by_costs = _planned_with(problem, earlier.policy) - earlier.policy.levels

@@ -120,7 +120,7 @@
   const marked = (row, mark) => steps.filter((_, step) => marks[place(row.picks, step)] === mark);
   const days = (names) => names.length === steps.length ? "always" : names.length > 3
     ? `${names.length} of ${steps.length}` : names.join(", ");
-  const notes = (row) => [[2, "never tried more"], [1, "seldom tried so much"]]
+  const notes = (row) => [[2, "never tried more"], [1, "seldom tried this much"]]
     .map(([mark, words]) => [words, marked(row, mark)]).filter(([, names]) => names.length)
     .map(([words, names]) => `${words} (${days(names)})`).join("; ");
 

@@ -33,7 +33,8 @@ SIGNS = {"tab": "\t", "space": " ", "comma": ",", "none": "", '""': "", "''": ""
 
 @dataclass(frozen=True)
 class Proposal:
-    """What the names in a header may mean: for each meaning the columns that have such a name, in their order."""
+    """Possible meanings of the names in a header: for each meaning the columns that have such a name, in their
+    order."""
 
     delimiter: str
     columns: dict[str, list[str]]

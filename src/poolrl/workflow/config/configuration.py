@@ -106,7 +106,7 @@ class Config(ConfigSection):
 
     @property
     def scale_in_words(self) -> str:
-        """What levels are multiples of, for the page; nothing where they are in units."""
+        """The scale in words, for the page; nothing where levels are in units."""
         columns = list(self.log.scale)
         if self.sales is not None:
             if self.sales.weeks is not None:
@@ -161,7 +161,7 @@ class Config(ConfigSection):
 
     @property
     def forgetting(self) -> float:
-        """What earlier periods count for in each update, as declared or as is usual."""
+        """The weight of earlier periods in each update, as declared or as is usual."""
         usual = FORGETTING_SCALED if self.columns().scale else FORGETTING
         return usual if self.period.forgetting is None else self.period.forgetting
 
@@ -190,12 +190,12 @@ class Config(ConfigSection):
         )
 
     def _published(self) -> Publication:
-        """What the record says, in the words of the trade where nobody has chosen others."""
+        """The record, in the words of the trade where nobody has chosen others."""
         usual, chosen = self.problem.usual_publication(), self.publication.model_fields_set
         return self.publication.model_copy(update={name: usual[name] for name in usual.keys() - chosen})
 
     def names(self) -> Names:
-        """What the user calls products and steps; a step without a name has the number that it has in the log."""
+        """The user's names of products and steps; a step without a name has its number in the log."""
         first, problem, sales = self.first_step, self.problem, self.sales
         numbers = [str(first + step) for step in range(problem.horizon)]
         days = [] if sales is None else [WEEKDAYS[number - 1] for number in sales.open_days]
@@ -267,7 +267,7 @@ class ConfigFile:
 
     @property
     def folder(self) -> Path:
-        """What relative paths in the file are relative to."""
+        """The folder to which paths in the file are relative."""
         return self.path.parent
 
     @property
@@ -301,7 +301,7 @@ def ledger_named_in(path: Path) -> Path:
 
 
 def terms_of(path: Path, units: int) -> Terms:
-    """What the configuration at a path declares of a release from so many units. It may be a stranger's."""
+    """The declarations of the configuration at a path, for a release from this many units. It may be a stranger's."""
     return parse_config(path, path.read_bytes()).config.terms(units)
 
 

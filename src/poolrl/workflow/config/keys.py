@@ -1,4 +1,4 @@
-"""What a section of `poolrl.toml` is made of: keys with the reason for each.
+"""The parts of a section of `poolrl.toml`: keys with the reason for each.
 
 The reason is the comment in the file, the question that `poolrl init` asks, and the help of the key's flag. Type and
 bounds are the rule by which both the file and an answer are judged.

@@ -78,8 +78,8 @@ class LogTable(ConfigSection):
     )
     columns: dict[str, str] = key(
         {},
-        why='for other problems than shops, which column of the table holds what: { reserve = "limit" }; what is not '
-        "named here has a column of its own name",
+        why='for other problems than shops, which column of the table holds what: { reserve = "limit" }; a part that '
+        "is not named here has a column of its own name",
         asked=False,
     )
     delimiter: Literal[",", ";", "\t", "|"] = key(
@@ -260,7 +260,7 @@ def reads_dates(form: str) -> bool:
 
 
 class Privacy(ConfigSection):
-    """Who is protected, how strongly, and what may be spent in all."""
+    """The protection: for whom, how strong, and what may be spent in all."""
 
     unit: str | None = key(
         None,
@@ -403,7 +403,7 @@ class ProblemSection(ConfigSection, ABC):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """What it is about, for `poolrl check` and for an audit."""
+        """Its subject, for `poolrl check` and for an audit."""
 
     @abstractmethod
     def faults(self, config: Config) -> list[str]:
@@ -426,7 +426,7 @@ class ProblemSection(ConfigSection, ABC):
         return {name: declared_values(declared) for name, declared in self.labels.items()}
 
     def usual_publication(self) -> dict[str, str]:
-        """What a record says where nobody has chosen other words."""
+        """The words of a record where nobody has chosen others."""
         return {}
 
     @classmethod

@@ -11,8 +11,8 @@ from poolrl.workflow.config.configuration import LOST_SALES, keys_of
 from poolrl.workflow.trades.trade import TRADES, trade_named
 
 HEADER = """\
-# What is public about this log. A person who knows the trade declares everything here. Nothing may be read off the log
-# itself, because a bound, a cost or a column that depends on the log would reveal something that was not paid for.
+# The public facts about this log. A person who knows the trade declares everything here. Nothing may be read off the
+# log itself, because a bound, a cost or a column that depends on the log would reveal something that was not paid for.
 #
 #   poolrl check    is the table as this file says?        (for the data holder's eyes)
 #   poolrl plan     what does each budget buy?             (reads no row of the log)

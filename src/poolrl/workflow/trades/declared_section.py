@@ -27,7 +27,7 @@ SCALE = "poolrl_scale"
 
 
 class DeclaredFacts(ProblemSection):
-    """What is decided: the kind, its own facts, and names for steps. Other keys are the constructor's arguments."""
+    """The decision: the kind, its own facts, and names for steps. Other keys are the constructor's arguments."""
 
     unused: ClassVar[dict[str, str]] = {
         "sales": "[sales] reads exports of shops: for this kind name columns in [log] columns",
@@ -82,7 +82,7 @@ class DeclaredFacts(ProblemSection):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the constructor is given, but for labels."""
+        """The constructor's arguments, but for labels."""
         return dict(self.model_extra or {})
 
     @cached_property
@@ -100,7 +100,7 @@ class DeclaredFacts(ProblemSection):
 
     @property
     def in_words(self) -> str:
-        """What it is about, for `poolrl check`."""
+        """Its subject, for `poolrl check`."""
         words, plural = self.trade.words, "s" * (self.horizon != 1)
         what = f"{words.decisions} by {' and '.join(self.products)}"
         return f"{self.kind}: {what}, {self.horizon} {words.step}{plural}"
@@ -134,7 +134,7 @@ class DeclaredFacts(ProblemSection):
 
     @property
     def table_columns(self) -> tuple[TableColumn, ...]:
-        """What a table of this kind has: as the words say, or the parts of a row themselves."""
+        """The columns of a table of this kind: as the words say, or the parts of a row themselves."""
         if self.trade.words.columns:
             return self.trade.words.columns
         states, problem = self.products, self.posed

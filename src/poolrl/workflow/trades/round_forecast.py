@@ -1,4 +1,4 @@
-"""What past decisions and the policy earn, where outcomes are played on the released model: so it is free.
+"""The earnings of past decisions and of the policy, played on the released model: so they are free.
 
 A model flatters the plan that was made on it. So a whole fit is rehearsed on logs that are drawn from the model: by how
 much its prediction misses what it then earns is taken off, and its spread gives the interval. What people earn today is
@@ -42,7 +42,7 @@ from poolrl.workflow.trades.vocabulary import Words
 
 # Rehearsed fits, and the most trajectories of a rehearsed log.
 REHEARSED_FITS, MOST_REHEARSED = 12, 5_000
-# What no rehearsal finds: outcomes are never quite as their laws, in shares of what is earned.
+# The error that no rehearsal finds, in shares of what is earned: outcomes are never quite as their laws.
 UNREHEARSED = 0.02
 # This many standard errors apart, a model contradicts the counts that it was made from.
 CONTRADICTED = 2.5
@@ -277,7 +277,7 @@ class Played:
 def drawn_alike(model: PrivateModel, cells: IntArray, rng: np.random.Generator) -> FloatArray:
     """Outcomes (m, H, k) of trajectories in label cells (m,), each coordinate at the same share of its law.
 
-    So the highest bid is never below the second. What rewards are on average depends on each law alone (`by_count`).
+    So the highest bid is never below the second. Mean rewards depend on each law alone (`by_count`).
     """
     problem, outcomes = model.problem, model.outcomes
     laws = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])

@@ -21,7 +21,7 @@ class RoundTrade(DeclaredTrade):
 
     @property
     def cost_words(self) -> dict[str, str]:
-        """What is never sold is worth something, and so is a win."""
+        """An unsold unit is worth something, and so is a win."""
         words = {"keep": "an unsold unit is worth", "worth": "a win is worth"}
         return {name: words[name] for name in super().cost_words}
 
@@ -106,7 +106,7 @@ RESERVES = RoundTrade(
         logged="reserves, sales and prices",
         earned="revenue",
         estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
-        advice="Let no lot go below this reserve while so many lots are left.",
+        advice="Let no lot go below this reserve while this many lots are left.",
         keys={
             "horizon": "rounds of one sale: 1 where each lot is sold by itself",
             "lots": "lots of one thing at the beginning of a sale",
@@ -148,7 +148,7 @@ PRICES = RoundTrade(
         logged="prices and sales",
         earned="revenue",
         estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
-        advice="Ask this price while so many units are left.",
+        advice="Ask this price while this many units are left.",
         keys={
             "horizon": "periods of one season, in each of which one buyer comes",
             "stock": "units at the beginning of a season",
@@ -180,7 +180,7 @@ BIDS = RoundTrade(
         logged="bids and wins",
         earned="value above what was paid",
         estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
-        advice="Bid this much while so many wins are still wanted.",
+        advice="Bid this amount while this many wins are still wanted.",
         keys={
             "horizon": "rounds of one season",
             "wins": "how many wins are wanted in a season",

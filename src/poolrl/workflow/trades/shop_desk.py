@@ -112,7 +112,7 @@ class PlanDesk(Desk):
                 else "nothing is on its way before an order of this plan: leave out --coming"
             )
         if (later < 0).any():
-            raise ValueError("what is coming must not be negative")
+            raise ValueError("coming amounts must not be negative")
         states = asked.whole_states(len(self.names.products))
         orders = np.empty_like(states)
         for row, (step, stock) in enumerate(zip(asked.step, states, strict=True)):

@@ -1,7 +1,7 @@
 """What today's ordering, the policy, and knowing the demand cost in a shop, and how wrong these numbers may be.
 
-Costs are those of the estimated laws of demand and of past orders. How wrong they may be is found by a rehearsal: the
-same fit again, on trees that are drawn from laws which are then known. A few columns (label cells times products) are
+Costs are those of the estimated laws of demand and of past orders. A rehearsal finds how wrong they may be: the same
+fit again, on trees that are drawn from laws which are then known. A few columns (label cells times products) are
 enough, because each of them errs on its own. Nothing is read but the policy, and nothing is spent.
 """
 
@@ -38,7 +38,7 @@ from poolrl.workflow.trades.shop_levels import average_over_cells, cell_shares, 
 TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
 NOISE_HIDES = "Noise hides what the log could teach, so no cost can be predicted."
 UNSEEN = "Shelves ran empty so often that much of the shortage lies beyond anything ever ordered, which no log tells."
-# What no rehearsal finds: demand is never quite as its law, and steps are never quite independent.
+# The error that no rehearsal finds: demand is never quite as its law, and steps are never quite independent.
 MODEL_ERROR = 0.05
 # A cost that is shown should be as near to the truth as this.
 PROMISED = 0.1
@@ -208,7 +208,7 @@ def _without_numbers(policy: Policy, why: str) -> Forecast:
 def _costs_by_budget(
     policy: Policy, budgets: list[float], spent: float, best: float, advance: Callable[[], None]
 ) -> list[BudgetCost]:
-    """What fits at other budgets would cost, by trees of the estimate with other noise; `spent` at the policy's own."""
+    """The costs of fits at other budgets, by trees of the estimate with other noise; `spent` at the policy's own."""
     rehearsal, rho = Rehearsal(policy, most_trees=BUDGET_TREES), policy.guarantee.rho
     gaps = []
     for budget in budgets:

@@ -26,7 +26,7 @@ from poolrl.workflow.decision_tables import LEVELS_FILE, scale_in_words
 from poolrl.workflow.forecast import Forecast, ProductCosts
 from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage
 
-# What the numbers may take of a page of two megabytes.
+# The part of a page of two megabytes for its numbers.
 MOST_BYTES = 1_100_000
 # Of one level in base64: two bytes and its mark; with demand (two numbers) and how far orders were tried.
 BYTES_OF_LEVEL, BYTES_OF_EVERYTHING = 4.0, 12.0

@@ -102,7 +102,7 @@ class ShopFacts(ProblemSection):
 
     @property
     def in_words(self) -> str:
-        """What it is about, for `poolrl check` and for an audit."""
+        """Its subject, for `poolrl check` and for an audit."""
         return f"{self.kind}: {len(self.products)} products, {self.horizon} steps"
 
     @cached_property
@@ -232,7 +232,7 @@ class OperationFacts(ConfigSection):
         None, why="share of what is left that is gone the next morning; 1 for bread", asked=False
     )
     salvage: Amounts | None = key(None, why="what a unit brings that is left after the last step", asked=False)
-    pack: Amounts | None = key(None, why="orders are whole packs of so many units", asked=False)
+    pack: Amounts | None = key(None, why="orders are whole packs of this many units", asked=False)
     minimum: Amounts | None = key(None, why="the smallest order that can be placed", asked=False)
     deliveries: list[str] = key(
         [], why="names of the steps on which an order can be placed; all if left out", asked=False
@@ -247,7 +247,7 @@ class OperationFacts(ConfigSection):
         None, why="goes with capacity: how much of it a unit of each product takes; 1 if left out", asked=False
     )
     lead_time: int = key(
-        0, why="an order arrives so many steps later; goes with cycle = true", asked=False, ge=0, le=100
+        0, why="an order arrives this many steps later; goes with cycle = true", asked=False, ge=0, le=100
     )
     usual_scale: Amounts | None = key(
         None,
@@ -295,7 +295,7 @@ class OperationFacts(ConfigSection):
             )
 
     def require_lengths(self, *, steps: int, products: int) -> None:
-        """Refuse lists of another length than the shop's, and amounts that are none."""
+        """Refuse lists of another length than the shop's, and amounts that are not positive."""
         for name, given, length in (("capacity", self.capacity, steps), ("volume", self.volume, products)):
             amounts = given if isinstance(given, list) else [] if given is None else [given]
             if isinstance(given, list) and len(given) != length:

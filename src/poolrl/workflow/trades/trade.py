@@ -81,7 +81,7 @@ class PageSection:
 
 @dataclass(frozen=True)
 class TradePage:
-    """What a trade fills the page of a policy with. What is empty is left out."""
+    """A trade's part of the page of a policy, without its empty fields."""
 
     name: str  # of the block of decisions, with its title, and what to do with a decision
     title: str

@@ -51,8 +51,8 @@ class Words:
     advice: str = "Do this in each state."  # what to do with a decision
     # Why each argument of the constructor is asked for.
     keys: Mapping[str, str] = field(default_factory=dict)
-    # What a table has, and how states, actions and next states follow from it, as SQL in which {name} is a column; and
-    # so what a row shows besides, by its name. Without columns, a table has these parts themselves.
+    # The columns of a table, and how states, actions and next states follow from it, as SQL in which {name} is a
+    # column; and so what a row shows besides, by its name. Without columns, a table has these parts themselves.
     columns: tuple[TableColumn, ...] = ()
     rows: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
     shown: Mapping[str, str] = field(default_factory=dict)
