@@ -13,7 +13,8 @@ from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_
 from poolrl.learning.policy import Levels, PartitionQ
 from poolrl.learning.stored import Report
 from poolrl.paper import trials
-from poolrl.paper.trials import _QLearning, fql, hql, replay_log
+from poolrl.paper.sweeps import Setting
+from poolrl.paper.trials import QLearning
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.sensitivity import LATTICE
 from poolrl.privacy.zcdp import budget
@@ -107,7 +108,7 @@ def test_compositions() -> None:
     assert isinstance(grid.rule, PartitionQ)
     assert grid.guarantee.rho == 1
     assert grid.report.planned.nodes == 100
-    qin = trials.partial_discretisation(30).fit(problem, log)
+    qin = trials.POOLS["partial"](Setting(granularity=30)).fit(problem, log)
     assert qin.report.planned.nodes == 60
     assert not qin.guarantee.private
     rng = np.random.default_rng(9)
@@ -137,24 +138,25 @@ def test_the_published_example_costs_0835_per_step() -> None:
     assert rollout_cost(problem, exact, test) / HORIZON == pytest.approx(0.835, rel=0.005)
 
 
-@pytest.mark.parametrize("learn", [hql, fql])
+@pytest.mark.parametrize("eliminate", [True, False])
 @pytest.mark.parametrize("kind", [LostSales, pytest.param(Backlog, marks=pytest.mark.slow)])
-def test_q_learning_finds_the_published_optimum(learn, kind) -> None:
+def test_q_learning_finds_the_published_optimum(eliminate, kind) -> None:
     problem, demand, test = example(kind)
-    learned = learn(problem, demand, points=201)
-    assert rollout_cost(problem, learned.policy, test) / HORIZON == pytest.approx(0.835, rel=0.02)
-    assert learned.policy.levels[:, 0] == pytest.approx(LEAST + 0.85, abs=0.15)
-    assert not learned.policy.guarantee.private
-    assert learned.costs.shape == (1500,)
-    if learn is fql:  # it plays what it has learned
-        assert learned.costs[-300:].mean() / HORIZON == pytest.approx(0.835, rel=0.05)
+    learner = QLearning(problem, 201)
+    policy = learner.play(demand, eliminate=eliminate)
+    assert rollout_cost(problem, policy, test) / HORIZON == pytest.approx(0.835, rel=0.02)
+    assert policy.levels[:, 0] == pytest.approx(LEAST + 0.85, abs=0.15)
+    assert not policy.guarantee.private
+    assert learner.costs.shape == (1500,)
+    if not eliminate:  # it plays what it has learned
+        assert learner.costs[-300:].mean() / HORIZON == pytest.approx(0.835, rel=0.05)
 
 
 def test_hql_never_looks_beyond_what_it_played() -> None:
     """Holding is dear, so high levels are eliminated; from then on more demand at an empty shelf cannot matter."""
     problem = LostSales(horizon=1, holding=8.0, shortage=2.0, demand_max=10.0)
     demand = np.random.default_rng(3).uniform(0, 10, (900, 1, 1))
-    early = _QLearning(problem, 11)
+    early = QLearning(problem, 11)
     early.play(demand[:600], eliminate=True)
     played = early.levels[early.last[0], 0].item()
     assert played < 9  # the largest level that episodes 600 and later can play
@@ -163,7 +165,7 @@ def test_hql_never_looks_beyond_what_it_played() -> None:
     fewer[600:] /= 2  # the planted opposite: sales themselves change
     states = []
     for paths in (demand, more, fewer):
-        learner = _QLearning(problem, 11)
+        learner = QLearning(problem, 11)
         # The confidence interval knows the number of episodes, so all three are of one length.
         learner.play(paths, eliminate=True)
         states.append(learner.q)
@@ -176,9 +178,9 @@ def test_replay_is_one_update_worked_by_hand() -> None:
     problem = LostSales(horizon=1, holding=1.0, shortage=2.0, demand_max=10.0)
     row = {"states": [[[0.0]]], "actions": [[[6.0]]], "next_states": [[[2.0]]]}
     # Virtual reward 2 · sold − left: level 0 earns 0, level 5 earns 2·4 − 1 = 7.
-    assert replay_log(problem, Trajectories(**row), points=3).levels.tolist() == [[5.0]]
+    assert QLearning(problem, 3).replay(Trajectories(**row)).levels.tolist() == [[5.0]]
     empty = {"states": [[[0.0]]], "actions": [[[6.0]]], "next_states": [[[6.0]]]}  # nobody came: order nothing
-    assert replay_log(problem, Trajectories(**empty), points=3).levels.tolist() == [[0.0]]
+    assert QLearning(problem, 3).replay(Trajectories(**empty)).levels.tolist() == [[0.0]]
 
 
 def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
@@ -189,8 +191,8 @@ def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
     best = saa(problem, demand)
     assert best.levels[0, 0] < 7  # alone, step 1 would order up to 9.8
     for policy in (
-        fql(problem, demand, points=41).policy,
-        replay_log(problem, problem.simulate_log(demand, rng=rng), points=41),
+        QLearning(problem, 41).play(demand, eliminate=False),
+        QLearning(problem, 41).replay(problem.simulate_log(demand, rng=rng)),
     ):
         assert policy.levels[0, 0] == pytest.approx(best.levels[0, 0], abs=1.0)
         assert rollout_cost(problem, policy, demand) < 1.03 * rollout_cost(problem, best, demand)
@@ -199,9 +201,9 @@ def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
 def test_bad_q_learning_input() -> None:
     problem, _, _ = example(Backlog)
     with pytest.raises(ValueError, match=r"demand must have shape \(episodes, 10, 1\), got \(3, 9, 1\)"):
-        hql(problem, np.zeros((3, 9, 1)), points=5)
+        QLearning(problem, 5).play(np.zeros((3, 9, 1)), eliminate=True)
     with pytest.raises(ValueError, match="points must be a whole number of at least 2, got 1"):
-        fql(problem, np.zeros((3, 10, 1)), points=1)
+        QLearning(problem, 1)
 
 
 def test_a_table_of_another_shape_is_refused() -> None:

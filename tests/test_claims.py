@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from poolrl.paper import theory
 from poolrl.paper.claims import (
     CLAIMS,
     Estimate,
@@ -18,6 +17,7 @@ from poolrl.paper.claims import (
     judge,
     mean_slope,
     of_mean,
+    privacy_evidence,
     privacy_verdicts,
     slope_of_means,
     target_verdicts,
@@ -25,7 +25,15 @@ from poolrl.paper.claims import (
 )
 from poolrl.paper.results import Runs
 from poolrl.paper.sweeps import JUDGED, NAMES, SOFTENED
-from poolrl.paper.theory import change_by_replay, privacy_evidence
+from poolrl.paper.write_up import (
+    Sizes,
+    approximation_bound,
+    change_by_replay,
+    measured_approximation,
+    optimality_bound,
+    sample_size,
+    zone_count,
+)
 from poolrl.privacy import release
 from poolrl.privacy.guarantee import Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SecureNoise
@@ -218,21 +226,19 @@ def test_ten_percent_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_bounds() -> None:
-    sizes = theory.Sizes(5, 1, 1, 100, 1.0)
+    sizes = Sizes(5, 1, 100, 1.0)
     # E_ρ = 4 √(5 log(4·5·100²·1·2/0.05))
     assert sizes.noise_bound == pytest.approx(4 * math.sqrt(5 * math.log(4 * 5 * 100**2 * 2 / 0.05)))
-    assert theory.sample_size(sizes, accuracy=0.5) == pytest.approx((1 + sizes.noise_bound) * 125 / 0.25)
-    assert theory.sample_size(sizes, accuracy=0.25) == pytest.approx(4 * theory.sample_size(sizes, accuracy=0.5))
-    assert theory.zone_count(sizes, accuracy=0.1, lipschitz=0.5) == pytest.approx(5 * 0.5 * math.sqrt(2) / 0.1)
+    assert sample_size(sizes, accuracy=0.5) == pytest.approx((1 + sizes.noise_bound) * 125 / 0.25)
+    assert sample_size(sizes, accuracy=0.25) == pytest.approx(4 * sample_size(sizes, accuracy=0.5))
+    assert zone_count(sizes, accuracy=0.1, lipschitz=0.5) == pytest.approx(5 * 0.5 * math.sqrt(2) / 0.1)
     # With ‖λ‖₂ = w + d only the first term is left: H L √(w + d) / M.
-    assert theory.approximation_bound(sizes, lipschitz=0.5, boundary_norm=2) == pytest.approx(2.5 * math.sqrt(2) / 100)
-    bounds = [
-        theory.optimality_bound(sizes, trajectories=n, lipschitz=0.5, boundary_norm=2) for n in (10**4, 10**8, 10**16)
-    ]
+    assert approximation_bound(sizes, lipschitz=0.5, boundary_norm=2) == pytest.approx(2.5 * math.sqrt(2) / 100)
+    bounds = [optimality_bound(sizes, trajectories=n, lipschitz=0.5, boundary_norm=2) for n in (10**4, 10**8, 10**16)]
     assert bounds[0] > bounds[1] > bounds[2]
     assert bounds[2] == pytest.approx(2.5 * math.sqrt(2) / 100, rel=0.01)
     with pytest.raises(ValueError, match="accuracy must be positive"):
-        theory.sample_size(sizes, accuracy=0)
+        sample_size(sizes, accuracy=0)
 
 
 def test_theorem_1_is_kept_by_its_second_term_alone() -> None:
@@ -241,10 +247,10 @@ def test_theorem_1_is_kept_by_its_second_term_alone() -> None:
     for products in (1, 2):
         errors = []
         for zones in (50, 400):
-            measured, lipschitz = theory.measured_approximation(products, zones, rng=rng)
-            sizes = theory.Sizes(1, products, products, zones, 1.0)
+            measured, lipschitz = measured_approximation(products, zones, rng=rng)
+            sizes = Sizes(1, products, zones, 1.0)
             norm = math.sqrt(2 * products)
-            assert measured <= theory.approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
-            assert measured > theory.approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=2 * products)
+            assert measured <= approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
+            assert measured > approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=2 * products)
             errors.append(measured)
         assert errors[1] > 0.5 * errors[0]

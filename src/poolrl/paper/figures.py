@@ -72,16 +72,6 @@ def _difference(runs: Runs, setting: Setting) -> str:
     return _mean(runs.measured(setting, "best_cost") - runs.measured(setting, "cost"), "{:,.0f}".format)
 
 
-def _seconds(runs: Runs, setting: Setting) -> str:
-    """Mean processor seconds."""
-    return _mean(runs.measured(setting, "seconds"), "{:.3f}".format, spread=False)
-
-
-def _per_step(runs: Runs, setting: Setting) -> str:
-    """Cost per step, mean ± standard deviation."""
-    return _mean(runs.measured(setting, "cost") / setting.horizon, "{:.4f}".format)
-
-
 def filled(rows: Iterable[tuple[str, ...]]) -> Rows:
     """Without the rows that have no cell but their name."""
     return tuple(row for row in rows if any(row[1:]))
@@ -159,7 +149,11 @@ def rq3_sections(runs: Runs) -> list[Section]:
     )
     alt = "Gap and running time of zones and grids against M"
     parts = [Section("RQ3: zones against a grid", text, picture=Picture("rq3", alt, discretisations(runs)))]
-    cells: dict[str, Cell] = {"gap to SAA in percent": in_percent, "processor seconds of one fit": _seconds}
+
+    def seconds(runs: Runs, setting: Setting) -> str:
+        return _mean(runs.measured(setting, "seconds"), "{:.3f}".format, spread=False)
+
+    cells: dict[str, Cell] = {"gap to SAA in percent": in_percent, "processor seconds of one fit": seconds}
     for place in PAPERS:
         there = {name: PLACES[place](learner) for name, learner in learners.items()}
         if runs.present(GRANULARITIES.over(PLACES[place](sweeps.GRID))):
@@ -221,8 +215,12 @@ def _why_table(runs: Runs) -> Section:
 
 def q_learning_sections(runs: Runs) -> list[Section]:
     """Gong and Simchi-Levi's example."""
+
+    def per_step(runs: Runs, setting: Setting) -> str:
+        return _mean(runs.measured(setting, "cost") / setting.horizon, "{:.4f}".format)
+
     learners = (sweeps.HQL, sweeps.FQL, sweeps.EXAMPLE, sweeps.PRIVATE_EXAMPLE)
-    table = _over(runs, sweeps.EPISODES, {NAMES[learner]: learner for learner in learners}, _per_step)
+    table = _over(runs, sweeps.EPISODES, {NAMES[learner]: learner for learner in learners}, per_step)
     text = (
         "Backlog, D_h ~ (10 − h)/2 + U[0, 1], holding 2, shortage 10, levels on a grid of 1/20 (Gong and Simchi-Levi, "
         "arXiv 2007.00080). The best grid level is 0.85 above the least demand and costs 0.835 per step; off the grid "
@@ -256,6 +254,7 @@ class Stroke:
     marker: str = ""
     style: Any = "-"
     words: str = ""
+    measure: str = "gap"
 
     @property
     def name(self) -> str:
@@ -280,8 +279,22 @@ def budgets(runs: Runs, places: Sequence[str]) -> Figure:
     columns = min(len(places), 3)
     rows = math.ceil(len(places) / columns)
     figure, panels = _panels(5.4 * columns, 4.4 * rows + 0.5, rows, columns)
+    ticks = [rho for rho in RHOS.values if rho not in (5.0, 20.0)]
     for panel, place in zip(panels, places, strict=False):
-        _budget_panel(panel, runs, place)
+        _curves(panel, runs, (POOL, BEST, PRINTED, PERTURBED_INPUT, PERTURBED_OUTPUT), RHOS, place)
+        for stroke in (replace(WITHOUT_PRIVACY, words="NonPrivate"), *WITHOUT_DATA):
+            gaps = runs.measured(PLACES[place](stroke.setting), "gap")
+            if len(gaps):
+                height = np.maximum(100 * gaps.mean(), FLOOR)
+                panel.axhline(height, color=stroke.colour, linestyle=stroke.style, linewidth=1.2, label=stroke.name)
+        _log_gaps(panel)
+        panel.set_xscale("log")
+        upper = panel.secondary_xaxis("top")
+        _ticks(panel, ticks, [f"{rho:g}" for rho in ticks])
+        _ticks(upper, ticks, [epsilon_shown(rho) for rho in ticks])
+        panel.set_xlabel(f"{RHOS.label}: stronger privacy to the left")
+        upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
+        panel.set_title(place, loc="left", color=INK, pad=12)
     return _with_legend(figure, panels)
 
 
@@ -289,28 +302,27 @@ def hyperparameters(runs: Runs) -> Figure:
     """The paper's second figure: H, |λ|, w + d and M, around the base setting."""
     figure, panels = _panels(10.8, 8.4, 2, 2)
     for panel, each in zip(panels, sweeps.HYPERPARAMETERS, strict=True):
-        for stroke in (POOL, BEST, PRINTED):
-            _curve(panel, runs, stroke, each)
+        _curves(panel, runs, (POOL, BEST, PRINTED), each)
         if each is sweeps.BOUNDARIES:
-            within = replace(POOL, marker=".", style=":", words="Pool, gap to the best below λ")
-            _curve(panel, runs, within, each, measure="gap_within")
+            words = "Pool, gap to the best below λ"
+            _curves(panel, runs, [replace(POOL, marker=".", style=":", words=words, measure="gap_within")], each)
         _log_gaps(panel)
-        _ticks(panel, each, log=each is not sweeps.BOUNDARIES)
+        _values(panel, each, log=each is not sweeps.BOUNDARIES)
     return _with_legend(figure, panels)
 
 
 def discretisations(runs: Runs) -> Figure:
     """The paper's third figure: zones against a grid over M, gap on the left, time on the right; both data sets."""
     figure, panels = _panels(10.8, 8.4, 2, 2)
+    strokes = (POOL, BEST, PRINTED, BEST_GRID, PRINTED_GRID, ZONES_ON_OUTCOMES)
     for gap, time, place in zip(panels[::2], panels[1::2], PAPERS, strict=True):
-        for stroke in (POOL, BEST, PRINTED, BEST_GRID, PRINTED_GRID, ZONES_ON_OUTCOMES):
-            _curve(gap, runs, stroke, GRANULARITIES, place)
-            _curve(time, runs, stroke, GRANULARITIES, place, measure="seconds")
+        _curves(gap, runs, strokes, GRANULARITIES, place)
         _log_gaps(gap)
+        _curves(time, runs, [replace(stroke, measure="seconds") for stroke in strokes], GRANULARITIES, place)
         time.set_yscale("log")
         _finish(time, ylabel="processor seconds of one fit")
         for panel in (gap, time):
-            _ticks(panel, GRANULARITIES)
+            _values(panel, GRANULARITIES)
             panel.set_title(place, loc="left", color=INK)
     return _with_legend(figure, panels)
 
@@ -318,9 +330,9 @@ def discretisations(runs: Runs) -> Figure:
 def sample_sizes(runs: Runs) -> Figure:
     """The gap to the true optimum against n, for three demand families."""
     figure, panels = _panels(14.4, 4.8, 1, 3)
+    strokes = [replace(stroke, measure="gap_optimum") for stroke in (POOL, WITHOUT_PRIVACY, BEST, PRINTED)]
     for panel, place, demand in zip(panels, sweeps.KNOWN_OPTIMUM, sweeps.DEMAND_LAWS, strict=True):
-        for stroke in (POOL, WITHOUT_PRIVACY, BEST, PRINTED):
-            _curve(panel, runs, stroke, sweeps.LOG_SIZES, place, measure="gap_optimum")
+        _curves(panel, runs, strokes, sweeps.LOG_SIZES, place)
         _log_gaps(panel, "cost above the true optimum")
         panel.set(xscale="log", xlabel=sweeps.LOG_SIZES.label)
         panel.set_title(f"{demand} demand", loc="left", color=INK)
@@ -346,14 +358,13 @@ def weekly_cycle(real: Rossmann) -> Figure:
 def fallbacks(runs: Runs) -> Figure:
     """Why `Pool.published` fails: noise-dominated nodes, values cut at zero, rings without data."""
     figure, panels = _panels(10.8, 4.4, 1, 2)
-    shares = {
-        "fell_back": Stroke(PUBLISHED, "#d55e00", "o", words="noise-dominated nodes (ñ ≤ E_ρ)"),
-        "clipped": replace(PRINTED, words="nodes with Q cut at zero, printed constants"),
-        "empty_rings": Stroke(PUBLISHED, BLUE, "s", words="rings without any data"),
-    }
+    strokes = (
+        Stroke(PUBLISHED, "#d55e00", "o", words="noise-dominated nodes (ñ ≤ E_ρ)", measure="fell_back"),
+        replace(PRINTED, words="nodes with Q cut at zero, printed constants", measure="clipped"),
+        Stroke(PUBLISHED, BLUE, "s", words="rings without any data", measure="empty_rings"),
+    )
     for panel, each in zip(panels, (RHOS, sweeps.LOG_SIZES), strict=True):
-        for measure, stroke in shares.items():
-            _curve(panel, runs, stroke, each, measure=measure)
+        _curves(panel, runs, strokes, each)
         panel.set(xscale="log", ylim=(-4, 106))
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
         _finish(panel, xlabel=each.label, ylabel="share, synthetic data, base setting")
@@ -365,62 +376,35 @@ def _panels(width: float, height: float, rows: int, columns: int) -> tuple[Figur
     return figure, [*figure.subplots(rows, columns, squeeze=False).ravel()]
 
 
-def _budget_panel(panel: Axes, runs: Runs, place: str) -> None:
-    for stroke in (POOL, BEST, PRINTED, PERTURBED_INPUT, PERTURBED_OUTPUT):
-        _curve(panel, runs, stroke, RHOS, place)
-    for stroke in (replace(WITHOUT_PRIVACY, words="NonPrivate"), *WITHOUT_DATA):
-        gaps = runs.measured(PLACES[place](stroke.setting), "gap")
-        if len(gaps):
-            height = _floored(100 * gaps.mean())
-            panel.axhline(height, color=stroke.colour, linestyle=stroke.style, linewidth=1.2, label=stroke.name)
-    _log_gaps(panel)
-    panel.set_xscale("log")
-    ticks = [rho for rho in RHOS.values if rho not in (5.0, 20.0)]
-    upper = panel.secondary_xaxis("top")
-    for axis, labels in ((panel, [f"{rho:g}" for rho in ticks]), (upper, [epsilon_shown(rho) for rho in ticks])):
-        axis.set_xticks(ticks, labels)
-        axis.xaxis.set_minor_locator(NullLocator())
-    panel.set_xlabel(f"{RHOS.label}: stronger privacy to the left")
-    upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
-    panel.set_title(place, loc="left", color=INK, pad=12)
-
-
-def _curve(
-    panel: Axes, runs: Runs, stroke: Stroke, each: Range, place: str = sweeps.SYNTHETIC, *, measure: str = "gap"
-) -> None:
-    """The mean of a measure over seeds with the middle two thirds of them, against one field of the settings."""
-    there = runs.present(each.over(PLACES[place](stroke.setting)))
-    if not there:
-        return
-    times = 1.0 if measure == "seconds" else 100.0  # the others are shares, shown in percent
-    samples = [times * runs.measured(setting, measure) for setting in there]
-    means = np.array([sample.mean() for sample in samples])
-    low, high = np.array([np.quantile(sample, (0.16, 0.84)) for sample in samples]).T
-    if measure.startswith("gap"):
-        means, low, high = _floored(means), _floored(low), _floored(high)
-    bars = np.maximum([means - low, high - means], 0.0)  # a mean may lie outside when one run is far off
-    look: dict[str, Any] = {
-        "color": stroke.colour,
-        "marker": stroke.marker,
-        "linestyle": stroke.style,
-        "label": stroke.name,
-    }
+def _curves(panel: Axes, runs: Runs, strokes: Iterable[Stroke], each: Range, place: str = sweeps.SYNTHETIC) -> None:
+    """Means over seeds with the middle two thirds of them, against one field of the settings."""
     sizes: dict[str, Any] = {"linewidth": 1.8, "markersize": 5, "elinewidth": 0.8, "capsize": 2}
-    panel.errorbar([each.shown(setting) for setting in there], means, yerr=bars, **look, **sizes)
+    for stroke in strokes:
+        there = runs.present(each.over(PLACES[place](stroke.setting)))
+        if not there:
+            continue
+        times = 1.0 if stroke.measure == "seconds" else 100.0  # the others are shares, shown in percent
+        samples = [times * runs.measured(setting, stroke.measure) for setting in there]
+        shown = np.array([[sample.mean(), *np.quantile(sample, (0.16, 0.84))] for sample in samples]).T
+        means, low, high = np.maximum(shown, FLOOR) if stroke.measure.startswith("gap") else shown
+        bars = np.maximum([means - low, high - means], 0.0)  # a mean may lie outside when one run is far off
+        look: dict[str, Any] = {"color": stroke.colour, "marker": stroke.marker, "linestyle": stroke.style}
+        values = [each.shown(setting) for setting in there]
+        panel.errorbar(values, means, yerr=bars, label=stroke.name, **look, **sizes)
 
 
-def _ticks(panel: Axes, each: Range, *, log: bool = True) -> None:
+def _values(panel: Axes, each: Range, *, log: bool = True) -> None:
     """A tick at every value of the range."""
     if log:
         panel.set_xscale("log")
     shown = [each.times * value for value in each.values]
-    panel.set_xticks(shown, [f"{value:g}" for value in shown])
-    panel.xaxis.set_minor_locator(NullLocator())
+    _ticks(panel, shown, [f"{value:g}" for value in shown])
     panel.set_xlabel(each.label)
 
 
-def _floored(values: FloatArray | float) -> Any:
-    return np.maximum(values, FLOOR)
+def _ticks(axis: Any, values: Sequence[float], words: Sequence[str]) -> None:
+    axis.set_xticks(values, words)
+    axis.xaxis.set_minor_locator(NullLocator())
 
 
 def _log_gaps(panel: Axes, label: str = "cost above SAA") -> None:

@@ -102,35 +102,31 @@ def run(setting: Setting, seed: int, real: Rossmann | None = None) -> Run:
     common = bench.test[:TEST_PATHS_OF_SEARCHES]
     test = bench.test if isinstance(policy.rule, Levels) else common
     costs = rollout_costs(bench.problem, policy, test)
-    cost = float(costs.mean())
 
-    def over(best: str, paths: FloatArray) -> float:
-        return float(costs[: len(paths)].mean()) / bench.cost_of(best, paths) - 1
+    def over(known: str, paths: FloatArray) -> float:
+        return float(costs[: len(paths)].mean()) / bench.cost_of(known, paths) - 1
 
+    if bench.probabilities is None:
+        gap_optimum = math.nan
+    elif isinstance(policy.rule, Levels):  # exact, because close to the optimum a sample would hide the difference
+        gap_optimum = expected_cost(bench.problem, policy.levels, bench.probabilities) / bench.least_cost - 1
+    else:
+        gap_optimum = over("optimum", test)
     visited = policy.report.planned if setting.method in ("published", "grid") else None
     return Run(
         setting,
         seed,
-        cost=cost,
+        cost=float(costs.mean()),
         best_cost=bench.cost_of("best", test),
         gap=over("best", test),
         gap_within=over("best_within", test),
         gap_common=over("best", common),
-        gap_optimum=_gap_to_optimum(bench, policy, cost, test),
+        gap_optimum=gap_optimum,
         seconds=seconds,
         fell_back=math.nan if visited is None else visited.fell_back_to_uniform,
         clipped=math.nan if visited is None else visited.clipped_to_zero,
         empty_rings=_empty_rings(policy, bench.log),
     )
-
-
-def _gap_to_optimum(bench: Bench, policy: Policy, cost: float, test: FloatArray) -> float:
-    """Exact for a table of levels, because close to the optimum a sample would hide the difference."""
-    if bench.probabilities is None:
-        return math.nan
-    if isinstance(policy.rule, Levels):
-        return expected_cost(bench.problem, policy.levels, bench.probabilities) / bench.least_cost - 1
-    return cost / bench.cost_of("optimum", test) - 1
 
 
 def _empty_rings(policy: Policy, log: Trajectories) -> float:
@@ -213,14 +209,6 @@ def dp_apvi(rho: float, bins: int, *, scale: float = 1.0, failure: float = 0.05)
     return Pool(rho, Visits(failure), Grid(bins), Bernstein(scale, failure))
 
 
-def partial_discretisation(zones: int) -> Pool:
-    """Qin et al.'s partial discretisation as POOL describes it: its zones at w = d = 1, without noise.
-
-    Guarantee: none.
-    """
-    return Pool.published(math.inf, zones, scale=0.0)
-
-
 def input_perturbation(
     problem: Inventory, log: Trajectories, rho: float, *, points: int | None = None, noise: NoiseSource | None = None
 ) -> Policy:
@@ -259,59 +247,18 @@ def order_to_the_middle(problem: Inventory) -> Policy:
     return Policy(problem, Levels(levels), Guarantee.of_nothing(problem.horizon))
 
 
-@dataclass(frozen=True)
-class Learned:
-    """The policy after the last episode, and what every episode cost while it was learned, (K,)."""
-
-    policy: Policy
-    costs: FloatArray
-
-
-def hql(problem: Inventory, demand: ArrayLike, *, points: int) -> Learned:
-    """Elimination-based half-Q-learning: play the largest level that may still be best, and observe all smaller ones.
-
-    Demand (K, H, products) is uncensored; the learner sees it only up to the level it played.
-    Guarantee: none.
-    """
-    return _QLearning(problem, points).play(_checked(problem, demand), eliminate=True)
-
-
-def fql(problem: Inventory, demand: ArrayLike, *, points: int) -> Learned:
-    """Full-feedback Q-learning: every level is updated with the uncensored demand, and the best one is played.
-
-    Guarantee: none.
-    """
-    return _QLearning(problem, points).play(_checked(problem, demand), eliminate=False)
-
-
-def replay_log(problem: Inventory, log: Trajectories, *, points: int) -> Policy:
-    """Half-Q-learning on a log: each row updates every level up to the one that was ordered.
-
-    Nothing is eliminated, because the log has chosen the levels. A level that fewer than one row in twenty has observed
-    is never chosen: too little is known about it. Guarantee: none.
-    """
-    log.check(problem)
-    return _QLearning(problem, points).replay(log)
-
-
-def _checked(problem: Inventory, demand: ArrayLike) -> FloatArray:
-    paths = finite_array("demand", demand)
-    if paths.shape[1:] != (problem.horizon, problem.products) or not len(paths):
-        raise ValueError(f"demand must have shape (episodes, {problem.horizon}, {problem.products}), got {paths.shape}")
-    return paths
-
-
-class _QLearning:
+class QLearning:
     """HQL and FQL of Gong and Simchi-Levi (arXiv 2007.00080): Q-learning with one-sided and with full feedback.
 
-    Both are online and not private. Demand that is seen once shows what every smaller order would have earned. Q has
-    one entry per step, product and order-up-to level on a grid; products do not interact, so they learn side by side.
-    Rewards are scaled to [0, 1]. Step size α_k = (H + 1) / (H + k).
+    Demand that is seen once shows what every smaller order would have earned. Q has one entry per step, product and
+    order-up-to level on a grid; products do not interact, so they learn side by side. Rewards are scaled to [0, 1].
+    Step size α_k = (H + 1) / (H + k). Guarantee: none.
     """
 
     def __init__(self, problem: Inventory, points: int) -> None:
         whole(points=points, at_least=2)
         self.problem, self.points = problem, points
+        self.costs = np.empty(0)  # of every episode that was played
         self.column = np.arange(problem.products)
         self.levels = np.linspace(problem.action_low, problem.action_high, points)  # (P, k)
         self.width = (problem.action_high - problem.action_low) / (points - 1)
@@ -328,15 +275,21 @@ class _QLearning:
         span = (corners.max(axis=1, keepdims=True) - self.floor).max(axis=0)  # (1, k)
         self.span = np.where(span > 0, span, 1.0)
 
-    def play(self, demand: FloatArray, *, eliminate: bool) -> Learned:
-        """K episodes, each: play forward, then update backward on what was seen."""
-        horizon, episodes = self.problem.horizon, len(demand)
-        log_term = horizon * math.log(horizon * episodes * self.points)
-        costs = np.empty(episodes)
-        for k in range(1, episodes + 1):
-            costs[k - 1], seen = self._episode(demand[k - 1], eliminate)
+    def play(self, demand: ArrayLike, *, eliminate: bool) -> Policy:
+        """K episodes of uncensored demand (K, H, products), each: play forward, then update backward on what was seen.
+
+        HQL eliminates: it plays the largest level that may still be best, sees demand up to that level only, and so
+        observes all smaller ones. FQL sees all demand, updates every level, and plays the best one.
+        """
+        horizon, products, paths = self.problem.horizon, self.problem.products, finite_array("demand", demand)
+        if paths.shape[1:] != (horizon, products) or not len(paths):
+            raise ValueError(f"demand must have shape (episodes, {horizon}, {products}), got {paths.shape}")
+        log_term = horizon * math.log(horizon * len(paths) * self.points)
+        self.costs = np.empty(len(paths))
+        for k, path in enumerate(paths, start=1):
+            self.costs[k - 1], seen = self._episode(path, eliminate)
             step_size = (horizon + 1) / (horizon + k)
-            value = np.zeros((horizon + 1, self.points, self.problem.products))
+            value = np.zeros((horizon + 1, self.points, products))
             for h in reversed(range(horizon)):
                 moved = (1 - step_size) * self.q[h] + step_size * self._target(h, seen, value)
                 if eliminate:
@@ -348,10 +301,15 @@ class _QLearning:
                 else:
                     self.q[h] = candidates = moved
                 value[h] = _best_above(candidates)
-        return Learned(self._policy(), costs)
+        return self._policy()
 
     def replay(self, log: Trajectories) -> Policy:
-        """One pass over the log; α_k counts how often each level was observed."""
+        """HQL in one pass over a log: each row updates every level up to the one that was ordered.
+
+        Nothing is eliminated, because the log has chosen the levels; α_k counts how often each was observed. A level
+        that fewer than one row in twenty has observed is never chosen: too little is known about it.
+        """
+        log.check(self.problem)
         horizon = self.problem.horizon
         observed = np.zeros(self.q.shape)
         value = np.concatenate([self.q, np.zeros((1, *self.q.shape[1:]))])
@@ -442,14 +400,15 @@ POOLS: dict[str, Callable[[Setting], Pool]] = {
     "published": lambda s: Pool.published(s.rho, s.granularity, scale=s.scale, failure=s.failure),
     "grid": lambda s: dp_apvi(s.rho, s.granularity, scale=s.scale, failure=s.failure),
     "outcome zones": lambda s: Pool(s.rho, Outcomes(), Zones(s.granularity)),
-    "partial": lambda s: partial_discretisation(s.granularity),
+    # Qin et al.'s partial discretisation as POOL describes it: its zones at w = d = 1, without noise.
+    "partial": lambda s: Pool.published(math.inf, s.granularity, scale=0.0),
 }
 OTHERS: dict[str, Callable[[Bench, Setting, SeededNoise], Policy]] = {
     "input": lambda b, s, noise: input_perturbation(b.problem, b.log, s.rho, points=s.granularity, noise=noise),
     "output": lambda b, s, noise: output_perturbation(b.problem, b.log, s.rho, points=s.granularity, noise=noise),
     "data-free": lambda b, *_: data_free(b.problem),
     "middle": lambda b, *_: order_to_the_middle(b.problem),
-    "hql": lambda b, s, _: hql(b.problem, b.train, points=s.granularity).policy,
-    "fql": lambda b, s, _: fql(b.problem, b.train, points=s.granularity).policy,
-    "replay": lambda b, s, _: replay_log(b.problem, b.log, points=s.granularity),
+    "hql": lambda b, s, _: QLearning(b.problem, s.granularity).play(b.train, eliminate=True),
+    "fql": lambda b, s, _: QLearning(b.problem, s.granularity).play(b.train, eliminate=False),
+    "replay": lambda b, s, _: QLearning(b.problem, s.granularity).replay(b.log),
 }

@@ -8,7 +8,7 @@ import math
 import platform
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,11 +20,15 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from poolrl import __version__
-from poolrl.paper import claims, figures, rossmann, sweeps, theory
-from poolrl.paper.figures import Picture, Rows, Section, filled, in_percent, number
+from poolrl.checks import FloatArray, positive
+from poolrl.geometry.partition import Zones
+from poolrl.paper import claims, figures, rossmann, sweeps
+from poolrl.paper.figures import Picture, Section, filled, in_percent, number
 from poolrl.paper.results import Runs
-from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, JUDGED, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED, Setting
-from poolrl.privacy.zcdp import epsilon_shown
+from poolrl.paper.sweeps import BASE, DATA_FREE, INPUT, JUDGED, NAMES, OUTPUT, PLACES, PUBLISHED, SOFTENED
+from poolrl.privacy import sensitivity
+from poolrl.privacy.zcdp import epsilon_shown, noise_bound
+from poolrl.problems.inventory import LostSales
 
 TITLE = "POOL, reproduced"
 SEEDED_NOTICE = (
@@ -33,7 +37,17 @@ SEEDED_NOTICE = (
 )
 HEADLINE_DATA = (sweeps.SYNTHETIC, "normal demand", sweeps.STORE_1)
 HEADLINE_METHODS = (BASE, SOFTENED, PUBLISHED, INPUT, OUTPUT, DATA_FREE)
-LEARNERS_IN_TABLES = tuple(NAMES[learner] for learner in JUDGED)
+LEARNERS_IN_TABLES = {NAMES[learner]: NAMES[learner] for learner in JUDGED}
+CLAIMS_TEXT = (
+    "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
+    "bootstrap 95% intervals. A claim *holds* if all intervals lie above zero. It *does not hold* if one lies at "
+    "or below zero (upper ends are widened for the number of comparisons). Otherwise it is *undecided*, as is "
+    f"everything with fewer than {sweeps.FEWEST_SEEDS} seeds. A claim is *vacuous* if it holds for a policy that "
+    "never changes. The tables show the comparison that decided. pp: percentage points of relative gap.",
+    "The scale of Γ is tuned on three other seeds. Input and output perturbation run over the default learner, so "
+    "for Pool.published they differ in more than the place of the noise. On the paper's synthetic data the public "
+    "prior is the truth, so the default needs no learning there. The next table has data where it does.",
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,11 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
     others = [verdict for verdict in judged if verdict not in papers]
     groups = {
         "summary": [summary_section(runs, papers, origin)],
-        "claims": [*_claims_sections(papers, others), _targets_section(runs)],
+        "claims": [
+            _verdict_section("The paper's claims", CLAIMS_TEXT, papers),
+            _verdict_section("The same claims on data that the paper does not use", (), others),
+            _target_section(runs),
+        ],
         "rq1": figures.rq1_sections(runs, source),
         "rq2": figures.rq2_sections(runs),
         "rq3": figures.rq3_sections(runs),
@@ -109,20 +127,27 @@ def _conclusions(runs: Runs, counts: dict[str, Counter[str]], places: Sequence[s
             f"{softened['holds']} of {softened.total()} with a tuned scale of Γ."
             + (f" {ours['not run']} were not run." if ours["not run"] else "")
         )
+
+    def span(values: Iterable[FloatArray]) -> str:
+        """From the least mean over seeds to the largest, in percent; empty where nothing was run."""
+        means = [100 * float(measured.mean()) for measured in values if len(measured)]
+        return " to ".join(dict.fromkeys(map(number, (min(means), max(means))))) if means else ""
+
     methods = {
         "the default Pool": (BASE,),
         "Pool.published with a tuned scale of Γ": (SOFTENED,),
         "input and output perturbation": (INPUT, OUTPUT),
     }
-    gaps = {who: _gaps(runs, places, settings) for who, settings in methods.items()}
-    spans = [f"for {who} it is {_least_to_largest(values)} percent" for who, values in gaps.items() if values]
-    if spans:
+    gaps = {
+        who: span(runs.measured(PLACES[place](learner), "gap") for place in places for learner in learners)
+        for who, learners in methods.items()
+    }
+    if any(gaps.values()):
+        spans = [f"for {who} it is {percent} percent" for who, percent in gaps.items() if percent]
         sentences.append(f"The gap at ρ = 1 depends on the data: {', '.join(spans)}.")
-    private = [runs.paired([PLACES[place](sweeps.NON_PRIVATE), PLACES[place](BASE)]) for place in places]
-    prices = [100 * float((pairs[:, 1] - pairs[:, 0]).mean()) for pairs in private if len(pairs)]
-    if prices:
-        span = _least_to_largest(prices)
-        sentences.append(f"Privacy at ρ = 1 costs the default Pool {span} percentage points of gap.")
+    pairs = [runs.paired([PLACES[place](sweeps.NON_PRIVATE), PLACES[place](BASE)]) for place in places]
+    if price := span(pair[:, 1] - pair[:, 0] for pair in pairs):
+        sentences.append(f"Privacy at ρ = 1 costs the default Pool {price} percentage points of gap.")
     return [*sentences, *_what_data_give(runs, places)]
 
 
@@ -142,58 +167,31 @@ def _what_data_give(runs: Runs, places: Sequence[str]) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def _gaps(runs: Runs, places: Sequence[str], methods: Sequence[Setting]) -> list[float]:
-    """The mean gap of each method on each data set, in percent."""
-    measured = [runs.measured(PLACES[place](method), "gap") for place in places for method in methods]
-    return [100 * float(values.mean()) for values in measured if len(values)]
-
-
-def _least_to_largest(values: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(number(value) for value in (min(values), max(values))))
-
-
-def _claims_sections(papers: Sequence[claims.Verdict], others: Sequence[claims.Verdict]) -> list[Section]:
-    """The paper's claims with verdicts, on its own data and on other data."""
-    header = ("claim", "data", "claimed to be positive", *LEARNERS_IN_TABLES)
-    rule = (
-        "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
-        "bootstrap 95% intervals. A claim *holds* if all intervals lie above zero. It *does not hold* if one lies at "
-        "or below zero (upper ends are widened for the number of comparisons). Otherwise it is *undecided*, as is "
-        f"everything with fewer than {sweeps.FEWEST_SEEDS} seeds. A claim is *vacuous* if it holds for a policy that "
-        "never changes. The tables show the comparison that decided. pp: percentage points of relative gap."
-    )
-    reading = (
-        "The scale of Γ is tuned on three other seeds. Input and output perturbation run over the default learner, so "
-        "for Pool.published they differ in more than the place of the noise. On the paper's synthetic data the public "
-        "prior is the truth, so the default needs no learning there. The next table has data where it does."
-    )
-    other_data = "The same claims on data that the paper does not use"
-    return [
-        Section("The paper's claims", (rule, reading), header, _verdict_rows(papers, LEARNERS_IN_TABLES)),
-        Section(other_data, (), header, _verdict_rows(others, LEARNERS_IN_TABLES)),
-    ]
-
-
-def _targets_section(runs: Runs) -> Section:
+def _target_section(runs: Runs) -> Section:
     """Our own targets, with verdicts."""
-    header = ("target", "data", "asked to be positive", "verdict")
-    rows = _verdict_rows(claims.target_verdicts(runs), [NAMES[BASE]])
-    return Section("What this library asks of its default", (), header, rows)
+    title, verdicts = "What this library asks of its default", claims.target_verdicts(runs)
+    return _verdict_section(title, (), verdicts, ("target", "data", "asked to be positive"), {NAMES[BASE]: "verdict"})
 
 
-def _verdict_rows(judged: Iterable[claims.Verdict], learners: Sequence[str]) -> Rows:
+def _verdict_section(
+    title: str,
+    text: tuple[str, ...],
+    judged: Iterable[claims.Verdict],
+    header: tuple[str, ...] = ("claim", "data", "claimed to be positive"),
+    columns: Mapping[str, str] = LEARNERS_IN_TABLES,
+) -> Section:
+    """Verdicts in a table, with a column for each learner."""
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in judged:
-        if cell := _verdict_cell(verdict):
-            rows.setdefault((verdict.claim, verdict.data, verdict.statistic), {})[verdict.learner] = cell
-    return tuple((*about, *(cells.get(name, "") for name in learners)) for about, cells in rows.items())
+        if verdict.worst is not None:
+            about = (verdict.claim, verdict.data, verdict.statistic)
+            rows.setdefault(about, {})[verdict.learner] = _verdict_cell(verdict, verdict.worst)
+    cells = tuple((*about, *(cell.get(name, "") for name in columns)) for about, cell in rows.items())
+    return Section(title, text, (*header, *columns.values()), cells)
 
 
-def _verdict_cell(verdict: claims.Verdict) -> str:
-    """The verdict and the comparison that decided: estimate, interval, unit, and where it was. Empty if not run."""
-    worst = verdict.worst
-    if worst is None:
-        return ""
+def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate) -> str:
+    """The verdict and the comparison that decided: estimate, interval, unit, and where it was."""
     # Differences within rounding were judged as zero, and are shown as zero.
     ends = (worst.value, worst.low, worst.upper(verdict.comparisons))
     estimate, low, high = (0.0 if abs(x) < claims.EQUAL_WITHIN else x for x in ends)
@@ -203,15 +201,112 @@ def _verdict_cell(verdict: claims.Verdict) -> str:
     return f"**{verdict.verdict}**: {estimate:.3g}{spread}{unit} ({worst.about}{seeds})"
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What the paper's bounds depend on. Õ hides constants and logarithms: we take the hidden constant as one."""
+
+    horizon: int  # H
+    products: int  # w = d
+    zones: int  # M
+    rho: float
+
+    @property
+    def dimensions(self) -> int:
+        """w + d."""
+        return 2 * self.products
+
+    @property
+    def noise_bound(self) -> float:
+        """E_ρ = 4 √(H log(4 H M² w (w + d) / δ) / ρ)."""
+        cells = self.horizon * self.zones**2 * self.products * self.dimensions
+        return noise_bound(variance=2 * self.horizon / self.rho, cells=cells, failure=BASE.failure)
+
+
+def approximation_bound(sizes: Sizes, *, lipschitz: float, boundary_norm: float) -> float:
+    """Theorem 1 at the first step: L₁ √(w + d) / M + L₁ |w + d − ‖λ‖₂|, with L₁ = H L.
+
+    Even where everything is observed the second term is not zero: ‖(1, …, 1)‖₂ = √(w + d) < w + d.
+    """
+    first = sizes.horizon * lipschitz
+    return first * math.sqrt(sizes.dimensions) / sizes.zones + first * abs(sizes.dimensions - boundary_norm)
+
+
+def optimality_bound(sizes: Sizes, *, trajectories: int, lipschitz: float, boundary_norm: float) -> float:
+    """The appendix's bound on v* − v^π̃, at its most favourable.
+
+    4√2 Σ_h √(Var ι / (n d̄)) + (H³ + M w H² E_ρ) / (n d̄) + Theorem 1's two terms, with ι = log(H M (w + d) / δ).
+    d̄ has its best possible value: all M(w + d) nodes visited equally often. Var is taken as (H − h)² / 4, the most it
+    can be.
+    """
+    nodes = sizes.zones * sizes.dimensions
+    visits = trajectories / nodes
+    iota = math.log(sizes.horizon * nodes / BASE.failure)
+    spread = sum(left / 2 for left in range(sizes.horizon)) * math.sqrt(iota / visits)
+    rest = sizes.horizon**3 + sizes.zones * sizes.products * sizes.horizon**2 * sizes.noise_bound
+    approximation = approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=boundary_norm)
+    return 4 * math.sqrt(2) * spread + rest / visits + approximation
+
+
+def sample_size(sizes: Sizes, *, accuracy: float) -> float:
+    """Theorem 2's n = (1 + E_ρ) H³ / α². (Its statement prints α⁻¹; the proof and the rest of the paper have α⁻².)"""
+    positive(accuracy=accuracy)
+    return (1 + sizes.noise_bound) * sizes.horizon**3 / accuracy**2
+
+
+def zone_count(sizes: Sizes, *, accuracy: float, lipschitz: float) -> float:
+    """The M that Theorem 2 asks for: L₁ √(w + d) / α."""
+    return sizes.horizon * lipschitz * math.sqrt(sizes.dimensions) / accuracy
+
+
+def measured_approximation(products: int, zones: int, *, rng: np.random.Generator) -> tuple[float, float]:
+    """The largest |Q̲ − Q̄| over random feasible pairs in one step of lost sales, and the reward's Lipschitz constant.
+
+    h = b = 1 for every product, D ~ U[0, 1]: the expected virtual reward is known at every pair, so that the error
+    comes from reading between the nodes alone. The constant is the usual one (norm of the difference).
+    """
+    problem = LostSales(horizon=1, products=products, holding=1.0, shortage=1.0, demand_max=1.0)
+    partition = Zones(zones).partition(problem)
+    low, high = problem.reward_range(0)
+
+    def reward(action: FloatArray) -> FloatArray:
+        """E[−(y − D)⁺ + min(y, D)] = Σ y − y², scaled to [0, 1]."""
+        return ((action - action**2).sum(axis=-1) - low) / (high - low)
+
+    at_nodes = reward(problem.natural_pair(partition.pairs[0].points)[1])
+    state = rng.uniform(0, 1, (20_000, products))
+    action = rng.uniform(state, 1.0)
+    read = partition.read(0, at_nodes, state, action)
+    # |∇ Σ y − y²| ≤ √k on the cube, divided by the range 2k.
+    return float(np.abs(read - reward(action)).max()), math.sqrt(products) / (high - low)
+
+
+def change_by_replay() -> float:
+    """‖Δ counts‖² / Δ₂² if a trajectory were counted at every node that it informs, with Δ₂² as printed.
+
+    One row below λ is an observation of every node below λ. The claimed sample complexity rests on that. Here two
+    trajectories, one with the least demand and one with the most, are followed from every node.
+    """
+    partition = Zones(claims.RINGS).partition(claims.PROBLEM)
+    moved = 0
+    for step in range(claims.PROBLEM.horizon):
+        state, action = claims.PROBLEM.natural_pair(partition.pairs[step].points)
+        arrived = (claims.PROBLEM.next_state(step, state, action, np.full(1, demand)) for demand in (0.0, 100.0))
+        least, most = map(partition.state_index, arrived)
+        moved += 2 * int((least != most).sum())
+    nodes = {"pairs": partition.pair_count, "states": partition.state_count}
+    visits, _ = sensitivity.visit_tables(claims.PROBLEM, **nodes, per_unit=1)
+    return moved / float(visits.sensitivity_squared)
+
+
 def _first_theorem() -> Section:
     rng = np.random.default_rng(0)
     rows = []
     for products in map(int, sweeps.PRODUCT_COUNTS.values):
         for zones in (50, 200, 800):
-            measured, lipschitz = theory.measured_approximation(products, zones, rng=rng)
-            sizes = theory.Sizes(1, products, products, zones, 1.0)
+            measured, lipschitz = measured_approximation(products, zones, rng=rng)
+            sizes = Sizes(1, products, zones, 1.0)
             first, full = (
-                theory.approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
+                approximation_bound(sizes, lipschitz=lipschitz, boundary_norm=norm)
                 for norm in (sizes.dimensions, math.sqrt(sizes.dimensions))
             )
             rows.append((str(2 * products), str(zones), f"{first:.4f}", f"{full:.3f}", f"{measured:.4f}"))
@@ -228,10 +323,10 @@ def _first_theorem() -> Section:
 def _second_theorem(runs: Runs) -> Section:
     rows = []
     for rho in (0.1, 1.0, 10.0):
-        sizes = theory.Sizes(BASE.horizon, 1, 1, BASE.granularity, rho)
-        bound = theory.optimality_bound(sizes, trajectories=10_000, lipschitz=0.5, boundary_norm=math.sqrt(2))
-        needed = theory.sample_size(sizes, accuracy=0.1 * sizes.horizon)
-        zones = theory.zone_count(sizes, accuracy=0.1 * sizes.horizon, lipschitz=0.5)
+        sizes = Sizes(BASE.horizon, 1, BASE.granularity, rho)
+        bound = optimality_bound(sizes, trajectories=10_000, lipschitz=0.5, boundary_norm=math.sqrt(2))
+        needed = sample_size(sizes, accuracy=0.1 * sizes.horizon)
+        zones = zone_count(sizes, accuracy=0.1 * sizes.horizon, lipschitz=0.5)
         learners = [in_percent(runs, replace(learner, rho=rho)) for learner in JUDGED]
         asked = f"{needed:,.0f}", f"{zones:.0f}"
         rows.append((f"{rho:g}", f"{sizes.noise_bound:.1f}", *asked, f"{bound:,.0f}", *learners))
@@ -248,7 +343,7 @@ def _replay_section() -> Section:
     text = (
         "The claimed sample complexity is free of |S||A|, because one row below λ is an observation of every "
         "node below λ. Counted at all of them, one trajectory moves the counts by "
-        f"{theory.change_by_replay():.1f} times the Δ₂² = 2H that is paid for (M = 20, w = d = 1, H = 5, an exact "
+        f"{change_by_replay():.1f} times the Δ₂² = 2H that is paid for (M = 20, w = d = 1, H = 5, an exact "
         "count). ρ-zCDP would not hold. Both learners here count it once."
     )
     return Section("What the claimed sample complexity would cost in privacy", (text,))
