@@ -32,7 +32,7 @@ from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.row_by_row import FORMULAS, row_by_row
 from poolrl.learning.by_count import CountTable
 from poolrl.privacy.release import release_rows
-from poolrl.privacy.sensitivity import joint_table, outcome_trees, shows_levels
+from poolrl.privacy.sensitivity import joint_table, outcome_trees
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
 from poolrl.problems.rounds import Rounds
@@ -109,7 +109,7 @@ def test_one_trajectory_moves_no_more_than_is_paid_for(name: str, seed: int, lab
     assert squared_change(problem, first, second) <= paid
 
 
-WITH_LEVELS = [name for name in KINDS if shows_levels(make(name))]
+WITH_LEVELS = [name for name in KINDS if make(name).shows_levels]
 
 
 @pytest.mark.parametrize("name", WITH_LEVELS)
@@ -146,7 +146,7 @@ class TwoKnobs(FirstPriceBidding):
 def test_an_action_of_two_numbers_is_no_level() -> None:
     """A row would stand in two cells of the joint table, and move four times what is paid for."""
     problem = TwoKnobs()
-    assert not shows_levels(problem)
+    assert not problem.shows_levels
     with pytest.raises(ValueError, match="counts_down of TwoKnobs must go with one state and one action"):
         check_problem(problem)
     rows = Trajectories(
@@ -218,7 +218,7 @@ def test_an_engine_counts_what_arrays_count(name: str, scaled: bool) -> None:
         rows, trajectory="trajectory", step="step", labels=["item", "house"], step_labels=["house"], **columns
     )
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
-    if shows_levels(problem):
+    if problem.shows_levels:
         np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
 
 

@@ -37,7 +37,7 @@ from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
 from poolrl.pool import ON_TOP, OnOutcomes, Pool, Prepared
-from poolrl.privacy.sensitivity import moved_trajectories, shows_levels
+from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
@@ -199,8 +199,7 @@ class AuditCase:
         if self.scaled:
             scale = np.full((*states.shape[:2], max(1, problem.scale_dim)), 1.0 if following else SAME_SCALE)
             arrays["actions"] = actions * scale
-            # A count has no unit.
-            next_states[..., problem.state_dim if problem.counts_down else 0 :] *= scale
+            next_states[..., 0 if problem.scales_state else problem.state_dim :] *= scale
             scale[follows] = SHRUNK if changed else 1.0
             arrays["scale"] = scale
         arrays |= {} if self.per_unit is None else {"unit": unit}
@@ -281,7 +280,7 @@ CASES = (
     AuditCase(LostSales(**_FACTS), together=0.1, title="default, c = 1, products that sell together"),
     # Every kind of the registry but shops, by its own example.
     *(
-        AuditCase(one, engine="arrays", dependence=0.1 * shows_levels(one), title=f"default, c = 1, {name}")
+        AuditCase(one, engine="arrays", dependence=0.1 * one.shows_levels, title=f"default, c = 1, {name}")
         for name, one in ((name, kind(**kind.example)) for name, kind in KINDS.items() if kind.example)
     ),
 )

@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.row_by_row import is_our_own, refuse_hidden, row_by_row
 from poolrl.data.row_rules import within
-from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem, broken_declarations
 
 # The number of steps that are tried with dummy rows, and of rows that lie within the bounds instead of on them.
 MOST_STEPS, INNER_ROWS = 8, 28
 # How often the rows are repeated in a large batch, of some thousands.
 MANY = 40
 SAME = {"rtol": 1e-9, "atol": 1e-12, "equal_nan": True}
+# What follows from other declarations. Counts and their noise rest on it, so a problem of your own cannot replace it.
+DERIVED = ("arrival_low", "arrival_high", "scales_state", "shows_levels")
 # How many functions deep names are followed; and modules whose entries are nobody's rows.
 CALLS_DEEP, LIBRARIES = 2, {"numpy", "scipy", "poolrl", "math"}
 # Classes whose objects are rows of somebody, by the first part of their module's name.
@@ -104,8 +106,7 @@ def dummy_rows(problem: Problem, step: int) -> DummyRows:
     state = np.repeat(np.stack(on_bounds), len(shares) // len(on_bounds), axis=0)
     state = np.concatenate([state, rng.uniform(low, high, (INNER_ROWS, problem.state_dim))])
     shares = np.concatenate([shares, rng.uniform(0, 1, (INNER_ROWS, 2))])
-    if problem.counts_down:
-        state = np.rint(state)
+    state = problem.nearest_states(state)
     least, most = (np.broadcast_to(limit, (len(state), problem.action_dim)) for limit in problem.feasible(step, state))
     action = np.clip(least + shares[:, :1] * (most - least), problem.action_low, problem.action_high)
     if not isinstance(problem, OutcomeProblem):
@@ -126,19 +127,15 @@ def _check_facts(problem: Problem) -> None:
     wanted = {"state": width, "action": problem.action_dim}
     if isinstance(problem, OutcomeProblem):
         wanted["outcome"] = problem.outcome_dim
-        if isinstance(problem, SeparableProblem) and len(set(wanted.values())) > 1:
-            _break_rule(problem, "a separable problem", "have as many actions and outcomes as states")
+        for name in DERIVED:
+            if (
+                next(kind for kind in type(problem).__mro__ if name in vars(kind)).__module__
+                != OutcomeProblem.__module__
+            ):
+                _break_rule(problem, name, "be that of poolrl")
+        for what, rule in broken_declarations(problem):
+            _break_rule(problem, what, rule)
         wanted["shown"] = len(problem.shows)
-        kind = type(problem)
-        if (kind.arrival_low, kind.arrival_high) != (OutcomeProblem.arrival_low, OutcomeProblem.arrival_high):
-            _break_rule(problem, "arrival_low and arrival_high", "be those of OutcomeProblem")
-        if problem.counts_down and (wanted["state"], wanted["action"]) != (1, 1):
-            _break_rule(problem, "counts_down", "go with one state and one action")
-        shares, shape = problem.bound_share, (*problem.labels.shape, problem.outcome_dim)
-        if problem.counts_down and np.shape(shares) == shape and (shares != 1).any():
-            _break_rule(problem, "bound_share", "be one where the state is a count")
-        if np.shape(shares) != shape or not ((shares > 0) & (shares <= 1)).all():
-            _break_rule(problem, "bound_share", f"have shape {shape} and lie in (0, 1]")
     for part, length in wanted.items():
         low, high = getattr(problem, f"{part}_low"), getattr(problem, f"{part}_high")
         if low.shape != (length,) or high.shape != (length,) or not (np.isfinite(low) & (low < high)).all():

@@ -133,7 +133,7 @@ def usable_amount(amount: Numbers) -> Numbers:
 
 def part_divisors(problem: Problem, divisor: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """What states, actions and next states are divided by. A count is divided by nothing."""
-    if not problem.counts_down:
+    if problem.scales_state:
         return divisor, divisor, divisor
     # One, or missing where the divisor is: a table's numbers are then missing together.
     one = divisor / divisor
@@ -168,12 +168,12 @@ def fits_in_any_unit(problem: OutcomeProblem, step: int, row: Row) -> Numbers:
     # A limit that is the bound itself may be exceeded, unless it is zero.
     held.append((action >= least - slack) | np.where(lowest < 0, least <= lowest, False))
     held.append((action <= most + slack) | np.where(highest > 0, most >= highest, False))
-    if problem.counts_down:
-        # A count is the same in every unit, and its bounds are.
+    uncut: Numbers = ~cut
+    if not problem.scales_state:
         counts = row[0], row[2][..., : problem.state_dim]
         held += [within(count, problem.state_low, problem.state_high) for count in counts]
-        held = [each.all(axis=-1, keepdims=True) for each in held]
-    uncut = ~cut.all(axis=-1, keepdims=True) if problem.counts_down else ~cut
+        held = [rule.all(axis=-1, keepdims=True) for rule in held]
+        uncut = ~cut.all(axis=-1, keepdims=True)
     return reduce(and_, held if problem.censored else [*held, uncut])
 
 

@@ -303,7 +303,7 @@ class ArrayRows(Generic[AnyProblem]):
         if divisor is None:
             return Multiples(row, (1.0, 1.0, 1.0), usable)
         amounts = [row_rules.usable_amount(part) for part in row]
-        if problem.counts_down:
+        if not problem.scales_state:
             amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
         usable = reduce(and_, amounts, row_rules.usable_divisor(divisor) & usable)
         divisors = row_rules.part_divisors(problem, np.where(usable, divisor, 1.0))

@@ -240,11 +240,11 @@ class Policy:
             action = self.rule.act(self.problem, int(step), batch, cell)
         else:
             unit = _scale_of(scale, batch.shape, batch=state.ndim == 2)
-            if self.problem.counts_down:  # a count is the same in every unit
-                action = self.rule.act(self.problem, int(step), batch, cell) * unit
-            else:
+            here = batch / unit if self.problem.scales_state else batch
+            action = self.rule.act(self.problem, int(step), here, cell) * unit
+            if self.problem.scales_state:
                 # Dividing and multiplying may lose a rounding error, and stock is never sent back.
-                action = np.maximum(self.rule.act(self.problem, int(step), batch / unit, cell) * unit, batch)
+                action = np.maximum(action, batch)
         return action if state.ndim == 2 else action[0]
 
     def _cells(self, labels: Mapping[str, ArrayLike], rows: int) -> IntArray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeGuard
 
 from poolrl.geometry.resolution import JOINT_BANDS, LEFT_PARTS, TOGETHER_PARTS
 from poolrl.privacy import zcdp
@@ -87,23 +86,13 @@ def outcome_trees(
     return TableLayout("outcome trees", trees * (nodes + unobserved), Fraction(2 * trees * levels * per_unit**2))
 
 
-def shows_levels(problem: Problem) -> TypeGuard[OutcomeProblem]:
-    """Whether actions are the levels at which outcomes are cut off, and some outcome is seen on one side of them."""
-    if not isinstance(problem, OutcomeProblem) or not problem.censored:
-        return False
-    if isinstance(problem, SeparableProblem):
-        return True
-    # One action is the level of all outcomes. With two of them a row would stand in two cells.
-    return problem.counts_down and problem.action_dim == 1 and len(problem.current_status) < problem.outcome_dim
-
-
 def joint_table(problem: Problem, *, bands: int = JOINT_BANDS, per_unit: int) -> TableLayout:
     """Joint counts of the level that was chosen and of what it showed, on `bands` of each, seen or cut off.
 
     Guarantee: at each step and coordinate a trajectory is in at most one cell of at most one label cell. A unit that
     moves c trajectories takes at most c from one cell and adds c to another, so Δ₂² = 2 H k c².
     """
-    if not shows_levels(problem):
+    if not isinstance(problem, OutcomeProblem) or not problem.shows_levels:
         raise ValueError(
             "dependence needs a problem whose outcomes are cut off at the action, and seen on one side of it (such as "
             f"LostSales or ReserveAuction), got {type(problem).__name__}"

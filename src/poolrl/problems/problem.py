@@ -14,7 +14,7 @@ actions (m, d), outcomes (m, k); leading axes broadcast.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -141,6 +141,15 @@ class Problem(ABC):
         return 1 if self.counts_down else 0
 
     @property
+    def scales_state(self) -> bool:
+        """Whether states are amounts, which a scale divides. A count and its bounds are the same in every unit."""
+        return not self.counts_down
+
+    def nearest_states(self, state: FloatArray) -> FloatArray:
+        """The possible states nearest to some values: whole numbers where the state is a count."""
+        return np.rint(state) if self.counts_down else state
+
+    @property
     def arrival_low(self) -> FloatArray:
         """The least that a row's next state can be, (w,)."""
         return self.state_low
@@ -253,8 +262,19 @@ class OutcomeProblem(Problem):
 
     @property
     def one_season(self) -> bool:
-        """Whether steps are rounds of a season. They share one law, none is idle, and decisions are named freely."""
+        """Whether steps are rounds of a season.
+
+        They share one law, none is idle, decisions are named freely and are the levels at which outcomes are cut off.
+        A season may end early, and later rounds then show nothing.
+        """
         return self.counts_down
+
+    @property
+    def shows_levels(self) -> bool:
+        """Whether outcomes are cut off at the actions, and some outcome is seen on one side of them."""
+        # One action is the level of all outcomes. With two of them a row would stand in two cells.
+        seen = len(self.current_status) < self.outcome_dim
+        return self.censored and self.counts_down and self.action_dim == 1 and seen
 
     @property
     def earns(self) -> bool:
@@ -331,6 +351,11 @@ class SeparableProblem(OutcomeProblem):
         return "axes"
 
     @property
+    def shows_levels(self) -> bool:
+        """Each action is the level of its outcome."""
+        return self.censored
+
+    @property
     def scale_dim(self) -> int:
         """One for each coordinate."""
         return self.state_dim
@@ -374,3 +399,17 @@ class LevelProblem(SeparableProblem):
     @abstractmethod
     def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
         """The problem of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""
+
+
+def broken_declarations(problem: OutcomeProblem) -> Iterator[tuple[str, str]]:
+    """Declarations that contradict each other: what is declared, and what it must be."""
+    width, actions, outcomes = problem.state_dim, problem.action_dim, problem.outcome_dim
+    if isinstance(problem, SeparableProblem) and not width == actions == outcomes:
+        yield "a separable problem", "have as many actions and outcomes as states"
+    if problem.counts_down and (width, actions) != (1, 1):
+        yield "counts_down", "go with one state and one action"
+    shares, shape = problem.bound_share, (*problem.labels.shape, outcomes)
+    if np.shape(shares) != shape or not ((shares > 0) & (shares <= 1)).all():
+        yield "bound_share", f"have shape {shape} and lie in (0, 1]"
+    elif problem.counts_down and (shares != 1).any():
+        yield "bound_share", "be one where the state is a count"

@@ -56,8 +56,7 @@ def simulate_log(
     state = np.tile(problem.initial_state, (len(paths), 1))
     rows = []
     for step in range(problem.horizon):
-        # A count is the same in every unit.
-        here = state if problem.counts_down else state / unit[:, step]
+        here = state / unit[:, step] if problem.scales_state else state
         if behaviour is None:
             low, high = problem.allowed(step, here)
             action = rng.uniform(low, high) * unit[:, step]
@@ -65,7 +64,7 @@ def simulate_log(
             low, high = problem.feasible(step, here)
             asked = np.asarray(behaviour(step, state, rng), dtype=np.float64)
             action = np.clip(asked, low * unit[:, step], high * unit[:, step])
-        if "scale" in known and not problem.counts_down:
+        if "scale" in known and problem.scales_state:
             # Dividing and multiplying may lose a rounding error, and stock is never sent back.
             action = np.maximum(action, state)
         arrived = problem.next_state(step, state, action, paths[:, step])

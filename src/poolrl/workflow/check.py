@@ -197,12 +197,12 @@ def faulty_rows(file: ConfigFile, log: Table, faults: Iterable[RowFault]) -> lis
     return findings or [LogFinding("rows", "good", "every row is possible")]
 
 
-def used_by_a_fit(log: Table, problem: OutcomeProblem, *, ends_early: bool = False) -> LogFinding:
-    """How much of the log a fit would use. Where trajectories may end early, later steps show nothing by right."""
+def used_by_a_fit(log: Table, problem: OutcomeProblem) -> LogFinding:
+    """How much of the log a fit would use. Steps after the end of a season show nothing by right."""
     used, most = int(log.outcome_leaves(problem, bins=2).sum()), log.slots * problem.horizon * problem.outcome_dim
     what = "steps and outcomes of its trajectories" if log.max_per_unit == 1 else "places, max_per_unit for each unit"
     stands: Standing = "bad" if used < MOSTLY * most else "note" if used < 0.9 * most else "good"
-    if ends_early and problem.horizon > 1:
+    if problem.one_season and problem.horizon > 1:
         what += "; steps after the last one is gone show nothing"
         stands = "bad" if used < 0.1 * most else "good"
     return LogFinding("used by a fit", stands, f"{share_of(used, most)} of all {what}")

@@ -42,7 +42,7 @@ def dependence_share(config: Config, rho: float | None = None) -> float:
     Zero where sums of what was left tell the same, and where the table would be too noisy to help.
     """
     problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
-    if problem.planner == "levels" or not sensitivity.shows_levels(problem):
+    if problem.planner == "levels" or not problem.shows_levels:
         return 0.0
     _, share = zcdp.shares_of(budget, dependence=DEPENDENCE)
     layout = sensitivity.joint_table(problem, per_unit=config.moved)

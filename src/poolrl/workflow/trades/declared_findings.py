@@ -13,7 +13,6 @@ from poolrl.data.table import Table
 from poolrl.learning.by_count import less_succeeds
 from poolrl.learning.dependence import TELLING_ERROR
 from poolrl.learning.stored import Dependence
-from poolrl.privacy.sensitivity import shows_levels
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.check import (
     LogFinding,
@@ -48,8 +47,8 @@ def rows_of_table(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     flags = f", or {named[0]} is neither yes nor no ([log] yes and no say which words are)" if named else ""
     yield from trajectories_of(file, log)
     yield from faulty_rows(file, log, faults_of_numbers(file, log, called, missing=flags))
-    yield used_by_a_fit(log, problem, ends_early=problem.counts_down)
-    if problem.counts_down:
+    yield used_by_a_fit(log, problem)
+    if problem.one_season:
         yield from _habits(words, problem, log)
 
 
@@ -94,7 +93,7 @@ def _habits(words: Words, problem: OutcomeProblem, log: Table) -> Iterator[LogFi
     # Over a wide range of decisions the share should change clearly, and in the other direction.
     wide = at["q27"] > WIDE * max(at["q3"], 1e-12)
     follows = bool(rise > FOR_SURE * doubt) or (wide and rise > -HARDLY_CHANGES)
-    if not follows and shows_levels(problem):
+    if not follows and problem.shows_levels:
         tested = exact_dependence(log, problem)
         follows, follow = tested.flagged, f"{_advice(tested, words)} (effect {tested.effect:.2f})"
     yield LogFinding(habits_of(words), "note" if follows else "good", follow if follows else shares)

@@ -24,7 +24,7 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.shapes import Observed
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
-from poolrl.privacy.sensitivity import moved_trajectories, shows_levels
+from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free
 from poolrl.simulation.logs import simulate_log
@@ -151,7 +151,7 @@ def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[Swit
         because += f" That holds if past {words.decisions} did not follow what only people knew. "
         because += (
             "Too little was released to tell; 'poolrl check' looks at it in the log."
-            if shows_levels(policy.problem)
+            if isinstance(policy.problem, OutcomeProblem) and policy.problem.shows_levels
             else f"No count of successes can tell that: ask those who named the {words.decisions}."
         )
     return verdict, because
@@ -296,7 +296,7 @@ def drawn_alike(model: PrivateModel, cells: IntArray, rng: np.random.Generator) 
 def past_decisions(model: PrivateModel, cells: IntArray) -> PastDecisions | None:
     """Past decisions, where the levels at which outcomes are cut off are the decisions themselves."""
     outcomes = model.outcomes
-    if outcomes.cutoffs is None or not model.problem.counts_down:
+    if outcomes.cutoffs is None or not model.problem.one_season:
         return None
     laws = outcomes.cutoffs.reshape(-1, *outcomes.cutoffs.shape[-3:])[:, :, 0]
     points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[:, 0]
