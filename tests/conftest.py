@@ -117,7 +117,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
         pyspark.SparkSession.builder.master("local-cluster[1,1,1024]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than counting so few rows
+        .config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than counting a few rows
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "OFF")

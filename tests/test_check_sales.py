@@ -80,7 +80,7 @@ def test_a_header_without_a_column_of_the_file(tmp_path: Path, header: list[str]
 
 
 def test_yes_and_no_that_are_swapped(tmp_path: Path) -> None:
-    """Every word is known. What the flag says is not what the numbers say."""
+    """Every word is known. Flag and numbers disagree."""
     facts = export_facts(yes=["false"], no=["true"])
     stands, seen = findings(tmp_path, good_rows(), facts)["empty or not"]
     assert stands == "bad"
@@ -275,7 +275,7 @@ def test_check_names_what_would_help_in_words_of_the_file(tmp_path: Path, comman
 
 
 def test_a_label_may_be_called_shop(tmp_path: Path) -> None:
-    """What check adds to the rows must not be replaced by a label of the same name."""
+    """A label of the same name must not replace a column that check adds."""
     facts = export_facts()
     facts["problem"]["labels"] = {"shop": ["1", "2"]}
     write_export(tmp_path, good_rows())

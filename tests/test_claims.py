@@ -190,7 +190,7 @@ TRUE_GUARANTEE = release._guarantee
 
 
 def stating(times: Fraction) -> Callable[..., Guarantee]:
-    """Guarantees that state so many times the true sensitivity (squared) and variance."""
+    """Guarantees that state this many times the true sensitivity (squared) and variance."""
 
     def wrong(log: object, problem: object, noise: object, *mechanisms: Mechanism) -> Guarantee:
         stated = (

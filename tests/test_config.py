@@ -269,7 +269,7 @@ def test_mistakes_about_a_sales_export(tmp_path: Path, section: str, given: Fact
     facts = export_facts()
     facts[section] |= given
     text = write_toml(facts)
-    # What a sales export leaves out is written by hand here.
+    # Parts that a sales export leaves out are written by hand here.
     extra = [f'{name} = "{given[name]}"' for name in given if section == "log" and name in WIDE_ONLY]
     (tmp_path / "poolrl.toml").write_text(text.replace("[log]", "\n".join(["[log]", *extra])))
     if section == "sales" and "delimeter" in given:
@@ -280,7 +280,7 @@ def test_mistakes_about_a_sales_export(tmp_path: Path, section: str, given: Fact
 
 
 def test_labels_and_scale_of_a_file(tmp_path: Path) -> None:
-    """Ranges stand for all numbers between; the problem, the columns and the ledger's unit hear of everything."""
+    """Ranges stand for all numbers between; the problem, the columns and the ledger's unit know of everything."""
     facts = export_facts(scale="same weekday, last 3 weeks", labels={"promotion": "Aktion"})
     facts["problem"] |= {"labels": {"shop": "2..4", "size": [1, "5..6", 9], "promotion": ["nein", "ja"]}}
     facts["problem"] |= {"step_labels": ["promotion"], "scale_profile": [1.0, 2.0]}

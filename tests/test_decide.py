@@ -112,7 +112,7 @@ def test_answers_do_not_replace_what_is_no_file(policy: Path, tmp_path: Path, ru
         (["--step", "0", "--stock", "1,x"], "the stock of milk must be a finite number"),
         (["--step", "0", "--stock", "1,1e999"], "the stock of milk must be a finite number"),
         (["--step", "0", "--stock", "bread=1,bread=2"], "must name each product once"),
-        (["--step", "0", "--labels", "shop=1"], "there is no label 'shop'; labels are none"),
+        (["--step", "0", "--labels", "shop=1"], "there is no label 'shop'; known labels: none"),
         (["--step", "0", "--labels", "7"], "--labels must be pairs"),
         (["--step", "0", "--scale", "7"], "learned without a scale: leave out --scale"),
         (["--step", "0", "--coming", "1,2"], "--coming goes with a plan for a lead time"),

@@ -236,7 +236,7 @@ def test_one_question_on_the_command_line(chain: Path, run: Run) -> None:
 
 
 def exact(policy: Policy, stock: FloatArray, scale: FloatArray | None, cells: FloatArray) -> None:
-    """What the desk answers to rows about all products, and to rows about one, is what `act` does, in all bits."""
+    """The desk answers rows about all products, and rows about one, as `act` does, in all bits."""
     rng = np.random.default_rng(8)
     steps, product = rng.integers(0, policy.problem.horizon, len(stock)), rng.integers(0, 2, len(stock))
     desk, places = ShopDesk(policy), cells.astype(np.int64)

@@ -56,13 +56,13 @@ def test_entries_that_spell_one_unit(same: list[Any]) -> None:
 def test_entries_that_are_no_ids(bad: Any) -> None:
     entries = np.empty(2, dtype=object)
     entries[:] = ["x", bad]
-    with pytest.raises(ValueError, match="missing labels, or labels that are not ids"):
+    with pytest.raises(ValueError, match="missing ids, or values that are not ids"):
         owners(entries, 2)
 
 
 def test_units_must_be_one_for_each_trajectory() -> None:
     for bad in ([1], [[1, 2]], 7, [np.zeros((2, 1)), np.zeros((2, 2))]):
-        with pytest.raises(ValueError, match="unit must hold one label per trajectory"):
+        with pytest.raises(ValueError, match="unit must hold one id per trajectory"):
             owners(bad, 2)
 
 
@@ -79,7 +79,7 @@ def test_units_are_numbered_as_the_array_has_them() -> None:
     # One entry does not decide how the others are read: NumPy alone would make all of them text.
     assert owners([True, "x", 1], 3).tolist() == [0, 1, 0]
     for wrong in ([1, 2], [[1], [2], [3]], np.zeros((3, 1)), 7):
-        with pytest.raises(ValueError, match="unit must hold one label per trajectory"):
+        with pytest.raises(ValueError, match="unit must hold one id per trajectory"):
             owners(wrong, 3)
 
 

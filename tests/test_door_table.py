@@ -331,7 +331,7 @@ def test_nothing_is_public_unless_it_is_said() -> None:
 
 @pytest.mark.parametrize("ids_public", [False, True])
 def test_a_table_says_whether_its_ids_are_public(ids_public: bool) -> None:
-    """What neighbours keep is part of the guarantee."""
+    """The guarantee says what neighbours keep."""
     table = Table(a_table(step=[0, 0]), **columns(1), ids_public=ids_public)
     problem = LostSales(horizon=1, holding=0.2, shortage=0.4, demand_max=10.0)
     found = release_outcomes(table, problem, level_sizes=(1, 2), rho=Fraction(1), noise=SeededNoise(1)).guarantee

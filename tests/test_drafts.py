@@ -85,7 +85,7 @@ def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path
 
 
 def test_a_lock_that_nobody_holds_stops_nobody(tmp_path: Path, config: Path, run: Run) -> None:
-    """What is left of a killed fit is the lock's file; the system has freed the lock."""
+    """A killed fit leaves the lock's file; the system has freed the lock."""
     (tmp_path / ".release.lock").touch()
     run("fit", "--new-account", "--config", config)
     assert (tmp_path / "release").is_dir()

@@ -256,7 +256,7 @@ def test_names_are_written_in_any_locale(tmp_path: Path, facts: Facts) -> None:
 
 
 def assert_nothing_is_gained(folder: Path, *, paid: bool, complete: bool) -> None:
-    """What was set aside stays spent, and a release is there complete and committed, or not at all."""
+    """A reservation stays spent, and a release is there complete and committed, or not at all."""
     assert spent(folder) == Fraction(int(paid), 2)
     assert (folder / "release").exists() == complete
     if complete:

@@ -114,7 +114,7 @@ def test_init_from_the_header_of_a_sales_export(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_decimal_comma_is_not_two_products(tmp_path: Path) -> None:
-    """Who writes decimal commas in the export may write them here. Elsewhere 0,1 stands for two products."""
+    """A user who writes decimal commas in the export may write them here. Elsewhere 0,1 stands for two products."""
     export = tmp_path / "export.csv"
     export.write_bytes(GERMAN)
     given = OF_SALES | {"sales": str(export), "products": "bread,milk", "holding": "0,1"}

@@ -200,7 +200,7 @@ def test_a_strangers_configuration_runs_no_code(tmp_path: Path, monkeypatch: pyt
         parse_config(path, path.read_bytes())
     assert not (tmp_path / "mark").exists()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    run_poolrl("ledger", "show", cwd=tmp_path, exits=1)  # there is none, and the folder's configuration is not trusted
+    run_poolrl("ledger", "show", cwd=tmp_path, exits=1)  # no ledger; the folder's configuration is not trusted
     (tmp_path / "certificate.json").write_text("{}")
     shutil.copy(path, tmp_path / "policy.npz")
     run_poolrl("verify", "policy.npz", "certificate.json", "--config", "poolrl.toml", cwd=tmp_path, exits=1)

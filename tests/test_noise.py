@@ -52,7 +52,7 @@ def p_value(draws: np.ndarray, sigma: float) -> float:
     ],
 )
 def test_the_declared_variance_is_accepted_and_others_are_rejected(source: NoiseSource, sigma: float) -> None:
-    """2/3 and 3/2 of the variance are far off; 1% is what so many draws can tell."""
+    """2/3 and 3/2 of the variance are far off; 1% is what this many draws can tell."""
     variance = Fraction(str(sigma)) ** 2
     draws = 12_000_000 if sigma == 50 else 6_000_000  # over more cells a difference is harder to see
     drawn = source.begin().add(np.zeros(draws, dtype=np.int64), variance)

@@ -73,7 +73,7 @@ def test_the_command_line_of_the_page(ward: Path) -> None:
     assert "every row is possible" in run_poolrl("check", cwd=ward)
     said = run_poolrl("fit", "--new-account", cwd=ward)
     assert "A table of staffed beds" in said
-    # What people do today is not told by cut-off levels here, and the page does not pretend.
+    # Cut-off levels do not tell here what people do today, and the page does not pretend.
     assert "Cannot tell." in said
     policy = ("release/policy.npz", "--config", "poolrl.toml")
     assert "staffed: " in run_poolrl("decide", *policy, "--step", "0", "--stock", "occupied=12", cwd=ward)

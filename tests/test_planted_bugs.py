@@ -42,7 +42,7 @@ def faults(found: AuditFinding) -> str:
 
 @pytest.fixture(autouse=True)
 def no_self_test(monkeypatch: Plant) -> None:
-    """What the self-test would refuse to release, an audit must see by itself."""
+    """An audit must see by itself what the self-test would refuse to release."""
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
     monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
 
@@ -161,7 +161,7 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     [
         (DEFAULT, lambda noisy, sigma: 2 * np.rint(noisy / 2)),  # whether a count is even shows
         pytest.param(PUBLISHED, lambda noisy, sigma: 3 * np.rint(noisy / 3), marks=slow),
-        # What lies beyond is certain.
+        # Anything beyond is certain.
         pytest.param(DEFAULT, lambda noisy, sigma: np.clip(noisy, -3 * sigma, 3 * sigma).round(), marks=slow),
     ],
     ids=["even", "of three", "clipped"],

@@ -93,7 +93,7 @@ def test_postgres_gives_the_same_log(tmp_path: Path, facts: Facts, server: str) 
     ):
         query = f"SELECT {name} AS trajectory, {columns} FROM log"
         assert seen(tmp_path, facts, source=server, query=query).leaves == expected.leaves, name
-    # What cannot be used is unobserved, and nothing fails: no number, or one that no double can hold.
+    # A value that cannot be used is unobserved, and nothing fails: no number, or one that no double can hold.
     for tiny in ("1e-320", "1e-400"):  # as good as nothing, where PostgreSQL's own arithmetic would fail
         rest = columns.replace(
             "state_0::numeric", f"CASE trajectory WHEN 7 THEN {tiny} ELSE state_0::numeric END AS state_0"
@@ -266,7 +266,7 @@ def test_postgres_reads_ids_like_python(server: str) -> None:
             .to_pylist()
         )
     assert found == [canonical_text(text) for text in spellings]
-    # Floats that are not whole are no ids; 7.00 is 7, and NaN is none.
+    # Floats that are not whole are no ids; 7.00 is 7, and NaN is no id.
     for name, units in (("pieces", (len(spellings) + 1) // 2), ("exact", 1)):
         names = columns(1) | {"trajectory": name}
         with open_source(server, Columns(**names), query=query) as opened:

@@ -1,4 +1,4 @@
-"""What a log that cannot be read costs: nothing, if no row decided that; its ρ, if one may have."""
+"""The cost of a log that cannot be read: nothing, if no row decided that; its ρ, if one may have."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_what_is_written_to_a_duckdb_file_later_changes_no_count(tmp_path: Path,
 
 
 def test_a_log_without_rows_costs_nothing(tmp_path: Path, facts: Facts, run: Run) -> None:
-    """How many units a log has is public, and a file is not a question."""
+    """The number of units of a log is public, and a file is not a question."""
     table = pq.read_table(tmp_path / "log.parquet")
     pq.write_table(table.slice(0, 0), tmp_path / "log.parquet")
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))

@@ -99,7 +99,7 @@ def test_rounds_are_planned_again_with_other_costs(name: str) -> None:
     model = PrivateModel.of(learned(kind(**facts), 2_000))
     usual, other = model.plan(), model.plan(kind(**facts | costs))
     assert other.guarantee == usual.guarantee
-    # Who keeps something of worth asks for more; whoever wins something of more worth bids more.
+    # A seller who keeps something of worth asks for more; whoever wins something of more worth bids more.
     assert (other.rule.arrays()["actions"][..., 1:, :] > usual.rule.arrays()["actions"][..., 1:, :]).all()
     # The same decisions as those of a model that was learned for it: laws do not depend on costs.
     fresh = learned(kind(**facts | costs), 2_000)

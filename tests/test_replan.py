@@ -283,7 +283,7 @@ def test_a_damaged_policy_is_not_taken_for_a_plan(released: Path) -> None:
 
 
 def test_less_room_later_is_told(released: Path, run: Run) -> None:
-    """What is there fits today, though not into what is left of the room later: nothing more is ordered."""
+    """The stock fits today, though not into what is left of the room later: nothing more is ordered."""
     config = with_operations(released, "capacity = [60.0, 60.0, 8.0]")
     out = released / "falls"
     said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
@@ -293,7 +293,7 @@ def test_less_room_later_is_told(released: Path, run: Run) -> None:
 
 
 def test_a_plan_that_gains_nothing_says_do_not_switch() -> None:
-    """A saving within two standard errors of the simulated cost is none."""
+    """A saving within two standard errors of the simulated cost does not count."""
     plan = plan_orders(small_model(), Operations())
     facts: dict[str, Any] = {"cycle": False, "instead": "What is done now", "files": ("plan.npz",)}
     for kept, doubt, saves in ((10.0, 0.0, True), (10.0, 1.5, False), (9.0, 0.0, False), (8.0, 0.0, False)):

@@ -153,7 +153,7 @@ def test_the_scale_of_the_same_weekday_by_hand(tmp_path: Path) -> None:
     mondays = ["2025-03-03", "2025-03-10", "2025-03-24", "2025-04-14", "2025-04-21"]
     sold = ["6", "3", "8", "0", "1"]
     rows = [("7", day, "bread", "0", "9", sales, "false") for day, sales in zip(mondays, sold, strict=True)]
-    rows.append(("8", "2025-03-10", "bread", "0", "9", "9", "false"))  # another shop is none of it
+    rows.append(("8", "2025-03-10", "bread", "0", "9", "9", "false"))  # another shop does not count
     write_export(tmp_path, rows)
     facts = export_facts(["bread"], days=1, scale="same weekday, last 2 weeks", scale_floor=0.25)
     with open_log(configured(tmp_path, facts)) as log:

@@ -159,7 +159,7 @@ def test_clipping_with_feedback_on_the_higher_side() -> None:
 
 
 def test_clipping_by_choice_mends_rows_of_a_scaled_log() -> None:
-    """What does not fit is moved instead of unobserved, in arrays and in an engine; a scale cannot be mended."""
+    """A value that does not fit is moved, not unobserved, in arrays and in an engine; a scale cannot be mended."""
     rng = np.random.default_rng(1)
     shape = (400, 2, 2)
     problem = LostSales(horizon=2, products=2, holding=1, shortage=1, demand_max=[4.0, 2.0])
@@ -259,7 +259,7 @@ def test_visits_have_no_scale() -> None:
 
 
 def test_a_log_with_a_scale_is_never_complete() -> None:
-    """Whether a scale was usable is not public, so unobserved slots are released even where λ = 1."""
+    """It is not public whether a scale was usable, so unobserved slots are released even where λ = 1."""
     released = release_outcomes(
         one_row(0, 300, 180, 100), WAITING, level_sizes=(1, 2, 4), rho=1.0, noise=SeededNoise(0)
     )

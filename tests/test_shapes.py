@@ -41,7 +41,7 @@ def test_every_law_is_a_distribution() -> None:
 
 
 def test_laws_have_the_mean_that_they_claim() -> None:
-    """Where next to nothing lies beyond the bound. What a normal law has below zero stands at zero and adds to it."""
+    """Where next to nothing lies beyond the bound. The part of a normal law below zero adds to zero."""
     middles = (EDGES[1:] + EDGES[:-1]) / 2
     ratio = LAWS.located @ middles / np.exp(LAWS.log_means)[:, None]
     inside = (LAWS.located[..., -1] < 1e-7) & (LAWS.log_means > np.log(0.01))[:, None]
@@ -64,7 +64,7 @@ def test_laws_agree_with_scipy(cv: float) -> None:
         (law_near(0.2, LOGNORMAL, cv)[1], stats.lognorm(deviation, scale=mean * np.exp(-(deviation**2) / 2))),
     ]
     for law, oracle in oracles:
-        # What lies outside the bounds stands in the outer bins.
+        # Outcomes outside the bounds stand in the outer bins.
         assert np.cumsum(law)[:-1] == pytest.approx(oracle.cdf(EDGES[1:-1]), abs=1e-5)
 
 

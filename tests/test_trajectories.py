@@ -81,9 +81,9 @@ def at(row: tuple[int, ...], value: float, base: float) -> np.ndarray:
         ({"states": np.zeros((0, 2, 1)), "actions": np.zeros((0, 2, 1)), "next_states": np.zeros((0, 2, 1))}, "empty"),
         ({"max_per_unit": 0}, "max_per_unit must be a whole number of at least 1, got 0"),
         ({"max_per_unit": 2}, "max_per_unit needs unit"),
-        ({"unit": [1, 2]}, "unit must hold one label per trajectory"),
-        ({"unit": [1.0, np.nan, 2.0]}, "unit has missing labels"),
-        ({"unit": np.array(["a", None, "b"], dtype=object)}, "unit has missing labels"),
+        ({"unit": [1, 2]}, "unit must hold one id per trajectory"),
+        ({"unit": [1.0, np.nan, 2.0]}, "unit has missing ids"),
+        ({"unit": np.array(["a", None, "b"], dtype=object)}, "unit has missing ids"),
     ],
 )
 def test_bad_arrays(changes: dict[str, Any], message: str) -> None:

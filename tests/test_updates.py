@@ -86,11 +86,11 @@ def test_faded_sums_worked_by_hand(problem: LostSales, tmp_path: Path) -> None:
     assert given.total == pytest.approx(75**2 / 67.5)
     assert given.variance == pytest.approx(1.25 * two.variance * factor**2)
     np.testing.assert_allclose(given.levels[0], both.levels[0] * factor)
-    # A bin that holds a share p of each month has the variance of a count of so many weeks.
+    # A bin that holds a share p of each month has the variance of a count of these weeks.
     share, weights = 0.3, np.array([0.5, 1.0])
     sampled = factor**2 * (weights**2 * np.array([30, 60]) * share * (1 - share)).sum()
     assert sampled == pytest.approx(given.total * share * (1 - share))
-    # What was added can be taken away again, and comes back from a file.
+    # A period that was added can be taken away again, and comes back from a file.
     both.save(tmp_path / "trees.npz")
     again = FadedTrees.load(tmp_path / "trees.npz").alone(first, 0.5)
     np.testing.assert_allclose(again.levels[0], second.levels[0], atol=1e-9)
@@ -436,7 +436,7 @@ def test_a_lie_about_periods_is_found(months: Path, forgery: str) -> None:
 
 
 def test_what_a_configuration_leaves_out_may_have_been_usual_once(months: Path) -> None:
-    """A release of 0.10 with a scale faded by 0.6, which its file did not say. What is said must be repeated."""
+    """A release of 0.10 with a scale faded by 0.6, which its file did not say. What it says is repeated."""
     file, claim = load_config(months / "february" / "poolrl.toml"), certificate_of(months / "february")
     terms = file.config.terms(units=claim.assumed_public.units)
 

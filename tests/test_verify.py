@@ -235,7 +235,7 @@ def test_pairs_that_agree_on_a_forgery(released: Path) -> None:
     assert forge(released, (true, sums), protects="", query="SELECT nothing") == [declared]
     assert forge(released, (true, sums), query=None, products=["gold", "silver"])[-1] == declared
     assert forge(released, (true, sums), products=["bread", "milk"], clip=True) == [declared]
-    # What is left to forge is a release that never was; the ledger says so.
+    # Only a release that never was is left to forge; the ledger says so.
     assert forge(released, (true, sums), clip=False) == []
     assert bad(released, ledger=released / "ledger.sqlite") == ["the ledger has committed these very files"]
 

@@ -43,7 +43,7 @@ def melted(log: Trajectories, products: Sequence[Any] = SHOWN) -> pa.Table:
     return pa.table(columns).take(np.random.default_rng(3).permutation(len(trajectory)))
 
 
-# What a mess is made of: two declared products and two values that are none of them, steps 0 and 1, demand up to 8.
+# What a mess is made of: two declared products and two values that nobody declared, steps 0 and 1, demand up to 8.
 PRODUCTS, STEPS, BOUND = ("bread", "milk", "tea", None), (0, 1, 2, -1, None), 8.0
 AMOUNTS = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 8.5, -1.0, np.nan, np.inf, 1e300, None)
 FLAGS = ("no", "yes", "perhaps", None)
@@ -111,7 +111,7 @@ def _possible(row: dict[str, Any]) -> bool:
 
 
 def week_of(name: int, left: float, times: int = 1) -> Rows:
-    """A week in which both products begin with nothing and are ordered up to the bound, with so many equal rows."""
+    """A week in which both products begin with nothing and are ordered up to the bound, with this many equal rows."""
     row = {"unit": 0, "trajectory": name, "promo": "no", "state": 0.0, "action": BOUND, "left": left}
     steps = [{**row, "step": step, "product": product} for step in (0, 1) for product in PRODUCTS[:2]]
     return [dict(each) for each in steps for _ in range(times)]

@@ -28,7 +28,7 @@ WEEK = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 @cache
 def small_guarantee() -> Guarantee:
-    """What a real fit of one product over seven days has paid."""
+    """The payment of a real fit of one product over seven days."""
     problem, rng = LostSales(horizon=7, holding=1, shortage=1, demand_max=10.0), np.random.default_rng(0)
     return Pool(0.5).fit(problem, problem.simulate_log(np.full((20, 7, 1), 5.0), rng=rng)).guarantee
 
@@ -70,7 +70,7 @@ def made_up_release(
 
 
 def made_up_forecast(release: Released) -> Forecast:
-    """Costs that nobody measured: only how they are shown is looked at."""
+    """Costs that nobody measured: the test looks only at how they are shown."""
     names, many = release.policy.names, len(release.policy.names.products)
     budgets = [
         BudgetCost(rho, epsilon(rho, 1e-6), attack_power(rho), 310 * (1 + 0.03 / rho), 0.01 + 0.03 / rho)

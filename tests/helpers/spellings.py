@@ -59,7 +59,7 @@ def forms(text: str) -> set[str]:
 
 
 def some_texts(number: int) -> list[str]:
-    """So many of these texts, always the same ones."""
+    """This many of these texts, always the same ones."""
     found: list[str] = []
 
     @settings(max_examples=number, deadline=None, database=None, derandomize=True, phases=[Phase.generate])

@@ -172,7 +172,7 @@ def test_a_number_of_months_says_nothing_about_weeks(tmp_path: Path) -> None:
 
 
 def test_where_labels_stay_a_trajectory_cannot_move(tmp_path: Path) -> None:
-    """Which labels a unit's rows have is then public, and a week that moves to another shop changes it."""
+    """The labels of a unit's rows are then public, and a week that moves to another shop changes them."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_account("chain", 1000)
         ledger.reserve("chain", 1, ProtectedUnit("week", "shop", 5, owns_at_most=50, labels_kept=True))

@@ -1,4 +1,4 @@
-"""No error before payment depends on a row: what a row can break is unobserved, or is paid for."""
+"""No error before payment depends on a row: anything that a row can break is unobserved, or is paid for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Macros and views of a DuckDB file do not run inside our counts, and what a query may go through is told."""
+"""Macros and views of a DuckDB file do not run inside our counts, and a certificate tells those in reach."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUERY = "SELECT * FROM x"
 
 @pytest.mark.slow
 def test_no_macro_of_a_file_runs_in_a_count(tmp_path: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is called. So many would be refused by their size, which is not what is tested here."""
+    """Whatever it is called. This many would be refused by their size, which is not what is tested here."""
     monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
     expected = seen(tmp_path, facts)
     statements = list(hostile())

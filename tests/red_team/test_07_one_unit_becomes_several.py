@@ -226,7 +226,7 @@ def test_arrays_read_units_by_the_same_rule() -> None:
     assert owners(np.array([7.0, -0.0, 0.0]), 3).tolist() == [1, 0, 0]
     arrays: list[Any] = [np.array([b"7"]), np.array(["NaT"], "datetime64[D]")]
     for bad in (*([entry] for entry in (None, float("nan"), 7.5, "1e3", " ", b"7")), *arrays):
-        with pytest.raises(ValueError, match="missing labels, or labels that are not ids"):
+        with pytest.raises(ValueError, match="missing ids, or values that are not ids"):
             owners(bad, 1)
 
 

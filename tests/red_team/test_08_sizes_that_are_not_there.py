@@ -1,6 +1,6 @@
 """A file of 78 kB declared ten million steps, and `poolrl verify` took 4 GB to look at it.
 
-What is made from a file is as large as the arrays that the file holds. Each public size is inflated in turn, in a file
+Objects made from a file are as large as the arrays that the file holds. Each public size is inflated in turn, in a file
 with a right checksum, and read where 300 MB may be had.
 """
 
@@ -117,7 +117,7 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     ),
     "mechanisms": ("levels", lambda facts, arrays: guarantee(facts, arrays, mechanisms=[{}] * 100_000)),
 }
-# What is as large as the file says may be read. It must not take more than that.
+# An array as large as the file says may be read. It must not take more than that.
 READ_OR_REFUSED: dict[str, tuple[str, Change]] = {
     "states of a lattice": ("lattice", partial(store, states__bins=[1e4])),
     "axes": ("levels", on_axes),

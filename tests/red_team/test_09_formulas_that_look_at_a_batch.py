@@ -28,7 +28,7 @@ def test_fit_refuses_before_it_looks_at_the_log(kind: type[LostSales]) -> None:
 
 @pytest.mark.parametrize("kind", [Shop, *BROKEN], ids=lambda kind: kind.__name__)
 def test_no_formula_moves_more_than_is_paid_for(kind: type[LostSales]) -> None:
-    """At the door itself, without the check on dummy rows: counts are those of single rows, or there are none."""
+    """At the door itself, without the check on dummy rows: counts are those of single rows, or nothing is counted."""
     problem, log = kind(**FACTS), a_log()
     noise = Recorder(), Recorder()
     try:

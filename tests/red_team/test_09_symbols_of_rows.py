@@ -1,4 +1,4 @@
-"""What stands for rows in a formula has no numbers, and lets nothing look beyond one row."""
+"""A symbol for rows in a formula has no numbers, and lets nothing look beyond one row."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ slow = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def no_self_test(monkeypatch: Plant) -> None:
-    """What the self-test would refuse to release, an audit must see by itself; and no engines, for they are sound."""
+    """An audit must see by itself what the self-test would refuse to release; and no engines, for they are sound."""
     monkeypatch.setattr(noise, "require_sound_sampler", lambda: None)
     monkeypatch.setattr("poolrl.audit.faults.sampler_faults", list)
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])

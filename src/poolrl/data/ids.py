@@ -282,9 +282,9 @@ def owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:
         # A list is read entry by entry: one unit's name must not decide how others are read.
         ids = np.array(unit, dtype=object) if isinstance(unit, list | tuple) else np.asarray(unit)
     except ValueError:
-        raise ValueError("unit must hold one label per trajectory") from None
+        raise ValueError("unit must hold one id per trajectory") from None
     if ids.shape != (trajectories,):
-        raise ValueError("unit must hold one label per trajectory")
+        raise ValueError("unit must hold one id per trajectory")
     if ids.dtype.kind in "biu":
         return np.unique(ids, return_inverse=True)[1].astype(np.int64)
     distinct, place = (ids, slice(None)) if ids.dtype.kind == "O" else np.unique(ids, return_inverse=True)
@@ -309,7 +309,7 @@ def _id_of(given: Any) -> str:
         # A date is its own midnight.
         found = canonical_text(re.sub(r" 00:00:00(\.0+)?$", "", str(given).replace("T", " ")))
     if found is None:
-        raise ValueError("unit has missing labels, or labels that are not ids (whole numbers, text, dates)")
+        raise ValueError("unit has missing ids, or values that are not ids (whole numbers, text, dates)")
     return found
 
 

@@ -14,7 +14,7 @@ if __name__ == "__main__":
     source = {"SecureNoise": SecureNoise, "OpenDPNoise": OpenDPNoise}[sys.argv[1]]()
     counts = np.zeros(30, dtype=np.int64)
     begun = source.begin()
-    begun.add(counts, Fraction(100))  # whatever state there is has been made by now
+    begun.add(counts, Fraction(100))  # all state has been made by now
     for _ in range(8):
         if os.fork() == 0:
             try:

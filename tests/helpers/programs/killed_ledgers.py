@@ -19,7 +19,7 @@ connect = sqlite3.connect
 
 
 def live(path: str, last: int, pipe: int) -> None:
-    """Everything that a ledger does, up to a statement; what is confirmed goes into a pipe."""
+    """Everything that a ledger does, up to a statement; confirmations go into a pipe."""
     seen = 0
 
     def say(word: str) -> None:

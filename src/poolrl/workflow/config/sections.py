@@ -355,7 +355,7 @@ class PlanFacts(ConfigSection):
     )
     demand: str = key(
         "any",
-        why="the demand to plan with: any, prior, uniform, normal, beta, exponential or bimodal",
+        why="the demand to study: any, prior, uniform, normal, beta, exponential or bimodal",
         asked=False,
     )
 
