@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from poolrl.certificate.leaflet import leaflet
+from poolrl.learning.faded_trees import FadedTrees
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.config.configuration import load_config, parse_config
+from poolrl.workflow.config.configuration import load_config, parse_config, read_toml
 from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.release_folder import Released
+from poolrl.workflow.release_folder import Released, fit_release
 from poolrl.workflow.trades.shop_section import SHOPS
 from poolrl.workflow.trades.trade import trade_named
+from poolrl.workflow.update import by_product, decisions_that_moved, load_earlier, noise_in_words
 from tests.helpers.commands import run_poolrl
 
 OTHERS = [name for name in KINDS if name not in SHOPS]
@@ -70,6 +72,68 @@ def test_everything_verifies_and_a_change_does_not(released: tuple[str, Path], t
     certificate.write_text(json.dumps(facts, sort_keys=True, indent=2, ensure_ascii=False) + "\n")
     bad = run_poolrl("verify", str(copy / "policy.npz"), str(certificate), cwd=folder, exits=1)
     assert "Do not rely on this certificate." in bad
+
+
+def test_other_costs_are_planned_at_no_cost(released: tuple[str, Path], tmp_path: Path) -> None:
+    """The same model with another worth of what is kept, or of a win: verified, and in the words of the trade."""
+    name, folder = released
+    words, (cost,) = trade_named(name).words, KINDS[name].costs
+    facts = read_toml((folder / "poolrl.toml").read_bytes())
+    facts["problem"][cost] = facts["problem"].get(cost, 0.0) + 0.3
+    config = tmp_path / "poolrl.toml"
+    config.write_text(write_toml(facts))
+    out = str(tmp_path / "again")
+    said = " ".join(run_poolrl("replan", "release", "--config", str(config), "--out", out, cwd=folder).split())
+    assert f"By the model, keeping the old {words.decisions}, as far as they are allowed, would earn" in said
+    assert re.search(rf"Of \d+ {words.decisions} \d+ moved by more than 5%", said)
+    good = run_poolrl("verify", f"{out}/policy.npz", f"{out}/certificate.json", "--ledger", "ledger.sqlite", cwd=folder)
+    assert "the policy is a plan on the certified model, made again here" in good
+    facts["problem"][next(name for name in facts["problem"] if name.endswith("_max"))] *= 2
+    config.write_text(write_toml(facts))
+    refused = run_poolrl("replan", "release", "--config", str(config), "--out", f"{out} 2", cwd=folder, exits=1)
+    assert "may differ" in refused
+
+
+def test_a_log_of_decisions_cannot_be_replayed(released: tuple[str, Path]) -> None:
+    """Nobody knows what others would have done, and the trade says so in its own words."""
+    name, folder = released
+    words = trade_named(name).words
+    assert f"what other {words.decisions} would have met" in " ".join(
+        run_poolrl("backtest", cwd=folder, exits=1).split()
+    )
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_an_update_says_what_changed(name: str, tmp_path: Path) -> None:
+    """Half of the trajectories first, the others later: an account in the words of the trade, at no further cost."""
+    facts, words = trade_named(name).example(tmp_path), trade_named(name).words
+    config = tmp_path / "poolrl.toml"
+    facts["period"] = {"column": facts["log"]["trajectory"], "first": 1, "before": 401}
+    config.write_text(write_toml(facts))
+    first = fit_release(load_config(config), tmp_path / "first", new_account=True)
+    facts["period"] |= {"first": 401, "before": 801}
+    facts["problem"][KINDS[name].costs[0]] = facts["problem"].get(KINDS[name].costs[0], 0.0) + 0.3
+    config.write_text(write_toml(facts))
+    file = load_config(config)
+    earlier = load_earlier(file, tmp_path / "first")
+    assert f"where {words.outcome} changed" in noise_in_words(file, earlier)
+    second = fit_release(file, tmp_path / "second", earlier=earlier)
+    trees = FadedTrees.load(tmp_path / "second" / "trees.npz")
+    moved = decisions_that_moved(earlier, second.policy, trees, file.config.forgetting)
+    problem = second.policy.problem
+    assert len(moved) == problem.horizon * int(problem.state_high[0])
+    for place in moved:
+        assert place.where.startswith(f"{words.step} ")
+        assert f", {words.states[0]} " in place.where
+        assert "demand" not in str(place)
+    by_hand = second.policy.act(0, [1.0], scale=1.0)[0], first.policy.act(0, [1.0], scale=1.0)[0]
+    (place,) = (each for each in moved if each.where == f"{words.step} 1, {words.states[0]} 1")
+    assert (place.after, place.before) == pytest.approx(by_hand)
+    # Other costs moved it, and are named; each outcome is news once.
+    assert place.by_costs != 0
+    news = by_product(moved)
+    assert {each.outcome for each in news} <= {words.outcome, *words.outcomes}
+    assert all(each.deviation > 0 for each in news)
 
 
 def test_a_question_and_a_table_have_one_answer(released: tuple[str, Path]) -> None:

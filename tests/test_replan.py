@@ -34,7 +34,7 @@ def replanned(released: Path, run: Run) -> Path:
     out = released / "again"
     said = " ".join(run("replan", released / "release", "--config", config, "--out", out).split())
     assert "Planned again at no cost in privacy" in said
-    assert "By the model, keeping the old levels, as far as they are allowed, would cost" in said
+    assert "By the model, keeping the old order-up-to levels, as far as they are allowed, would cost" in said
     return out
 
 

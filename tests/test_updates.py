@@ -112,14 +112,14 @@ def news_of(*sigmas: float) -> list[ProductNews]:
 
 def test_which_release_to_order_by() -> None:
     """Noisier, and nothing new: the earlier one. One product far off, or many a little: the new one."""
-    assert "order by the earlier one" in advice(news_of(1.0, -1.5), 1.7)
-    assert "order by the new one" in advice(news_of(4.0, 0.0), 1.7)
+    assert "decide by the earlier one" in advice(news_of(1.0, -1.5), 1.7)
+    assert "decide by the new one" in advice(news_of(4.0, 0.0), 1.7)
     # Four of a hundred products stray by two deviations by chance alone; one and a half each do not.
-    assert "order by the earlier one" in advice(news_of(*[2.1] * 4, *[0.8] * 96), 1.7)
-    assert "order by the new one" in advice(news_of(*[1.5] * 100), 1.7)
-    assert "order by" not in advice(news_of(0.0), 0.6)
+    assert "decide by the earlier one" in advice(news_of(*[2.1] * 4, *[0.8] * 96), 1.7)
+    assert "decide by the new one" in advice(news_of(*[1.5] * 100), 1.7)
+    assert "decide by" not in advice(news_of(0.0), 0.6)
     assert advice(news_of(0.0), 1.0) == ""
-    assert "order by" not in advice([], 1.7)
+    assert "decide by" not in advice([], 1.7)
 
 
 def test_products_are_told_apart_by_name_not_by_comma() -> None:
@@ -246,11 +246,11 @@ def test_a_third_month_says_what_it_costs_and_what_changed(months: Path, run: Ru
     assert "Only trajectories of this period lose it" in said
     assert "will then have lost 0.5 at most, of a budget of 0.5" in said
     # n = 160 (1 + 0.7), V = v (1 + 0.49): 272 (√(0.49 + 1/1.49) − 0.7) = 102.7.
-    assert "count as 272 trajectories, and 0.7 times as much after this one" in said
-    assert "no more than before if this period has 103 trajectories or more" in said
+    assert "count as 272 weeks, and 0.7 times as much after this one" in said
+    assert "no more than before if this period has 103 weeks or more" in said
     assert not (months / "march").exists()
     said = run(*arguments)
-    assert "What changed: Of 6 levels" in said
+    assert "What changed: Of 6 order-up-to levels" in " ".join(said.split())
     assert "bread, all steps: mean demand" in " ".join(said.split())
     assert broken(months / "march", months / "ledger.sqlite") == []
     assert len(certificate_of(months / "march").earlier) == 2

@@ -14,7 +14,7 @@ from poolrl.certificate.release_files import PAGE, POLICY
 from poolrl.cli.fit import page_of
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.decision_tables import ORDERS_FILE
+from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of
 from poolrl.workflow.replan import PLAN_FILE, replan_orders, replan_release
 from poolrl.workflow.verified import load_verified
 
@@ -25,9 +25,10 @@ replan_verb = verb(
   poolrl replan release-2026 --config new-costs.toml --out release-new-costs
   poolrl verify release-new-costs/policy.npz release-new-costs/certificate.json""",
     more="""\
-Before it, change holding or shortage in poolrl.toml, or lower demand_max or boundary. Products, steps and labels stay
-as they are. Neither the log nor the ledger is opened, and nothing is spent: the plan uses numbers that the release has
-paid for. 'poolrl verify' makes the same plan again from the certified policy beside it.
+Before it, change costs in poolrl.toml: holding or shortage of a shop, what an unsold lot or unit is worth (keep), or
+what a win is worth. Bounds of a shop may be lowered too: demand_max or boundary. Products, steps and labels stay as
+they are. Neither the log nor the ledger is opened, and nothing is spent: the plan uses numbers that the release
+has paid for. 'poolrl verify' makes the same plan again from the certified policy beside it.
 
 With a section [operations] (purchase, price, fixed, spoilage, salvage, pack, minimum, deliveries, cycle) the plan is
 for a shop with these, and orders.csv says what to order at each stock. With capacity (and volume) all products share a
@@ -68,7 +69,7 @@ def replan(
     forecast = page_of(made.release, console)
     if json:
         said = {"folder": str(out), "kept": made.kept, "planned": made.planned, "verdict": forecast.verdict}
-        print(dumps(said | {"levels": made.release.policy.levels.tolist()}, indent=2))
+        print(dumps(said | {"decisions": decisions_of(made.release.policy).tolist()}, indent=2))
         return
     console.print(f"Planned again at no cost in privacy, in {out}.", highlight=False, markup=False)
     for line in made.in_words:

@@ -15,13 +15,15 @@ from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config
+from poolrl.workflow.decision_tables import decisions_of
 from poolrl.workflow.release_folder import fit_release
+from poolrl.workflow.trades.trade import trade_of
 from poolrl.workflow.update import (
     advice,
     by_product,
     cost_in_words,
+    decisions_that_moved,
     in_one_sentence,
-    levels_that_moved,
     load_earlier,
     noise_in_words,
 )
@@ -43,7 +45,7 @@ Before it, write the new period into poolrl.toml, and leave the rest as it is. F
 Weeks of this period alone are read and pay rho. With a unit in [privacy] all periods add up, and the command says how
 many more the budget allows. Periods that overlap are refused. So are rows that were released under another date.""",
 )
-# How many of the levels that moved are explained.
+# How many of the decisions that moved are explained.
 MOST_CHANGES = 5
 
 
@@ -72,14 +74,14 @@ def update(
     found = None if audit is None else read_audit(audit, file.sha256)
     made = made_release(lambda: fit_release(file, folder, audit=found, earlier=earlier), folder, console)
     trees = FadedTrees.load(folder / TREES)
-    moved = levels_that_moved(earlier, made.policy, trees, file.config.forgetting)
+    moved = decisions_that_moved(earlier, made.policy, trees, file.config.forgetting)
     news = by_product(moved)
     advised = advice(news, trees.noise / earlier.trees.noise)
     changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
     if moved:
-        console.print(
-            f"What changed: {in_one_sentence(earlier.policy.levels, made.policy.levels)}", highlight=False, markup=False
-        )
+        words = trade_of(made.policy.problem).words
+        sentence = in_one_sentence(decisions_of(earlier.policy), decisions_of(made.policy), words.decisions)
+        console.print(f"What changed: {sentence}", highlight=False, markup=False)
         for change in changes:
             console.print(f"  {change}", highlight=False, markup=False)
         console.print(f"\n[bold]{advised}[/]\n" if advised else "", highlight=False)

@@ -343,8 +343,8 @@ def _refuse_read_periods(account: Account, period: Period) -> None:
     """Refuse an update whose period a finished release has read. Releases that read everything are added up instead."""
     if read := [known for known in account.released_in(period) if known is not None]:
         raise ValueError(
-            f"a release has read {read[0]} already, which overlaps with [period] of the configuration: say which weeks "
-            f"no release has read. {NOTHING_SPENT}"
+            f"a release has read {read[0]} already, which overlaps with [period] of the configuration: name a "
+            f"period that no release has read. {NOTHING_SPENT}"
         )
 
 

@@ -31,9 +31,10 @@ from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.decision_tables import ORDERS_FILE, from_empty_csv, orders_csv
+from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, orders_csv
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.trades.shop_levels import average_over_cells, cost_by_model
+from poolrl.workflow.trades.shop_levels import average_over_cells
+from poolrl.workflow.trades.trade import own_problem, trade_of
 from poolrl.workflow.update import in_one_sentence
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
@@ -44,42 +45,44 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Replanned:
-    """A new plan beside the old one: what both cost by the model, under the costs of now."""
+    """A new plan beside the old one: what both cost by the model, under the costs of now. Earnings are below zero."""
 
     release: Released
-    before: FloatArray  # levels of the old plan
+    before: FloatArray  # decisions of the old plan, as `decisions_of` gives them
     kept: float  # what the old plan would cost now
     planned: float  # what the new one costs
 
     @property
     def in_words(self) -> list[str]:
         """For people."""
+        policy = self.release.policy
+        trade = trade_of(policy.problem)
+        verb, better, sign = ("earn", "more", -1) if trade.earns else ("cost", "less", 1)
+        saved = f" ({abs(1 - self.planned / self.kept):.1%} {better})" if self.planned < self.kept != 0 else ""
         return [
-            in_one_sentence(self.before, self.release.policy.levels),
-            f"By the model, keeping the old levels, as far as they are allowed, would cost {self.kept:.4g} now; the "
-            f"new ones cost {self.planned:.4g}{_saved(self.kept, self.planned)}.",
+            in_one_sentence(self.before, decisions_of(policy), trade.words.decisions),
+            f"By the model, keeping the old {trade.words.decisions}, as far as they are allowed, would {verb} "
+            f"{sign * self.kept:.4g} now; the new ones {verb} {sign * self.planned:.4g}{saved}.",
         ]
 
 
 def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanned:
     """Leave a new plan of a verified release in a new folder. Nothing is read but public files, and nothing is paid."""
     model, problem, old = known_model(source, file, folder), file.config.problem.posed, source.policy
-    policy = model.plan(problem)
-    kept, planned = cost_by_model(old, problem), cost_by_model(policy, problem)
+    policy, trade = model.plan(problem), trade_of(problem)
+    kept, planned = trade.cost_by_model(old, problem), trade.cost_by_model(policy, problem)
     make_folder(source, file, folder, lambda draft: policy.save(draft / POLICY))
     made = Released(folder, policy, Certificate.read((folder / CERTIFICATE).read_bytes()))
-    return Replanned(made, old.levels, kept, planned)
+    return Replanned(made, decisions_of(old), kept, planned)
 
 
 def known_model(source: Released, file: ConfigFile, folder: Path) -> PrivateModel:
     """The model of a release that the file speaks of; refuses before anything is made."""
-    if not isinstance(source.policy.problem, Inventory):
-        raise ValueError(
-            "replan plans shops again; for another problem use PrivateModel.of(policy).plan(...) in Python"
-        )
     if folder.exists() or folder.name in ("", ".."):
         raise ValueError(f"{folder} exists, or is no name: name a new folder with --out")
     names, facts = source.policy.names, file.config.problem
+    if own_problem(facts.posed) is not None:
+        raise ValueError("replan needs a problem of the package; plan your own with PrivateModel.of(policy).plan(...)")
     if facts.products != names.products or file.config.names().steps != names.steps:
         raise ValueError(f"{file.path} declares other products or steps than {source.folder} was learned for")
     return PrivateModel.of(source.policy)
@@ -99,10 +102,6 @@ def make_folder(source: Released, file: ConfigFile, folder: Path, write: Callabl
                 shutil.copyfile(source.folder / name, draft / name)
         (draft / CONFIG).write_bytes(file.content)
         draft.rename(folder)
-
-
-def _saved(kept: float, planned: float) -> str:
-    return f" ({1 - planned / kept:.1%} less)" if planned < kept else ""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ Costs come from public facts, changes from released numbers alone. So saying the
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,24 +19,23 @@ from poolrl.certificate.release_files import CERTIFICATE, POLICY, TREES, sha256
 from poolrl.certificate.terms import Terms
 from poolrl.certificate.verify import verify_release
 from poolrl.checks import FloatArray
-from poolrl.geometry.axes import Separable
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.faded_trees import FadedTrees
+from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
-from poolrl.learning.planning import lay_out, plan_on_outcomes
-from poolrl.learning.policy import Levels, Policy
+from poolrl.learning.policy import Policy
 from poolrl.learning.trees import observed_slots
 from poolrl.ledger.accounts import Account
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.privacy.released import PrivateOutcomes
-from poolrl.problems.inventory import Inventory
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import ConfigFile, terms_of
+from poolrl.workflow.decision_tables import decisions_of, shown_states
 from poolrl.workflow.release_folder import Earlier
+from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
 
-# Public facts that may change from one period to the next: trees do not depend on costs.
-COSTS = ("holding", "shortage")
 # A mean, or a spread, that changed by a smaller share is "as before".
 AS_BEFORE = 0.02
 # A level that moved by more than this share is worth a word.
@@ -80,19 +81,20 @@ def noise_in_words(file: ConfigFile, earlier: Earlier) -> str:
     claim, trees, keep = earlier.certificate, earlier.trees, file.config.forgetting
     # The same counts with another budget: variances are as 1/ρ.
     variance = Fraction(claim.mechanisms[0].variance) * Fraction(claim.rho) / file.config.terms(units=0).rho
-    many, enough = (round(each) for each in (trees.slots, trees.slots_to_match(float(variance), keep)))
-    called = "trajectories" if file.config.sales is None else "weeks of shops"
+    many, enough = round(trees.slots), round(trees.slots_to_match(float(variance), keep))
+    words = trade_of(file.config.problem.posed).words
+    called = f"{words.trajectory}s" if file.config.sales is None else "weeks of shops"
     return (
         f"Earlier releases count as {many:,} {called}, and {keep:g} times as much after this one. Noise will weigh no "
-        f"more than before if this period has {enough:,} {called} or more. With fewer it still pays where demand has "
-        "changed; the update will say so."
+        f"more than before if this period has {enough:,} {called} or more. With fewer it still pays where "
+        f"{words.outcome} changed; the update will say so."
     )
 
 
 def _account(file: ConfigFile) -> tuple[Account, Period]:
     period = file.config.declared_period()
     if period is None:
-        raise ValueError(f"{file.path} has no [period]: say which weeks the update reads")
+        raise ValueError(f"{file.path} has no [period]: say which period the update reads")
     with Ledger.existing(file.ledger) as ledger:
         account = ledger.account(file.config.privacy.data_set)
     if account is None:
@@ -112,17 +114,20 @@ def load_earlier(file: ConfigFile, folder: Path) -> Earlier:
     for path in paths:
         if not path.is_file():
             raise ValueError(f"{folder} cannot be continued: it has no {path.name}. 'poolrl fit' makes a release")
-    checks = verify_release(*paths[:2], read_terms=terms_of, ledger=file.ledger)
-    broken = [check for check in checks if not check.good]
-    if broken:
+    own = own_problem(file.config.problem.posed)
+    # The configuration that the user names may name code. The earlier one may name the same.
+    with nullcontext() if own is None else code_beside(file.path):
+        checks = verify_release(*paths[:2], read_terms=terms_of, ledger=file.ledger, problem=own)
+    if broken := [check for check in checks if not check.good]:
         raise ValueError(f"{paths[1]} does not hold ({broken[0].what}); see 'poolrl verify'")
     claim = Certificate.read(paths[1].read_bytes())
-    _require_alike(claim, file.config.terms(units=claim.assumed_public.units), folder)
-    return Earlier(Policy.load(paths[0]), claim, sha256(paths[1]), FadedTrees.load(paths[2]))
+    costs = file.config.problem.posed.costs
+    _require_alike(claim, file.config.terms(units=claim.assumed_public.units), costs, folder)
+    return Earlier(Policy.load(paths[0], problem=own), claim, sha256(paths[1]), FadedTrees.load(paths[2]))
 
 
-def _require_alike(claim: Certificate, terms: Terms, folder: Path) -> None:
-    """Refuse a release whose trees mean something else, by public facts alone."""
+def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], folder: Path) -> None:
+    """Refuse a release whose trees mean something else, by public facts alone. Trees do not depend on costs."""
     if claim.period is None or terms.period is None:
         which = f"{folder} read everything" if claim.period is None else "the configuration has no [period]"
         raise ValueError(
@@ -130,7 +135,7 @@ def _require_alike(claim: Certificate, terms: Terms, folder: Path) -> None:
             "one for each update"
         )
     facts = [
-        {name: fact for name, fact in public.problem.items() if name not in COSTS}
+        {name: fact for name, fact in public.problem.items() if name not in costs}
         for public in (claim.assumed_public, terms.public)
     ]
     differences = {
@@ -144,26 +149,28 @@ def _require_alike(claim: Certificate, terms: Terms, folder: Path) -> None:
     }
     if changed := [what for what, differs in differences.items() if differs]:
         raise ValueError(f"{folder} was made with another configuration: {changed[0]} differs. Fit anew instead")
-    for each in [*(known.period for known in claim.earlier), claim.period]:
-        if each.period().overlaps(terms.period):
+    for certified in [*(known.period for known in claim.earlier), claim.period]:
+        if (period := certified.period()).overlaps(terms.period):
             raise ValueError(
-                f"{folder} has read {each.period()} already, which overlaps with [period] of the configuration: say "
-                "which weeks no release has read"
+                f"{folder} has read {period} already, which overlaps with [period] of the configuration: name a period "
+                "that no release has read"
             )
 
 
 @dataclass(frozen=True)
 class Moved:
-    """One level: where it stands, what it was and is, the part of new costs, and mean demand before, now and alone."""
+    """One decision: where it stands, what it was and is, the part of new costs, and the law of outcomes behind it."""
 
     where: str
-    product: str
+    product: str  # what the outcome belongs to, or is called
     before: float
     after: float
     by_costs: float
-    demand: tuple[float, float, float]
+    demand: tuple[float, float, float]  # the mean outcome before, now, and by the new period alone
     spread: tuple[float, float]
     deviation: float  # of the new period's own mean from the earlier one, by noise and sampling
+    outcome: str = "demand"
+    law: int = 0  # decisions with the same number rest on the same law
 
     def __str__(self) -> str:
         rise = 100 * (self.after / self.before - 1) if self.before > 0 else math.inf
@@ -173,61 +180,102 @@ class Moved:
     def _why(self) -> str:
         (before, after, alone), (narrow, wide) = self.demand, self.spread
         own = f"the new period alone says {alone:.3g}, give or take {_give_or_take(self.deviation)}"
+        mean = f"The mean of {self.outcome}"
         if abs(self.by_costs) > abs(self.after - self.before) / 2:
             return f"New costs explain {self.by_costs:+.3g} of it."
         if _differ(after, before):
             verb = "rose" if after > before else "fell"
             sure = "" if abs(alone - before) > SURE * self.deviation else ", which noise and chance can explain"
-            return f"Mean demand {verb} from {before:.3g} to {after:.3g}: {own}{sure}."
+            return f"{mean} {verb} from {before:.3g} to {after:.3g}: {own}{sure}."
         if _differ(wide, narrow):
             more = "more" if wide > narrow else "less"
-            return f"Mean demand is as before ({after:.3g}), but varies {more}: by {wide:.3g}, not {narrow:.3g}."
-        return f"Mean demand is as before ({after:.3g}); {own}. More weeks make its tail clearer."
+            return f"{mean} is as before ({after:.3g}), but it varies {more}: by {wide:.3g}, not {narrow:.3g}."
+        return f"{mean} is as before ({after:.3g}); {own}. A longer log makes its tail clearer."
 
 
-def levels_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forgetting: float) -> list[Moved]:
-    """Every order-up-to level of the new policy beside the old one, the one that moved most first."""
-    problem = policy.problem
-    old, new = earlier.policy.outcomes, policy.outcomes
-    if not isinstance(problem, Inventory) or old is None or new is None:
+def decisions_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forgetting: float) -> list[Moved]:
+    """Every decision of the new policy beside the old one, the one that moved most first."""
+    problem, old, new = policy.problem, earlier.policy.outcomes, policy.outcomes
+    if not isinstance(problem, OutcomeProblem) or old is None or new is None:
         return []
     last = trees.alone(earlier.trees, forgetting)
-    released = last.to_learn_from(_without_counts(policy))
+    released = last.to_learn_from(PrivateOutcomes((), None, 1, 0.0, policy.guarantee))
     alone = estimate_outcomes(released, problem, Outcomes())
     # The earlier estimate has its own noise and chance: as much smaller as it rests on more.
     known = max((earlier.trees.noise / last.noise) ** 2 if last.noise > 0 else 0.0, last.slots / earlier.trees.slots)
     deviation = _deviation(released, problem, alone) * math.sqrt(1 + known)
-    by_costs = _planned_with(problem, earlier.policy) - earlier.policy.levels
-    means = [_mean_demand(each) for each in (old, new, alone)]
-    spreads = [_spread(each) for each in (old, new)]
-    before, after = earlier.policy.levels, policy.levels
-    usual = np.maximum(before.reshape(-1, before.shape[-1]).mean(axis=0), 1e-9)
-    order = np.argsort(-(np.abs(after - before) / usual).ravel(), kind="stable")
-    places = [np.unravel_index(number, after.shape) for number in order]
-    return [
-        Moved(
-            _named_place(policy, tuple(map(int, place))),
-            policy.names.products[int(place[-1])],
-            float(before[place]),
-            float(after[place]),
-            float(by_costs[place]),
-            (float(means[0][place]), float(means[1][place]), float(means[2][place])),
-            (float(spreads[0][place]), float(spreads[1][place])),
-            float(deviation[place]),
+    before, after = decisions_of(earlier.policy), decisions_of(policy)  # (cells, states, H, d)
+    by_costs = _with_costs_of(problem, earlier.policy) - before
+    laws = problem.labels.count, problem.horizon, problem.outcome_dim
+    means = [_mean(outcomes).reshape(laws) for outcomes in (old, new, alone)]
+    spreads = [_spread(outcomes).reshape(laws) for outcomes in (old, new)]
+    deviation = deviation.reshape(laws)
+    places, outcomes = _Places(policy), _outcomes_by_name(policy, problem.outcome_dim)
+    usual = np.maximum(np.abs(before).mean(axis=(0, 1, 2)), 1e-9)
+    moved = []
+    for number in np.argsort(-(np.abs(after - before) / usual).ravel(), kind="stable"):
+        place = tuple(map(int, np.unravel_index(number, after.shape)))
+        cell, _, step, decision = place
+        # A decision has an outcome of its own, or rests on the one that changed most.
+        change = np.abs(means[1] - means[0])[cell, step] / np.maximum(deviation[cell, step], 1e-12)
+        law = cell, step, decision if problem.action_dim == problem.outcome_dim else int(change.argmax())
+        moved.append(
+            Moved(
+                places.named(*place),
+                outcomes[law[-1]][0],
+                float(before[place]),
+                float(after[place]),
+                float(by_costs[place]),
+                (float(means[0][law]), float(means[1][law]), float(means[2][law])),
+                (float(spreads[0][law]), float(spreads[1][law])),
+                float(deviation[law]),
+                outcomes[law[-1]][1],
+                int(np.ravel_multi_index(law, laws)),
+            )
         )
-        for place in places
-    ]
+    return moved
+
+
+class _Places:
+    """How people call the places of a table of decisions (cells, states, H, d)."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._names, self._states, step = policy.names, shown_states(policy), trade_of(policy.problem).words.step
+        self._steps = [f"{step} {name}" if name.isdecimal() else name for name in policy.names.steps]
+        self._cells = [
+            [f"{name} {value}" for name, value in zip(policy.problem.labels.names, values, strict=True)]
+            for values in product(*policy.problem.labels.values)
+        ]
+        self._by_product = len(self._states) == 1 and policy.problem.action_dim == len(self._names.products)
+
+    def named(self, cell: int, state: int, step: int, decision: int) -> str:
+        """Labels, step, and the product or the state."""
+        products = self._names.products
+        last = [products[decision]] if self._by_product else []
+        if len(self._states) > 1:
+            last = [f"{name} {value:g}" for name, value in zip(products, self._states[state], strict=True)]
+        return ", ".join([*self._cells[cell], self._steps[step], *last])
+
+
+def _outcomes_by_name(policy: Policy, many: int) -> list[tuple[str, str]]:
+    """What each outcome belongs to, and what it is called: a product and its demand, or the highest bids."""
+    words, products = trade_of(policy.problem).words, policy.names.products
+    if policy.problem.action_dim == many == len(products) and len(shown_states(policy)) == 1:
+        return [(name, words.outcome) for name in products]
+    numbered = [words.outcome] if many == 1 else [f"{words.outcome} ({number})" for number in range(1, many + 1)]
+    return [(name, name) for name in (words.outcomes if len(words.outcomes) == many else numbered)]
 
 
 @dataclass(frozen=True)
 class ProductNews:
-    """Mean demand of one product over all its cells, where noise is smaller than in one of them."""
+    """The mean outcome of one product over all its cells, where noise is smaller than in one of them."""
 
     product: str
     before: float
     after: float
     alone: float
     deviation: float
+    outcome: str = "demand"
 
     @property
     def sigmas(self) -> float:
@@ -237,25 +285,27 @@ class ProductNews:
     def __str__(self) -> str:
         news = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
         own = f"the new period alone says {self.alone:.3g}, give or take {_give_or_take(self.deviation)}, {news}"
-        return f"{self.product}, all steps: mean demand {self.before:.3g} -> {self.after:.3g}; {own}."
+        mean = "mean" if self.outcome == self.product else f"mean {self.outcome}"
+        return f"{self.product}, all steps: {mean} {self.before:.3g} -> {self.after:.3g}; {own}."
 
 
 def by_product(moved: list[Moved]) -> list[ProductNews]:
-    """Product by product, in the order in which their levels moved."""
-    found: dict[str, list[Moved]] = {}
+    """Product by product, in the order in which their decisions moved."""
+    laws: dict[str, dict[int, Moved]] = {}
     for each in moved:
-        found.setdefault(each.product, []).append(each)
+        laws.setdefault(each.product, {}).setdefault(each.law, each)
     news = []
-    for product, cells in found.items():
+    for name, cells in laws.items():
         # Cells count by how surely each is known, because the noise of a rare label would drown the others.
-        precision = np.array([1 / max(each.deviation, 1e-12) ** 2 for each in cells])
-        before, after, alone = np.average([each.demand for each in cells], axis=0, weights=precision).tolist()
-        news.append(ProductNews(product, before, after, alone, 1 / math.sqrt(precision.sum())))
+        precision = np.array([1 / max(cell.deviation, 1e-12) ** 2 for cell in cells.values()])
+        before, after, alone = np.average([law.demand for law in cells.values()], axis=0, weights=precision).tolist()
+        outcome = next(iter(cells.values())).outcome
+        news.append(ProductNews(name, before, after, alone, 1 / math.sqrt(precision.sum()), outcome))
     return news
 
 
 def advice(news: list[ProductNews], noise: float) -> str:
-    """Which release to order by, where noise weighs `noise` times as much in the new one as in the earlier one.
+    """Which release to decide by, where noise weighs `noise` times as much in the new one as in the earlier one.
 
     If nothing has changed, the squares of k products' deviations add up to k, give or take √(2k).
     """
@@ -266,22 +316,22 @@ def advice(news: list[ProductNews], noise: float) -> str:
     if not news:
         return weighs
     if sum(each.sigmas**2 for each in news) > many + SURE * math.sqrt(2 * many):
-        return f"{weighs} But demand has changed by more than noise and chance explain: order by the new one."
+        outcomes = " and ".join(dict.fromkeys(each.outcome for each in news))
+        return f"{weighs} But {outcomes} changed by more than noise and chance explain: decide by the new one."
     return (
-        f"{weighs} And noise and chance can explain all that changed: order by the earlier one. The next update "
+        f"{weighs} And noise and chance can explain all that changed: decide by the earlier one. The next update "
         "continues this one. Noise fades faster with longer periods, or with [period] forgetting nearer to 1."
     )
 
 
-def in_one_sentence(before: FloatArray, after: FloatArray) -> str:
-    """How much of a table of levels changed at all."""
+def in_one_sentence(before: FloatArray, after: FloatArray, decisions: str) -> str:
+    """How much of a table of decisions changed at all."""
     some = before > 0
     shares = np.abs(after[some] / before[some] - 1)
     typical = float(np.median(shares)) if some.any() else 0.0
     large = int((shares > MOVED).sum())
-    return (
-        f"Of {before.size:,} levels {large:,} moved by more than {MOVED:.0%}; the typical one moved by {typical:.1%}."
-    )
+    size = f"Of {before.size:,} {decisions} {large:,}"
+    return f"{size} moved by more than {MOVED:.0%}; the typical one moved by {typical:.1%}."
 
 
 def _give_or_take(number: float) -> str:
@@ -292,44 +342,40 @@ def _differ(one: float, other: float) -> bool:
     return abs(one - other) > AS_BEFORE * max(abs(one), abs(other), 1e-9)
 
 
-def _without_counts(policy: Policy) -> PrivateOutcomes:
-    return PrivateOutcomes((), None, 1, 0.0, policy.guarantee)
+def _with_costs_of(problem: OutcomeProblem, before: Policy) -> FloatArray:
+    """Decisions by the old laws and the costs of now; the old ones where costs are the same."""
+    same = problem.facts() == before.problem.facts()
+    return decisions_of(before if same else PrivateModel.of(before).plan(problem))
 
 
-def _planned_with(problem: Inventory, before: Policy) -> FloatArray:
-    """The old estimate of demand with the costs of now; the old levels where costs are the same."""
-    assert before.outcomes is not None
-    if problem.facts() == before.problem.facts():
-        return before.levels
-    follows = before.guarantee.scale_memory > 0
-    rule, _ = plan_on_outcomes(before.outcomes, lay_out(problem, Separable()), scale_follows_sales=follows)
-    assert isinstance(rule, Levels)
-    return rule.levels
-
-
-def _mean_demand(outcomes: OutcomeDistribution) -> FloatArray:
+def _mean(outcomes: OutcomeDistribution) -> FloatArray:
     return np.asarray((outcomes.weights * outcomes.points[..., None, :, :]).sum(axis=-1))
 
 
 def _spread(outcomes: OutcomeDistribution) -> FloatArray:
     squares = (outcomes.weights * outcomes.points[..., None, :, :] ** 2).sum(axis=-1)
-    return np.asarray(np.sqrt(np.maximum(squares - _mean_demand(outcomes) ** 2, 0.0)))
+    return np.asarray(np.sqrt(np.maximum(squares - _mean(outcomes) ** 2, 0.0)))
 
 
-def _deviation(released: PrivateOutcomes, problem: Inventory, alone: OutcomeDistribution) -> FloatArray:
-    """How far noise and sampling move the mean of a cell: Σ (middle − mean) node / n, on the coarsest level."""
-    nodes = released.levels[0].shape[-1]
-    edges = problem.boundary.orient(bin_edges(nodes))
+def _deviation(released: PrivateOutcomes, problem: OutcomeProblem, alone: OutcomeDistribution) -> FloatArray:
+    """How far noise and sampling move the mean of a cell, (*labels, H, k): on the coarsest level of the trees.
+
+    Σ (middle − mean) node / n             where outcomes are seen
+    Σ width √(p (1 − p) / n_b + σ² / n_b²)  where only their side is, p of the n_b rows of node b on one of them
+    """
+    coarse = released.levels[0]
+    edges = problem.boundary.orient(bin_edges(coarse.shape[-1]))
     width = (problem.outcome_high - problem.outcome_low)[:, None]
     middles = problem.outcome_low[:, None] + width * (edges[1:] + edges[:-1]) / 2
-    mean = _mean_demand(alone)
-    off = ((middles - mean[..., None]) ** 2).sum(axis=-1) * problem.kinds * released.variance
+    off = ((middles - _mean(alone)[..., None]) ** 2).sum(axis=-1) * problem.kinds * released.variance
     slots = np.maximum(observed_slots(released), 1.0)
-    return np.asarray(np.sqrt(off / slots**2 + _spread(alone) ** 2 / slots))
-
-
-def _named_place(policy: Policy, place: tuple[int, ...]) -> str:
-    *labels, step, product = place
-    said = zip(policy.problem.labels.names, policy.problem.labels.values, labels, strict=True)
-    cell = [f"{name} {values[number]}" for name, values, number in said]
-    return ", ".join([*cell, policy.names.steps[step], policy.names.products[product]])
+    deviation = np.asarray(np.sqrt(off / slots**2 + _spread(alone) ** 2 / slots))
+    for coordinate in problem.current_status:
+        counted, noise = coarse[..., coordinate, :, :].sum(axis=-2), problem.kinds * released.variance
+        rows = np.maximum(counted, 1.0)
+        share = np.clip(coarse[..., coordinate, 0, :] / rows, 0.0, 1.0)
+        # Where hardly anything was tried, both periods are guessed alike, by the shape of the law.
+        tried = counted > SURE * math.sqrt(noise)
+        doubt = np.where(tried, share * (1 - share) / rows + noise / rows**2, 0.0)
+        deviation[..., coordinate] = width[coordinate] / coarse.shape[-1] * np.sqrt(doubt.sum(axis=-1))
+    return deviation

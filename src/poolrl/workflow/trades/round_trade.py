@@ -99,6 +99,7 @@ RESERVES = RoundTrade(
         decisions="reserves",
         past="reserves",
         outcome="bids",
+        outcomes=("highest bids", "second bids"),
         states=("lots",),
         trajectory="sale",
         alone="lot",

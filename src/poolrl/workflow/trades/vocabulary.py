@@ -41,6 +41,7 @@ class Words:
     past: str = "actions"  # what past decisions are called
     scope: str = "each number of {names}"  # what decisions are for: {names} of the state or of products, their {count}
     outcome: str = "outcomes"
+    outcomes: tuple[str, ...] = ()  # a name for each of them, where there are several
     states: tuple[str, ...] = ("state",)  # a name for each coordinate of the state
     trajectory: str = "trajectory"
     alone: str = ""  # what a trajectory of one step is called
