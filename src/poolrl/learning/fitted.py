@@ -119,7 +119,7 @@ def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) 
         for step in reversed(range(problem.horizon)):
             here, after = states[step], None
             if value is not None:
-                arrived = _mean_value(problem, step, here, tried[step], outcomes[step], value)
+                arrived = _mean(problem, step, here, tried[step], outcomes[step], value)
                 after = _regressed(_pair(problem, here, tried[step]), arrived, settings.hinges, rng)
                 later.append(after)
             low, high = problem.allowed(step, here)
@@ -164,7 +164,7 @@ def _search(
     """The best action that is found in each state (m, d), and its Q (m,): along each coordinate, and all together."""
 
     def q(rows: IntArray, tried: FloatArray) -> FloatArray:
-        cost = _mean_cost(problem, step, state[rows], tried, outcomes)
+        cost = _mean(problem, step, state[rows], tried, outcomes)
         return cost if after is None else cost + after(_pair(problem, state[rows], tried))
 
     low, high = problem.allowed(step, state)
@@ -190,28 +190,25 @@ def _search(
     return action, best
 
 
-def _mean_cost(
-    problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, outcomes: FloatArray
+def _mean(
+    problem: OutcomeProblem,
+    step: int,
+    state: FloatArray,
+    action: FloatArray,
+    outcomes: FloatArray,
+    value: Bent | None = None,
 ) -> FloatArray:
-    """What a step costs on average, (m,)."""
-    found, rows = np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(outcomes))
+    """What a step costs on average, (m,); or the fitted `value` of what its outcomes lead to."""
+    means, rows = np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(outcomes))
     for begin in range(0, len(state), rows):
         here, does = (part[begin : begin + rows, None] for part in (state, action))
-        found[begin : begin + rows] = problem.cost(step, here, does, outcomes[None]).mean(axis=1)
-    return found
-
-
-def _mean_value(
-    problem: OutcomeProblem, step: int, state: FloatArray, action: FloatArray, outcomes: FloatArray, value: Bent
-) -> FloatArray:
-    """The fitted value of what outcomes lead to, on average, (m,)."""
-    found, rows = np.empty(len(state)), max(1, PAIRS_AT_ONCE // len(outcomes))
-    for begin in range(0, len(state), rows):
-        here, does = (part[begin : begin + rows, None] for part in (state, action))
-        arrived = problem.next_state(step, here, does, outcomes[None])
-        after = value(problem.unit_state(arrived[..., : problem.state_dim].reshape(-1, problem.state_dim)))
-        found[begin : begin + rows] = after.reshape(len(here), -1).mean(axis=1)
-    return found
+        if value is None:
+            each = problem.cost(step, here, does, outcomes[None])
+        else:
+            arrived = problem.next_state(step, here, does, outcomes[None])[..., : problem.state_dim]
+            each = value(problem.unit_state(arrived.reshape(-1, problem.state_dim))).reshape(len(here), -1)
+        means[begin : begin + rows] = each.mean(axis=1)
+    return means
 
 
 def _pair(problem: OutcomeProblem, state: FloatArray, action: FloatArray) -> FloatArray:
