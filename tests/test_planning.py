@@ -31,7 +31,7 @@ from poolrl.learning.planning import plan_on_outcomes
 from poolrl.learning.policy import Levels
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.release import release_visits
-from poolrl.simulation.evaluation import cost_difference, expected_cost, optimum, rollout_costs
+from poolrl.simulation.evaluation import cost_difference, expected_costs, optimum, rollout_costs
 from tests.helpers.own_problems import OrderQuantity, Wear, wear_log
 from tests.helpers.stages import joined
 
@@ -219,15 +219,15 @@ def test_the_expected_cost_is_exact() -> None:
             middles = (np.arange(bins) + 0.5) / bins * problem.demand_max[i]
             paths[:, step, i] = rng.choice(middles, len(paths), p=probabilities[step, i])
     sampled = rollout_costs(problem, policy, paths)
-    exact = expected_cost(problem, levels, probabilities)
+    exact = expected_costs(problem, levels, probabilities).sum()
     # Levels between edges are read by interpolation, which costs a little at 64 bins.
     assert exact == pytest.approx(sampled.mean(), abs=4 * sampled.std() / 447 + 0.01 * exact)
     best = optimum(problem, probabilities)
-    least = expected_cost(problem, best.levels, probabilities)
+    least = expected_costs(problem, best.levels, probabilities).sum()
     assert least < exact
     for _ in range(20):
         nearby = np.clip(best.levels + rng.normal(0, 0.5, shape), 0, problem.demand_max)
-        assert expected_cost(problem, nearby, probabilities) >= least * 0.999
+        assert expected_costs(problem, nearby, probabilities).sum() >= least * 0.999
 
 
 def test_the_data_free_policy_is_the_newsvendor_on_uniform_demand() -> None:

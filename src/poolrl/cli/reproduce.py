@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
+from rich.markdown import Markdown
 from rich.progress import Progress
 from rich.table import Column, Table
 
@@ -26,7 +25,6 @@ from poolrl.paper.write_up import Origin, html_page, markdown, report_sections, 
 
 RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")
-VERDICT_COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "vacuous": "yellow"}
 LINES = 20  # of progress in a stage, where there is no terminal and so no bar to redraw
 BACKEND_HELP = (
     "Where they run: loky (this machine), ray (pip install 'poolrl[ray]') or spark (pip install 'poolrl[spark]', and "
@@ -127,32 +125,18 @@ def _run_missing(
 
 
 def _print_section(console: Console, part: Section) -> None:
-    """A table; but claim by claim, each learner on a line, where a table would be too narrow for the verdicts."""
-    console.print(f"[bold]{escape(part.title)}[/]", *map(_plain, part.text), sep="\n", highlight=False)
-    if part.header[:1] == ("claim",):
-        for claim, data, statistic, *cells in part.rows:
-            console.print(f"\n[bold]{escape(claim)}[/] ({escape(data)}): {escape(statistic)}", highlight=False)
-            lines = Table(box=None, show_header=False, padding=(0, 1))
-            for learner, cell in zip(part.header[-len(cells) :], cells, strict=True):
-                if cell:
-                    lines.add_row("", escape(learner), _plain(cell))
-            console.print(lines, highlight=False)
-    elif part.header:
-        # The first column names a method: it gets nearly the room of two.
-        columns = [Column(escape(name), overflow="fold", ratio=4) for name in part.header]
-        columns[0].ratio = 7
-        table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, expand=True)
+    """Verdicts are a list, each learner on a line: a terminal is too narrow for a table of them."""
+    verdicts = part.header[1:2] == ("data",)
+    lines = [f"## {part.title}", *part.text]
+    for claim, data, statistic, *cells in part.rows if verdicts else ():
+        lines.append(f"- **{claim}** ({data}): {statistic}")
+        lines += [f"  - {learner}: {cell}" for learner, cell in zip(part.header[3:], cells, strict=True) if cell]
+    console.print(Markdown("\n\n".join(lines)))
+    if part.header and not verdicts:
+        table = Table(*(Column(name, overflow="fold") for name in part.header), box=SIMPLE_HEAD)
         for row in part.rows:
-            table.add_row(*map(_plain, row))
+            table.add_row(*row)
         console.print(table)
-
-
-def _plain(text: str) -> str:
-    """A report's text for the terminal: its marks of Markdown become colours and italics."""
-    safe = escape(text)
-    for verdict, colour in VERDICT_COLOURS.items():
-        safe = safe.replace(f"**{verdict}**", f"[{colour}]{verdict}[/]")
-    return re.sub(r"\*([^*]+)\*", r"[italic]\1[/]", safe)
 
 
 def _say_source(console: Console, real: rossmann.Rossmann | None) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from poolrl.checks import FloatArray, whole
+from poolrl.checks import FloatArray
 
 PATH_VARIABLE = "POOLRL_ROSSMANN"
 MD5 = "d47aedd9e2d580e06a6ef7ce1732e8b6"  # of Kaggle's train.csv, unpacked
@@ -65,20 +65,12 @@ def find(path: Path | None) -> Path | None:
 
 def read(path: Path, stores: tuple[int, ...] = STORES) -> Rossmann:
     """Whole weeks of the stores from `train.csv` or `train.csv.gz`."""
-    packed = path.suffix == ".gz"
-    digest = hashlib.md5(usedforsecurity=False)
+    columns = {"Store": pa.int64(), "Date": pa.date32(), "Sales": pa.float64()}
     try:
-        with gzip.open(path) if packed else path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-        wanted = ["Store", "Date", "Sales"]
-        table = csv.read_csv(
-            path,
-            convert_options=csv.ConvertOptions(
-                include_columns=wanted,
-                column_types={"Store": pa.int64(), "Date": pa.date32(), "Sales": pa.float64()},
-            ),
-        )
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+        options = csv.ConvertOptions(include_columns=[*columns], column_types=columns)
+        table = csv.read_csv(path, convert_options=options)
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowException, EOFError, gzip.BadGzipFile, zlib.error):
         raise ValueError(
             f"{path} does not read as Kaggle's train.csv, a table with columns Store, Date and Sales"
@@ -95,7 +87,6 @@ def read(path: Path, stores: tuple[int, ...] = STORES) -> Rossmann:
 
 def autocorrelation(series: FloatArray, lags: int) -> FloatArray:
     """The sample autocorrelation at lags 0 .. lags: ρ_l = Σ (x_t − x̄)(x_{t+l} − x̄) / Σ (x_t − x̄)²."""
-    whole(lags=lags)
     centred = series - series.mean()
     return np.array([centred[: len(series) - lag] @ centred[lag:] for lag in range(lags + 1)]) / (centred @ centred)
 

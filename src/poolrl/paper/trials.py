@@ -37,7 +37,7 @@ from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import release_levels, release_rows
 from poolrl.privacy.zcdp import budget
 from poolrl.problems.inventory import Backlog, Inventory, LostSales
-from poolrl.simulation.evaluation import data_free, expected_cost, optimum, rollout_costs, saa
+from poolrl.simulation.evaluation import data_free, expected_costs, optimum, rollout_costs, saa
 from poolrl.simulation.families import FAMILIES, TOP
 from poolrl.simulation.logs import simulate_log
 
@@ -109,7 +109,8 @@ def run(setting: Setting, seed: int, real: Rossmann | None = None) -> Run:
     if bench.probabilities is None:
         gap_optimum = math.nan
     elif isinstance(policy.rule, Levels):  # exact, because close to the optimum a sample would hide the difference
-        gap_optimum = expected_cost(bench.problem, policy.levels, bench.probabilities) / bench.least_cost - 1
+        cost = expected_costs(bench.problem, policy.levels, bench.probabilities).sum()
+        gap_optimum = float(cost) / bench.least_cost - 1
     else:
         gap_optimum = over("optimum", test)
     visited = policy.report.planned if setting.method in ("published", "grid") else None
@@ -176,7 +177,7 @@ def _bench(setting: Setting, seed: int, real: Rossmann | None) -> Bench:
     least_cost = math.nan
     if probabilities is not None:
         known["optimum"] = exact = optimum(unrestricted, probabilities)
-        least_cost = expected_cost(unrestricted, exact.levels, probabilities)
+        least_cost = float(expected_costs(unrestricted, exact.levels, probabilities).sum())
     costs = {name: rollout_costs(unrestricted, policy, test) for name, policy in known.items()}
     return Bench(problem, train, log, test, costs, probabilities, least_cost)
 

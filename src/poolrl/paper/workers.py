@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby, islice
 from multiprocessing import resource_tracker
@@ -189,7 +189,11 @@ def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
     if workers is not None:
         whole(workers=workers)
-    with BACKENDS[name](workers) as backend:
+    with ExitStack() as running:
+        try:
+            backend = running.enter_context(BACKENDS[name](workers))
+        except ImportError:
+            raise ValueError(f"--backend {name} needs more packages: pip install 'poolrl[{name}]'") from None
         yield backend
 
 
@@ -227,20 +231,11 @@ def _end_with(command: int) -> None:
 
 
 @contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """Around the imports of an extra: say which one is missing."""
-    try:
-        yield
-    except ImportError:
-        raise ValueError(f"--backend {name} needs more packages: pip install 'poolrl[{name}]'") from None
-
-
-@contextmanager
 def _ray(workers: int | None) -> Iterator[Backend]:
     """The cluster that RAY_ADDRESS names, or else a Ray that we start on this machine."""
-    with _extra("ray"):
-        import ray
-        from ray.util.joblib.ray_backend import RayBackend
+    import ray
+    from ray.util.joblib.ray_backend import RayBackend
+
     ours = not ray.is_initialized()
     if ours:
         elsewhere = bool(os.environ.get("RAY_ADDRESS"))
@@ -261,10 +256,10 @@ def _ray(workers: int | None) -> Iterator[Backend]:
 @contextmanager
 def _spark(workers: int | None) -> Iterator[Backend]:
     """The cluster of Spark's configuration; this machine if it names none."""
-    with _extra("spark"):
-        from joblibspark.backend import SparkDistributedBackend
-        from py4j.protocol import Py4JError
-        from pyspark.sql import SparkSession
+    from joblibspark.backend import SparkDistributedBackend
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise any python3 that a worker finds
     ours = SparkSession.getActiveSession() is None
     session = SparkSession.builder.appName("poolrl").config("spark.ui.showConsoleProgress", "false").getOrCreate()

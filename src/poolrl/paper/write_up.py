@@ -376,22 +376,26 @@ def _settings_section(origin: Origin) -> Section:
 def html_page(parts: Iterable[Section]) -> str:
     """One HTML file that asks for nothing from outside."""
     templates = Environment(loader=PackageLoader("poolrl.paper"), autoescape=True, trim_blocks=True)
-    templates.filters |= {"anchor": _anchor, "encoded": _encoded, "marked": _marked}
+    templates.filters["anchor"] = lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    templates.filters["encoded"] = lambda figure: base64.b64encode(svg(figure)).decode()
+    templates.filters["marked"] = _marked
     page = templates.get_template("reproduction.html")
     return page.render(title=TITLE, notice=SEEDED_NOTICE, parts=list(parts)) + "\n"
 
 
 def markdown(parts: Iterable[Section]) -> str:
     """The same as Markdown, with pictures beside it in `figures/`."""
-    lines = [f"# {TITLE}", "", "Written by `poolrl reproduce`, not by hand.", "", f"> {SEEDED_NOTICE}"]
+    blocks = [f"# {TITLE}", "Written by `poolrl reproduce`, not by hand.", f"> {SEEDED_NOTICE}"]
     for part in parts:
-        lines += ["", f"## {part.title}"]
+        blocks.append(f"## {part.title}")
         if part.picture:
-            lines += ["", f"![{part.picture.alt}](figures/{part.picture.name}.svg)"]
-        lines += [line for text in part.text for line in ("", text)]
+            blocks.append(f"![{part.picture.alt}](figures/{part.picture.name}.svg)")
+        blocks += part.text
         if part.header:
-            lines += ["", _row(part.header), _row(["---"] * len(part.header)), *(_row(row) for row in part.rows)]
-    return "\n".join(lines) + "\n"
+            table = (part.header, ["---"] * len(part.header), *part.rows)
+            rows = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in table)
+            blocks.append("\n".join(f"| {row} |" for row in rows))
+    return "\n\n".join(blocks) + "\n"
 
 
 def save_figures(parts: Iterable[Section], folder: Path) -> None:
@@ -412,10 +416,6 @@ def svg(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _encoded(figure: Figure) -> str:
-    return base64.b64encode(svg(figure)).decode()
-
-
 def _marked(text: str) -> Markup:
     """Escape, then the two marks of Markdown that sections use; a verdict gets its colour."""
     safe = str(escape(text))
@@ -423,11 +423,3 @@ def _marked(text: str) -> Markup:
         strong = f'<strong class="{verdict.replace(" ", "-")}">{verdict}</strong>'
         safe = safe.replace(f"**{verdict}**", strong)
     return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

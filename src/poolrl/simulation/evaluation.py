@@ -74,11 +74,6 @@ def cost_difference(
     return rollout_cost(problem, policy, outcomes, **known) - rollout_cost(problem, benchmark, outcomes, **known)
 
 
-def expected_cost(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> float:
-    """The exact mean cost of ordering up to `levels`, over all products."""
-    return float(expected_costs(problem, levels, probabilities).sum())
-
-
 def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
     """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`.
 
