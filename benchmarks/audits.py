@@ -46,7 +46,7 @@ def work(report: Report, arguments: argparse.Namespace) -> None:
         found = attack_case(case, rho=rho, releases=arguments.releases)
         flagged |= bool(found.faults)
         proved = f"{found.rho_bound:.3f} ({found.rho_bound / rho:.1%})"
-        variances = ", ".join(dict.fromkeys(str(each.variance) for each in found.tables))
+        variances = ", ".join(dict.fromkeys(str(stated.variance) for stated, _ in found.tables))
         facts = [f"{found.numbers:,}", variances, f"{found.moved_share:.0%}", f"{rho:g}", proved]
         rows.append([case.name, *facts, found.verdict])
     header = ("fit", "numbers", "σ²", "moved, of what is paid for", "ρ claimed", "ρ proved, if Gaussian", "verdict")

@@ -10,17 +10,18 @@ from scipy import stats
 
 from poolrl.audit.attack import (
     Errors,
-    ReleaseMoments,
     best_threshold,
     discreteness,
     learned_score,
     rate_limit,
+    release_moments,
     releases_needed,
     roc,
     stated_score,
 )
 from poolrl.audit.audit import attack_case, exceeds
 from poolrl.audit.cases import CASES, AuditCase
+from poolrl.audit.noise import added
 from poolrl.privacy import zcdp
 from tests.helpers.noisy import discrete
 
@@ -70,7 +71,7 @@ def test_the_learned_score_sees_what_the_stated_one_cannot() -> None:
     first, second = noise[0] + np.zeros(2, np.int32), noise[1] + moved.astype(np.int32)
     # In two blocks, as an audit does it.
     seen_first, seen_second = [
-        ReleaseMoments.of(each[:400]) + ReleaseMoments.of(each[400:1000]) for each in (first, second)
+        added(release_moments(each[:400]), release_moments(each[400:1000])) for each in (first, second)
     ]
     learned = learned_score(seen_first, seen_second, 9.0)
     test = Errors.of(learned(first[1000:]), learned(second[1000:]), 0.0)

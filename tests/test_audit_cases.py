@@ -171,7 +171,7 @@ def test_an_audit_of_seeded_noise_says_that_it_is_not_private(tmp_path: Path, ru
     ("arguments", "words"),
     [
         (["defualt"], "did you mean default"),
-        (["--noise", "none"], "noise must be one of secure, opendp, seeded"),
+        (["--noise", "none"], "there is no noise 'none'; choose from secure, opendp, seeded"),
         (["--rho", "inf"], "rho must be finite"),
         (["--rho", "-1"], "rho must be positive"),
         (["--rho", "1e-6", "--releases", "100"], "rho must be larger for an audit"),

@@ -7,7 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from poolrl.audit.noise import FACTORS, Noise, Windows, _window_hashes, by_lag, matchings, moment_limits, tally
+from poolrl.audit.noise import (
+    FACTORS,
+    Noise,
+    _window_hashes,
+    by_lag,
+    matchings,
+    moment_limits,
+    repeated,
+    tally,
+    windows,
+)
 from tests.helpers.noisy import discrete, noise_faults
 
 
@@ -62,17 +72,15 @@ def test_of_many_windows_equal_ones_are_kept_together(monkeypatch: pytest.Monkey
     monkeypatch.setattr("poolrl.audit.noise.MOST_WINDOWS", 2000)
     about = Noise(((30,),), 9.0, 1000)
     starts = 1000 * (30 - about.width + 1)
-    found = Windows.of(rows, about, first_release=0)
-    assert 1400 < len(found.release) < 2600 < starts
-    first = found.release < 500
-    kept = [
-        sorted(zip(found.release[side] % 500, *found.hashes[side].T.tolist(), strict=True)) for side in (first, ~first)
-    ]
+    found = windows(rows, about, first_release=0)
+    assert 1400 < len(found) < 2600 < starts
+    first = found[:, 2] < 500
+    kept = [sorted((release % 500, *hashes) for *hashes, release in found[side].tolist()) for side in (first, ~first)]
     assert kept[0] == kept[1]
-    assert Windows.repeated([found])
-    apart = Windows.of(rows[:500], about, first_release=0)
-    assert not Windows.repeated([apart])
-    assert Windows.repeated([apart, Windows.of(rows[500:], about, first_release=500)])
+    assert repeated([found])
+    apart = windows(rows[:500], about, first_release=0)
+    assert not repeated([apart])
+    assert repeated([apart, windows(rows[500:], about, first_release=500)])
 
 
 def test_a_window_s_hash_depends_on_its_numbers_alone() -> None:

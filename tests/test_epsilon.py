@@ -17,8 +17,7 @@ from poolrl import LostSales, Policy, Pool
 from poolrl.audit.audit import CERTAINTY, AuditFinding
 from poolrl.audit.cases import CASES
 from poolrl.certificate.certificate import Certificate, certify
-from poolrl.certificate.leaflet import leaflet, leaflet_sections
-from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.leaflet import leaflet, leaflet_sections, registry_record
 from poolrl.cli.audit import _audit_table
 from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table

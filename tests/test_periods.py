@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Any
@@ -341,8 +342,8 @@ def test_what_is_no_period_is_refused(ends: Any, why: str) -> None:
         Period("monday", *ends)
 
 
-@pytest.mark.parametrize("note", [None, {}, {"column": "week"}, JANUARY.to_note() | {"scale": "sales"}])
+@pytest.mark.parametrize("note", [None, {}, {"column": "week"}, asdict(JANUARY) | {"scale": "sales"}])
 def test_a_note_that_is_no_period_is_refused(note: Any) -> None:
     with pytest.raises(ValueError, match="does not say which period"):
         Period.from_note(note)
-    assert Period.from_note(JANUARY.to_note()) == JANUARY
+    assert Period.from_note(asdict(JANUARY)) == JANUARY

@@ -16,8 +16,7 @@ import yaml
 
 from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
-from poolrl.certificate.leaflet import leaflet
-from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.leaflet import leaflet, registry_record
 from poolrl.certificate.release_files import CERTIFICATE, LEAFLET, POLICY, RECORD
 from poolrl.certificate.verify import release_layout
 from poolrl.learning.stored import Together

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrl.audit.noise import NUMBERS_AT_ONCE
-from poolrl.audit.release_noise import Parts, judge_parts, look_at_noise
+from poolrl.audit.noise import NUMBERS_AT_ONCE, added, judge_noise, look_at_noise, noise_parts
 from poolrl.privacy.noise.seeded import discrete_gaussian
 
 
@@ -28,12 +27,12 @@ def noise_faults(
     """The faults of the noise in the two logs' releases; `shapes` are those of the tables, with a variance each."""
     shapes = shapes or (first.shape[1:],)
     variances = [variance] * len(shapes) if isinstance(variance, float) else variance
-    parts = Parts.of(shapes, variances, len(first) + len(second))
-    length = max(2, NUMBERS_AT_ONCE // parts.numbers // 2 * 2)
+    parts = noise_parts(shapes, variances, len(first) + len(second))
+    length = max(2, NUMBERS_AT_ONCE // parts[-1].where.stop // 2 * 2)
     found = None
     for start in range(0, max(len(first), len(second)), length):
         blocks = [each[start : start + length] for each in (first, second)]
         seen = look_at_noise(blocks[0], blocks[1], parts, (start, len(first) + start))
-        found = seen if found is None else found + seen
+        found = seen if found is None else added(found, seen)
     assert found is not None
-    return judge_parts(found, parts)
+    return judge_noise(found, parts)

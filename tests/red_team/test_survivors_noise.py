@@ -162,7 +162,7 @@ def test_a_variance_rounded_by_the_sampler(monkeypatch: Plant) -> None:
     monkeypatch.setattr(noise._SecureSampler, "add", lambda self, counts, v: honest(self, counts, rounded(v)))
     assert construction_faults(Fraction(12)) == [OTHER_KEY]  # by other variances that are tried too
     found = attack_case(DEFAULT, rho=0.59, releases=4000)
-    assert found.tables[0].variance == Fraction(24) / 2 / Fraction("0.59")
+    assert found.tables[0].stated.variance == Fraction(24) / 2 / Fraction("0.59")
     assert TOLD_APART not in found.faults
     assert OTHER_KEY in found.faults
     assert "the noise of all numbers together has another variance than is stated" in found.faults

@@ -10,15 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
 
 import numpy as np
 from scipy.special import betainccinv, ndtr, ndtri
 
 from poolrl.audit.cases import AuditCase
 from poolrl.audit.faults import NOISE, Repeated, Revealed, Rows, revealed
-from poolrl.audit.noise import NUMBERS_AT_ONCE
-from poolrl.audit.release_noise import NoiseEvidence, Parts, look_at_noise
+from poolrl.audit.noise import NUMBERS_AT_ONCE, Noise, Sums, added, look_at_noise, noise_parts
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import Prepared
@@ -42,25 +40,6 @@ Score = Callable[[Rows], FloatArray]
 
 
 @dataclass(frozen=True)
-class ReleaseEvidence:
-    """What some releases show of two logs: scores by the number of the first release, and what `+` adds up."""
-
-    scores: dict[int, tuple[list[FloatArray], list[FloatArray]]]  # of the first attack and of the second, of each log
-    moments: tuple[ReleaseMoments, ...]  # of each log, for the second attack to learn from
-    noise: NoiseEvidence
-
-    def __add__(self, other: ReleaseEvidence) -> ReleaseEvidence:
-        # Only training releases have moments.
-        moments = tuple(one + two for one, two in zip(self.moments, other.moments, strict=False))
-        return ReleaseEvidence(self.scores | other.scores, moments, self.noise + other.noise)
-
-    def scores_of(self, attack: int) -> list[FloatArray]:
-        """The scores of one attack, of each log, in the order of releases. The second has none for its training."""
-        blocks = [block[attack] for _, block in sorted(self.scores.items()) if block[attack]]
-        return [np.concatenate(of_log) for of_log in zip(*blocks, strict=True)]
-
-
-@dataclass(frozen=True)
 class Attack:
     """An attack on a case: what its releases are compared with, and how many there are of each log."""
 
@@ -70,65 +49,70 @@ class Attack:
     exact: tuple[Revealed, Revealed]
     releases: int  # of each log
     end_to_end: int
-    about: Parts
+    parts: list[Noise]
     learned_from: IntArray  # the places of the numbers that the second attack looks at
 
     @classmethod
     def on(cls, case: AuditCase, rho: float, noise: str, exact: tuple[Revealed, Revealed], releases: int) -> Attack:
         """The attack on the logs that have these exact counts; `releases` are those of both together."""
-        each = releases // 2
-        about = Parts.of(tuple(exact[0].public["shapes"]), exact[0].table_variances, 2 * each)
+        of_log = releases // 2
+        parts = noise_parts(exact[0].public["shapes"], exact[0].table_variances, 2 * of_log)
         moves = exact[0].numbers != exact[1].numbers
         # Some of every part.
-        some = [
-            where.start + np.flatnonzero(moves[where])[: MOST_LEARNED // len(about.slices)] for where in about.slices
-        ]
+        some = [part.start + np.flatnonzero(moves[part.where])[: MOST_LEARNED // len(parts)] for part in parts]
         learned_from = np.arange(moves.size) if moves.size <= MOST_LEARNED else np.concatenate(some)
         # The training releases are the first, so these are among them.
-        whole_fits = max(1, min(END_TO_END[case.engine], each // 100))
-        return cls(case, rho, noise, exact, each, whole_fits, about, learned_from)
+        whole_fits = max(1, min(END_TO_END[case.engine], of_log // 100))
+        return cls(case, rho, noise, exact, of_log, whole_fits, parts, learned_from)
 
     @property
     def trained(self) -> int:
         """Releases of each log for training."""
         return int(TRAINING * self.releases)
 
-    def run(self, workers: int, progress: Callable[[int], None]) -> ReleaseEvidence:
-        """All releases: first those from which the second attack learns."""
+    def run(self, workers: int, progress: Callable[[int], None]) -> Sums:
+        """The evidence of all releases: first of those from which the second attack learns.
+
+        `scores` are of the first attack and of the second, for each log, in the order of releases. The second attack
+        has none for its training. `noise` is what `look_at_noise` saw.
+        """
         training = [(0, self.end_to_end), *self._blocks(self.end_to_end, self.trained)]
         seen = self._look(None, training, workers, progress)
-        score = learned_score(seen.moments[0], seen.moments[1], self.exact[0].variances[self.learned_from])
-        return seen + self._look(score, self._blocks(self.trained, self.releases), workers, progress)
+        score = learned_score(seen["moments"][0], seen["moments"][1], self.exact[0].variances[self.learned_from])
+        seen = added(seen, self._look(score, self._blocks(self.trained, self.releases), workers, progress))
+        blocks = sorted(seen["scores"], key=lambda block: block[0])
+        scores = [[block[attack] for block in blocks if block[attack]] for attack in (1, 2)]
+        return seen | {"scores": [[np.concatenate(of_log) for of_log in zip(*each, strict=True)] for each in scores]}
 
     def _blocks(self, start: int, end: int) -> list[tuple[int, int]]:
-        length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // self.about.numbers) // 2 * 2)
+        numbers = self.parts[-1].where.stop
+        length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // numbers) // 2 * 2)
         return [(at, min(length, end - at)) for at in range(start, end, length)]
 
     def _look(
         self, score: Score | None, blocks: list[tuple[int, int]], workers: int, progress: Callable[[int], None]
-    ) -> ReleaseEvidence:
+    ) -> Sums:
         import joblib
 
-        def told(evidence: ReleaseEvidence) -> ReleaseEvidence:
-            progress(sum(len(scores) for stated, _ in evidence.scores.values() for scores in stated))
+        def told(evidence: Sums) -> Sums:
+            progress(sum(len(scores) for _, stated, _ in evidence["scores"] for scores in stated))
             return evidence
 
         run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
-        return reduce(add, map(told, run(joblib.delayed(self._block)(score, *block) for block in blocks)))
+        return reduce(added, map(told, run(joblib.delayed(self._block)(score, *block) for block in blocks)))
 
-    def _block(self, score: Score | None, start: int, count: int) -> ReleaseEvidence:
+    def _block(self, score: Score | None, start: int, count: int) -> Sums:
         prepared = self.case.prepared(self.rho)
         with self.case.logs() as logs:
             released = [self._released(prepared, log, which, start, count) for which, log in enumerate(logs)]
-        first, second = (each.numbers for each in self.exact)
+        first, second = (counts.numbers for counts in self.exact)
         noise = [rows - exact.astype(np.int32) for rows, exact in zip(released, (first, second), strict=True)]
         stated = [stated_score(rows, first, second, self.exact[0].variances) for rows in released]
         looked_at = [rows[:, self.learned_from] for rows in released]
-        return ReleaseEvidence(
-            {start: (stated, [] if score is None else [score(rows) for rows in looked_at])},
-            () if score is not None else tuple(ReleaseMoments.of(rows) for rows in looked_at),
-            look_at_noise(noise[0], noise[1], self.about, (start, self.releases + start)),
-        )
+        learned = [] if score is None else [score(rows) for rows in looked_at]
+        seen = look_at_noise(noise[0], noise[1], self.parts, (start, self.releases + start))
+        evidence: Sums = {"scores": [(start, stated, learned)], "noise": seen}
+        return evidence if score else evidence | {"moments": dict(enumerate(map(release_moments, looked_at)))}
 
     def _released(self, prepared: Prepared, log: Log, which: int, start: int, count: int) -> Rows:
         """`count` releases of a log, (count, numbers): the first of all from end to end, others from one count."""
@@ -161,11 +145,9 @@ class Errors:
 
     def limits(self, confidence: float) -> tuple[float, float]:
         """Upper limits of both error rates, α and β, that hold together."""
-        failure = (1 - confidence) / 2
-        return (
-            rate_limit(self.false_positives, self.negatives, failure),
-            rate_limit(self.false_negatives, self.positives, failure),
-        )
+        counted = (self.false_positives, self.negatives), (self.false_negatives, self.positives)
+        alpha, beta = (rate_limit(errors, trials, (1 - confidence) / 2) for errors, trials in counted)
+        return alpha, beta
 
     def mu(self, confidence: float) -> float:
         """μ ≥ Φ⁻¹(1 − α) − Φ⁻¹(β): no test on a μ-GDP release has smaller errors."""
@@ -200,46 +182,26 @@ def stated_score(released: Rows, first: IntArray, second: IntArray, variance: Fl
     return (released - (first + second) / 2) @ ((second - first) / variance)
 
 
-@dataclass(frozen=True)
-class ReleaseMoments:
-    """How many releases there were, their sum, and the sum of their products, (numbers, numbers)."""
-
-    releases: int
-    sum: FloatArray
-    products: FloatArray
-
-    @classmethod
-    def of(cls, released: Rows) -> ReleaseMoments:
-        """Those of some releases."""
-        values = released.astype(np.float64)
-        return cls(len(values), values.sum(axis=0), values.T @ values)
-
-    def __add__(self, other: ReleaseMoments) -> ReleaseMoments:
-        return ReleaseMoments(self.releases + other.releases, self.sum + other.sum, self.products + other.products)
-
-    @property
-    def mean(self) -> FloatArray:
-        """The mean release."""
-        return self.sum / self.releases
-
-    @property
-    def spread(self) -> FloatArray:
-        """Σ (t − mean)(t − mean)ᵀ."""
-        return self.products - np.outer(self.sum, self.mean)
+def release_moments(released: Rows) -> Sums:
+    """How many releases there are, their sum, and the sum of their products, (numbers, numbers)."""
+    values = released.astype(np.float64)
+    return {"releases": len(values), "sum": values.sum(axis=0), "products": values.T @ values}
 
 
-def learned_score(
-    first: ReleaseMoments, second: ReleaseMoments, variance: FloatArray | float
-) -> Callable[[Rows], FloatArray]:
+def learned_score(first: Sums, second: Sums, variance: FloatArray | float) -> Score:
     """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
 
     A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells,
     does not change `stated_score`. But it changes this score.
     """
-    covariance = (first.spread + second.spread) / max(first.releases + second.releases - 2, 1)
+    means = [of_log["sum"] / of_log["releases"] for of_log in (first, second)]
+    # Σ (t − mean)(t − mean)ᵀ = Σ ttᵀ − (Σ t) meanᵀ, over both logs
+    own = np.outer(first["sum"], means[0]) + np.outer(second["sum"], means[1])
+    spread = first["products"] + second["products"] - own
+    covariance = spread / max(first["releases"] + second["releases"] - 2, 1)
     covariance[np.diag_indices_from(covariance)] += variance * LEAST_VARIANCE
-    weights = np.linalg.solve(covariance, second.mean - first.mean)
-    middle = float((first.mean + second.mean) @ weights / 2)
+    weights = np.linalg.solve(covariance, means[1] - means[0])
+    middle = float((means[0] + means[1]) @ weights / 2)
     return lambda released: np.asarray(released @ weights - middle)
 
 

@@ -27,8 +27,8 @@ from poolrl.audit.faults import (
     moved_tables,
     structure_faults,
 )
-from poolrl.audit.release_noise import judge_parts
-from poolrl.checks import FloatArray, positive, whole
+from poolrl.audit.noise import judge_noise
+from poolrl.checks import FloatArray, one_of, positive, whole
 from poolrl.colours import ACCENT, INK, QUIET, WARNING
 from poolrl.privacy import zcdp
 
@@ -132,8 +132,8 @@ def attack_case(
         return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, everything, **facts)
     attack = Attack.on(case, rho, noise, exact, releases)
     seen = attack.run(workers, progress)
-    faults += judge_parts(seen.noise, attack.about)
-    stated, judged, trained = seen.scores_of(0), seen.scores_of(1), attack.trained
+    faults += judge_noise(seen["noise"], attack.parts)
+    (stated, judged), trained = seen["scores"], attack.trained
     tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
     threshold = best_threshold(stated[0][:trained], stated[1][:trained], delta=DELTA, confidence=CONFIDENCE)
     general = Errors.of(stated[0][trained:], stated[1][trained:], threshold)
@@ -150,16 +150,14 @@ def refuse_impossible(case: AuditCase, *, rho: float, releases: int, noise: str)
     """Refuse what cannot be audited, and a budget at which an audit could find nothing."""
     positive(rho=rho)
     whole(releases=releases, at_least=100)
-    if noise not in NOISE:
-        raise ValueError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
+    one_of(NOISE, noise=noise)
     if math.isinf(rho):
         raise ValueError("rho must be finite: without noise there is nothing to audit")
     with case.logs("arrays") as (log, _):
         variance = case.prepared(rho).release(log, Exact()).variance
-    if variance > AUDITED_VARIANCES[1]:
-        raise ValueError(f"rho must be larger for an audit: at {rho:g} the releases are noise-dominated")
-    if variance < AUDITED_VARIANCES[0]:
-        raise ValueError(f"rho must be smaller for an audit: at {rho:g} there is hardly any noise")
+    if not AUDITED_VARIANCES[0] <= variance <= AUDITED_VARIANCES[1]:
+        change = "larger" if variance > 1 else "smaller"
+        raise ValueError(f"rho must be {change} for an audit: at {rho:g} noise has the variance {variance:.1e}")
 
 
 def exceeds(rho: float, tests: list[Errors], general: Errors, *, allowance: float) -> bool:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import ON_TOP, OnOutcomes, OnVisits, Prepared
 from poolrl.privacy import zcdp
+from poolrl.privacy.guarantee import Mechanism
 from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise.inversion import inversion
 from poolrl.privacy.noise.randomness import Stream
@@ -67,37 +68,33 @@ def structure_faults(
     # At rho = 1 no two releases are equal by chance.
     if noise != "seeded" and len(set(_digests(case, noise))) < 4:
         faults.append("two processes, or two releases, draw the same noise")
-    files = [policy_file(prepared, log, Frozen()) for log in logs]
-    if files[0] != files[1]:
-        faults.append("the policy depends on more than the released tables")
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("first.npz", "second.npz")]
+        for log, file in zip(logs, files, strict=True):
+            prepared.learn(prepared.release(log, Frozen())).save(file)
+        if files[0].read_bytes() != files[1].read_bytes():
+            faults.append("the policy depends on more than the released tables")
     return faults + _counted_faults(case, prepared, exact) + _paid_faults(case, prepared, logs[0], exact, rho)
 
 
-@dataclass(frozen=True)
-class MovedTable:
-    """What two neighbours move of one mechanism: Σ (difference)² as a share of Δ₂², both in whole numbers."""
+class MovedTable(NamedTuple):
+    """One mechanism, and what two neighbours move of it: Σ (difference)² as a share of Δ₂², both in whole numbers."""
 
-    name: str
-    cells: int
-    rho: Fraction
-    variance: Fraction
+    stated: Mechanism
     share: Fraction
 
 
 def moved_tables(first: Revealed, second: Revealed) -> tuple[MovedTable, ...]:
     """That of every mechanism."""
-    tables = []
-    for number, stated in enumerate(first.public["guarantee"].mechanisms):
-        moved = int(((second.of_mechanism(number) - first.of_mechanism(number)) ** 2).sum())
-        share = moved / stated.sensitivity_squared
-        tables.append(MovedTable(stated.name, stated.cells, stated.rho, stated.variance, share))
-    return tuple(tables)
+    moved, mechanisms = (second.numbers - first.numbers) ** 2, first.public["guarantee"].mechanisms
+    squares = [int(moved[first.mechanism_of == number].sum()) for number in range(len(mechanisms))]
+    return tuple(MovedTable(m, square / m.sensitivity_squared) for m, square in zip(mechanisms, squares, strict=True))
 
 
 def moved_share(first: Revealed, second: Revealed) -> float:
     """How much of ρ the neighbours use: each mechanism's share of Δ₂², weighted by what it costs."""
     tables = moved_tables(first, second)
-    return float(sum(each.share * each.rho for each in tables) / sum(each.rho for each in tables))
+    return float(sum(share * stated.rho for stated, share in tables) / sum(stated.rho for stated, _ in tables))
 
 
 def _counted_faults(case: AuditCase, prepared: Prepared, exact: tuple[Revealed, Revealed]) -> list[str]:
@@ -133,20 +130,15 @@ def _paid_faults(
     if zcdp.compose(each.rho for each in mechanisms) != zcdp.budget(rho):
         faults.append("the guarantee states another rho")
     # In the order in which tables are drawn: one must not have another's noise. A public root is not drawn.
-    if _without_repeats(watched.variances) != _without_repeats(mechanisms[n].variance for n in first.public["belongs"]):
+    promised = (mechanisms[number].variance for number in first.public["belongs"])
+    if [drawn for drawn, _ in groupby(watched.variances)] != [variance for variance, _ in groupby(promised)]:
         faults.append("noise is drawn with another variance than the guarantee states")
-    stated = [(each.name, each.cells, each.sensitivity_squared) for each in mechanisms]
-    formulas = layouts(prepared, first, per_unit=case.moved)
-    by_formula = [(each.name, each.cells, each.sensitivity_squared) for each in formulas]
-    as_stated = first.public == second.public and stated == by_formula
+    stated = tuple(TableLayout(each.name, each.cells, each.sensitivity_squared) for each in mechanisms)
+    as_stated = first.public == second.public and stated == layouts(prepared, first, per_unit=case.moved)
     # Each mechanism by itself, whatever the others have left.
     if not as_stated or any(table.share > 1 for table in moved_tables(first, second)):
         faults.append("one unit moves more than was paid for")
     return faults
-
-
-def _without_repeats(variances: Iterable[Fraction]) -> list[Fraction]:
-    return [variance for variance, _ in groupby(variances)]
 
 
 def _digests(case: AuditCase, noise: str) -> list[bytes]:
@@ -270,14 +262,6 @@ class Frozen:
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
         """Numbers that do not depend on the counts."""
         return self.rng.integers(0, 40, counts.shape)
-
-
-def policy_file(prepared: Prepared, log: Log, noise: NoiseSource) -> bytes:
-    """The policy file that a fit writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "policy.npz"
-        prepared.learn(prepared.release(log, noise)).save(path)
-        return path.read_bytes()
 
 
 class Repeated:

@@ -8,15 +8,20 @@ once in a million times.
 The noise of a block is (releases, numbers), in the order of the released tables. Blocks are added up, in sums
 that fit into memory however many releases there are. A *lag* is a distance at which noise might come again: in flat
 order, or along one axis of a table (label, step, product, kind, node).
+
+Tables that follow each other and have one variance are one part of a release, and every part is tested by itself. Two
+parts must not share draws either. A number x of one and y of another are divided by their σ. Then
+E exp(sx²) ≤ (1 − 2s)^(−1/2), as for a Gaussian, because Σ exp(−k²/2σ²) / σ falls with σ. So E exp(txy) ≤
+(1 − t²)^(−1/2), whatever their variances.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Any
 
 import numpy as np
@@ -27,6 +32,7 @@ from scipy.special import xlogy
 from poolrl.audit.faults import Rows
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import RandomWords
 
 # How often a sound release may fail, and the share of each of the twelve checks: eleven here, one of several tables.
 LUCK = 1e-6
@@ -41,21 +47,30 @@ MOST_LAGS, MOST_CELLS = 16, 2**17
 MOST_WINDOWS, FACTORS = 2**20, (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 # How the releases of one log, or of both, are paired: each of the first with the same one of the second.
 PAIRINGS = ("even with odd", "odd with even", "first with second")
-Sums = dict[str, NDArray[Any]]
+SHARED = "two tables share noise"
+# Sums by name, lists of what is kept, and further such dictionaries.
+Sums = dict[str, Any]
+Limit = Callable[[NDArray[Any], float], FloatArray]
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise as it should be: its tables, their variance, and how many releases are looked at in all."""
+    """The noise of a part as it should be: its tables, their variance, and how many releases are looked at."""
 
     shapes: tuple[tuple[int, ...], ...]
     variance: float
     releases: int
+    start: int = 0  # the place of its first number in a release
 
     @cached_property
     def numbers(self) -> int:
         """All numbers of a release."""
         return sum(math.prod(shape) for shape in self.shapes)
+
+    @cached_property
+    def where(self) -> slice:
+        """The places of its numbers in a release."""
+        return slice(self.start, self.start + self.numbers)
 
     @cached_property
     def law(self) -> tuple[IntArray, FloatArray]:
@@ -66,6 +81,24 @@ class Noise:
     def reach(self) -> int:
         """Nothing lies further out: a value that does is counted here."""
         return int(self.law[0][-1])
+
+    @cached_property
+    def parameter(self) -> float:
+        """σ² by p(1)/p(0) = exp(−1/2σ²). It is slightly larger than the variance."""
+        weights, middle = self.law[1], self.reach
+        return float(-1 / (2 * math.log(weights[middle + 1] / weights[middle])))
+
+    @cached_property
+    def limits(self) -> dict[str, Limit]:
+        """Limits that the mean of xy rarely exceeds if all x and y are independent: of values, and of sizes.
+
+        E exp(txy) ≤ E exp(t²x²σ²/2) for values, because y is sub-Gaussian. Sizes are bounded, and zero on average.
+        """
+        # Beyond 0.7 the sum over x would not end within the support.
+        tried = np.geomspace(1e-6, 0.7, 200) / self.parameter
+        squares = self.law[0].astype(np.float64) ** 2
+        moments = np.array([math.log(self.law[1] @ np.exp(t**2 * self.parameter / 2 * squares)) for t in tried])
+        return {"products": partial(chernoff, tried, moments), "sizes": partial(hoeffding, self.largest_size**2)}
 
     @cached_property
     def bucket_of(self) -> IntArray:
@@ -79,8 +112,7 @@ class Noise:
     @cached_property
     def large(self) -> tuple[int, float]:
         """The value beyond which noise counts as large, and how often it is: about every other time."""
-        middle = self.reach
-        beyond = 2 * self.law[1][middle + 1 :][::-1].cumsum()[::-1]
+        beyond = 2 * self.law[1][self.reach + 1 :][::-1].cumsum()[::-1]
         cut = int(np.argmin(np.abs(beyond - 0.5)))
         return cut, float(beyond[cut])
 
@@ -98,11 +130,6 @@ class Noise:
         return max(self.large[1], 1 - self.large[1])
 
     @cached_property
-    def paired(self) -> bool:
-        """Whether every pair of numbers is compared."""
-        return self.numbers <= MOST_PAIRED
-
-    @cached_property
     def width(self) -> int:
         """Two releases agree in this many neighbouring numbers, at any places, by a chance of less than 10⁻⁸ in all."""
         agree = float(self.law[1] @ self.law[1])
@@ -113,7 +140,10 @@ class Noise:
     def lags(self) -> list[tuple[slice, tuple[int, ...], int, int]]:
         """(where the table lies, its shape, axis, lag) of every lag along an axis."""
         lags, start = [], 0
-        for shape in merged(self.shapes):
+        for table, same in groupby(self.shapes):
+            # Tables of one shape that follow each other are one table: the transitions of every step.
+            often = len(list(same))
+            shape = table if often == 1 else (often, *table)
             where = slice(start, start + math.prod(shape))
             start = where.stop
             for axis, length in enumerate(shape):
@@ -123,10 +153,35 @@ class Noise:
         return lags
 
 
-def merged(shapes: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
-    """Tables of one shape that follow each other are one table: the transitions of every step."""
-    runs = [(shape, len(list(same))) for shape, same in groupby(shapes)]
-    return [shape if often == 1 else (often, *shape) for shape, often in runs]
+def noise_parts(shapes: Sequence[tuple[int, ...]], variances: Sequence[float], releases: int) -> list[Noise]:
+    """The parts of a release whose tables have these shapes and variances."""
+    parts: list[Noise] = []
+    for variance, tables in groupby(zip(variances, shapes, strict=True), key=lambda table: table[0]):
+        start = parts[-1].where.stop if parts else 0
+        parts.append(Noise(tuple(shape for _, shape in tables), variance, releases, start))
+    return parts
+
+
+def look_at_noise(first: Rows, second: Rows, parts: list[Noise], places: tuple[int, int]) -> Sums:
+    """A block of both logs' noise, (releases, numbers) each, whose releases have numbers from these `places` on."""
+    seen: Sums = {"across": _tally_across(first, second, parts)}
+    for number, about in enumerate(parts):
+        one, other = first[:, about.where], second[:, about.where]
+        both = min(len(one), len(other))
+        inside = [about.inside(rows[:both]) for rows in (one, other)]
+        seen[f"part {number}"] = {
+            "logs": {"first": tally(one, about), "second": tally(other, about)},
+            "both": _paired(PAIRINGS[2], *inside, *(spectrum(rows, about.numbers) for rows in inside)),
+            "windows": [windows(rows, about, first_release=at) for rows, at in zip((one, other), places, strict=True)],
+        }
+    return seen
+
+
+def added(one: Any, other: Any) -> Any:
+    """What two blocks show together. Of a name that only one of them has, its own."""
+    if not isinstance(one, dict):
+        return one + other
+    return one | other | {name: added(one[name], other[name]) for name in one if name in other}
 
 
 def matchings(length: int, lag: IntArray | int) -> IntArray:
@@ -159,24 +214,12 @@ def tally(noise: Rows, about: Noise) -> Sums:
     for name, of in (("products", values), ("sizes", size)):
         sums[f"flat {name}"] = (waves[name].real ** 2 + waves[name].imag ** 2).sum(axis=0, dtype=np.float64)
         sums[f"axis {name}"] = _along_axes(of.astype(np.float32), about)
-        if about.paired:
+        if numbers <= MOST_PAIRED:
             sums[f"pairs of {name}"] = of.T.astype(np.float64) @ of
     for start, pairing in enumerate(PAIRINGS[:2]):
         left, right = slice(start, releases - 1, 2), slice(start + 1, releases, 2)
         sums |= _paired(pairing, inside[left], inside[right], waves["products"][left], waves["products"][right])
     return sums
-
-
-def tally_of_both(first: Rows, second: Rows, about: Noise) -> Sums:
-    """The same release of both logs, number by number and at every lag."""
-    both = min(len(first), len(second))
-    inside = [about.inside(rows[:both]) for rows in (first, second)]
-    return _paired(PAIRINGS[2], *inside, *(spectrum(rows, about.numbers) for rows in inside))
-
-
-def added(one: Sums, other: Sums) -> Sums:
-    """The sums of two blocks."""
-    return {name: one[name] + other[name] for name in one} if one else other
 
 
 def spectrum(values: NDArray[Any], other: int) -> NDArray[np.complex64]:
@@ -187,11 +230,11 @@ def spectrum(values: NDArray[Any], other: int) -> NDArray[np.complex64]:
 
 
 def _along_axes(values: NDArray[np.float32], about: Noise) -> FloatArray:
-    found = []
+    sums = []
     for where, shape, axis, lag in about.lags:
         table = np.moveaxis(values[:, where].reshape(-1, *shape), axis + 1, 0)
-        found.append(float(np.vdot(np.ascontiguousarray(table[:-lag]), np.ascontiguousarray(table[lag:]))))
-    return np.array(found)
+        sums.append(float(np.vdot(np.ascontiguousarray(table[:-lag]), np.ascontiguousarray(table[lag:]))))
+    return np.array(sums)
 
 
 def _paired(pairing: str, one: Any, other: Any, first: Any, second: Any) -> Sums:
@@ -212,41 +255,53 @@ def products(name: str, one: Any, other: Any, first: Any, second: Any) -> Sums:
     return sums
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Hashes (twice 64 bits) of stretches of noise, and to which release each belongs. Only some, if there are many.
+def _tally_across(first: Rows, second: Rows, parts: list[Noise]) -> Sums:
+    """Products of a number of one part with a number of another: at every lag, and of every pair if there are few."""
+    sums: Sums = {}
+    both = min(len(first), len(second))
+    # Of each log, the numbers of every part: in units of their σ, and whether they are large.
+    tables = [[(about, rows[:, about.where]) for about in parts] for rows in (first, second)]
+    inside = [[about.inside(n).astype(np.float32) for about, n in of_log] for of_log in tables]
+    scales = [np.float32(math.sqrt(about.variance)) for about in parts]
+    units = [[rows / scale for rows, scale in zip(of_log, scales, strict=True)] for of_log in inside]
+    sizes = [[about.sizes(n) for about, n in of_log] for of_log in tables]
+    for one, other in combinations(range(len(parts)), 2):
+        x, y = [of_log[one] for of_log in units], [of_log[other] for of_log in units]
+        looks: Sums = {"1 with 2": (x[0][:both], y[1][:both]), "2 with 1": (x[1][:both], y[0][:both])}
+        for log in (0, 1):
+            looks |= {f"{log}": (x[log], y[log]), f"{log}, sizes": (sizes[log][one], sizes[log][other])}
+            # Of a release with the next: no number is in two of these products.
+            looks |= {f"{log}, next": (x[log][:-1], y[log][1:]), f"{log}, last": (x[log][1:], y[log][:-1])}
+        for name, (left, right) in looks.items():
+            waves = spectrum(left, right.shape[1]), spectrum(right, left.shape[1])
+            sums |= products(f"{one} {other} {name}", left, right, *waves)
+    return sums
 
-    The hash itself decides which stretches are kept, so two equal ones are both kept or both left out.
+
+def windows(noise: Rows, about: Noise, *, first_release: int) -> RandomWords:
+    """Two hashes of stretches of a block's noise, and the number of the release of each, (kept, 3).
+
+    Only some are kept, if there are many. The hash itself decides, so two equal ones are both kept or both left out.
     """
-
-    hashes: NDArray[np.uint64]  # (kept, 2)
-    release: IntArray
-
-    @classmethod
-    def of(cls, noise: Rows, about: Noise, *, first_release: int) -> Windows:
-        """Those of a block, whose releases have the numbers first_release, first_release + 1, ..."""
-        numbers = noise.shape[1]
-        width, starts = about.width, numbers - about.width + 1
-        if starts < 1:
-            # With as little noise as this, equal numbers are no evidence.
-            return cls(np.empty((0, 2), dtype=np.uint64), np.empty(0, dtype=np.int64))
-        limit = np.uint64(min(2**64 - 1, 2**64 * MOST_WINDOWS // (about.releases * starts)))
-        hashes = [_window_hashes(noise, width, factor) for factor in FACTORS]
-        kept = np.nonzero(_mixed(hashes[0]) < limit)
-        return cls(np.stack([each[kept] for each in hashes], axis=-1), kept[0] + first_release)
-
-    @staticmethod
-    def repeated(blocks: list[Windows]) -> bool:
-        """Whether two releases share a stretch."""
-        hashes = np.concatenate([each.hashes for each in blocks])
-        release = np.concatenate([each.release for each in blocks])
-        order = np.argsort(hashes[:, 0])
-        hashes, release = hashes[order], release[order]
-        same = (hashes[1:] == hashes[:-1]).all(axis=1) & (release[1:] != release[:-1])
-        return bool(same.any())
+    starts = noise.shape[1] - about.width + 1
+    if starts < 1:  # with as little noise as this, equal numbers are no evidence
+        return np.empty((0, 3), dtype=np.uint64)
+    limit = np.uint64(min(2**64 - 1, 2**64 * MOST_WINDOWS // (about.releases * starts)))
+    hashes = [_window_hashes(noise, about.width, factor) for factor in FACTORS]
+    kept = np.nonzero(_mixed(hashes[0]) < limit)
+    release = (kept[0] + first_release).astype(np.uint64)
+    return np.stack([*(hashed[kept] for hashed in hashes), release], axis=-1)
 
 
-def _window_hashes(noise: Rows, width: int, factor: int) -> NDArray[np.uint64]:
+def repeated(blocks: list[RandomWords]) -> bool:
+    """Whether two releases share a stretch."""
+    stretches = np.concatenate(blocks)
+    stretches = stretches[np.argsort(stretches[:, 0])]
+    here, before = stretches[1:], stretches[:-1]
+    return bool(((here[:, :2] == before[:, :2]).all(axis=1) & (here[:, 2] != before[:, 2])).any())
+
+
+def _window_hashes(noise: Rows, width: int, factor: int) -> RandomWords:
     """Σⱼ x[start + j] factorʲ modulo 2⁶⁴ for every start, by differences of running sums."""
     numbers = noise.shape[1]
     powers = np.cumprod(np.full(numbers, factor, dtype=np.uint64)) * np.uint64(pow(factor, -1, 2**64))
@@ -256,32 +311,29 @@ def _window_hashes(noise: Rows, width: int, factor: int) -> NDArray[np.uint64]:
     return (running[:, width - 1 :] - before) * inverse[: numbers - width + 1]
 
 
-def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(hashes: RandomWords) -> RandomWords:
     """Hashes in another order (the finaliser of MurmurHash3): those of small numbers must not all be small."""
     for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53), (33, 1)):
         hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)
     return hashes
 
 
-NoiseCheck = Callable[[Sums, Noise, float], bool]
-Limit = Callable[[NDArray[Any], float], FloatArray]
-Limits = Callable[[Noise, NDArray[Any], float], FloatArray]
-
-
-def judge_noise(
-    first: Sums, second: Sums, twins: Sums, windows: list[Windows], about: Noise, *, parts: int = 1
-) -> list[str]:
-    """The faults by the sums of all blocks: of each log, and of the same release of both. One of several `parts`."""
-    luck = EACH / parts
-    # In each log, because faults of the two logs may cancel; and in both together, because more releases show more.
-    looks = first, second, added(first, second)
-    faults = [fault for fault, check in CHECKS.items() if any(check(sums, about, luck / len(looks)) for sums in looks)]
-    if Windows.repeated(windows):
-        faults.append("two releases have the same noise")
-    pairs = [(sums, name) for sums in (first, second) for name in PAIRINGS[:2]] + [(twins, PAIRINGS[2])]
-    if any(_coupled(sums, name, about, luck / len(pairs)) for sums, name in pairs):
-        faults.append("two releases share the noise of a number")
-    return faults
+def judge_noise(seen: Sums, parts: list[Noise]) -> list[str]:
+    """The faults of all parts by the sums of all blocks, and whether two parts share noise."""
+    faults = []
+    for number, about in enumerate(parts):
+        part, luck = seen[f"part {number}"], EACH / len(parts)
+        first, second = part["logs"].values()
+        # In each log, because faults of the two logs may cancel; and in both together: more releases show more.
+        looks = first, second, added(first, second)
+        faults += [name for name, check in CHECKS.items() if any(check(sums, about, luck / 3) for sums in looks)]
+        if repeated(part["windows"]):
+            faults.append("two releases have the same noise")
+        pairs = [(sums, name) for sums in (first, second) for name in PAIRINGS[:2]] + [(part["both"], PAIRINGS[2])]
+        if any(_coupled(sums, name, about, luck / len(pairs)) for sums, name in pairs):
+            faults.append("two releases share the noise of a number")
+    faults += [SHARED] if _share_noise(seen["across"], parts) else []
+    return list(dict.fromkeys(faults))
 
 
 def _misfits(sums: Sums, about: Noise, luck: float) -> bool:
@@ -289,9 +341,8 @@ def _misfits(sums: Sums, about: Noise, luck: float) -> bool:
     releases, weights = int(sums["releases"]), about.law[1]
     pooled = np.concatenate([sums["values"], _at_least(sums["values"])])
     chance = np.concatenate([weights, _at_least(weights)])
-    if _unlikely(pooled, releases * about.numbers, chance, luck / 2):
-        return True
-    return _unlikely(sums["buckets"], releases, np.bincount(about.bucket_of, weights=weights), luck / 2)
+    together = _unlikely(pooled, releases * about.numbers, chance, luck / 2)
+    return together or _unlikely(sums["buckets"], releases, np.bincount(about.bucket_of, weights=weights), luck / 2)
 
 
 def _unlikely(seen: NDArray[Any], trials: int, chance: NDArray[Any] | float, luck: float) -> bool:
@@ -305,15 +356,14 @@ def _unlikely(seen: NDArray[Any], trials: int, chance: NDArray[Any] | float, luc
 
 def _at_least(of: NDArray[Any]) -> NDArray[Any]:
     """Counts or probabilities of |value| ≥ 1, 2, ... from those of each value."""
-    middle = of.shape[-1] // 2
-    folded = of[..., middle + 1 :] + of[..., :middle][..., ::-1]
-    return folded[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    middle = len(of) // 2
+    return (of[middle + 1 :] + of[:middle][::-1])[::-1].cumsum()[::-1]
 
 
 def _off_centre(sums: Sums, about: Noise, luck: float) -> bool:
     """E exp(tx) ≤ exp(t²σ²/2) for discrete Gaussians as well (Canonne, Kamath and Steinke 2020)."""
     releases = int(sums["releases"])
-    limit = math.sqrt(2 * _parameter(about) * math.log(2 * about.numbers / luck) / releases)
+    limit = math.sqrt(2 * about.parameter * math.log(2 * about.numbers / luck) / releases)
     return bool((np.abs(sums["sum"]) / releases > limit).any())
 
 
@@ -363,24 +413,13 @@ def _moment_curves(variance: float, power: int) -> tuple[FloatArray, FloatArray,
     return down, falls, up, rises
 
 
-def _pairwise(name: str, limits: Limits) -> NoiseCheck:
-    def check(sums: Sums, about: Noise, luck: float) -> bool:
-        """Whether two numbers go together, where every pair is looked at."""
-        if not about.paired:
-            return False
-        releases, pairs = int(sums["releases"]), np.triu_indices(about.numbers, 1)
-        limit = limits(about, np.array(releases), luck / max(1, len(pairs[0])))
-        return bool((np.abs(sums[f"pairs of {name}"][pairs]) / releases > limit).any())
-
-    return check
-
-
-def mean_products(about: Noise, draws: NDArray[Any], luck: float) -> FloatArray:
-    """A limit that the mean of xy over these draws rarely exceeds, if all x and y are independent.
-
-    E exp(txy) ≤ E exp(t²x²σ²/2), because y is sub-Gaussian.
-    """
-    return chernoff(*_product_curve(about), draws, luck)
+def _pairwise(name: str, sums: Sums, about: Noise, luck: float) -> bool:
+    """Whether two numbers go together, where every pair is looked at."""
+    if f"pairs of {name}" not in sums:
+        return False
+    releases, pairs = int(sums["releases"]), np.triu_indices(about.numbers, 1)
+    limit = about.limits[name](np.array(releases), luck / max(1, len(pairs[0])))
+    return bool((np.abs(sums[f"pairs of {name}"][pairs]) / releases > limit).any())
 
 
 def chernoff(tried: FloatArray, moments: FloatArray, draws: NDArray[Any], luck: float) -> FloatArray:
@@ -394,37 +433,17 @@ def hoeffding(most: float, draws: NDArray[Any], luck: float) -> FloatArray:
     return np.asarray(most * np.sqrt(2 * math.log(2 / luck) / np.maximum(draws, 1)))
 
 
-@lru_cache(maxsize=4)
-def _product_curve(about: Noise) -> tuple[FloatArray, FloatArray]:
-    """t, and the bound on log E exp(txy)."""
-    support, weights = about.law
-    variance = _parameter(about)
-    # Beyond 0.7 the sum over x would not end within the support.
-    tried = np.geomspace(1e-6, 0.7, 200) / variance
-    squares = support.astype(np.float64) ** 2
-    return tried, np.array([math.log(weights @ np.exp(t**2 * variance / 2 * squares)) for t in tried])
-
-
-def _mean_of_sizes(about: Noise, draws: NDArray[Any], luck: float) -> FloatArray:
-    """The limit for whether two numbers are large, less how often they should be: with any signs."""
-    return hoeffding(about.largest_size**2, draws, luck)
-
-
-def _lagged(name: str, limits: Limits) -> NoiseCheck:
-    def check(sums: Sums, about: Noise, luck: float) -> bool:
-        """Whether numbers at the same lag go together, summed over all cells: few releases show what they all share."""
-        releases, numbers = int(sums["releases"]), about.numbers
-        flat = by_lag(sums[f"flat {name}"], numbers, numbers)[0][numbers:]
-        pairs = matchings(numbers, np.arange(1, numbers))
-        along = sums[f"axis {name}"]
-        more = [matchings(s[axis], lag) * (math.prod(s) // s[axis]) for _, s, axis, lag in about.lags]
-        found = np.concatenate([flat, along])
-        draws = np.concatenate([pairs.reshape(-1, 2), np.array(more).reshape(-1, 2)]) * releases
-        # One limit for each of the two sets of independent products.
-        limit = (limits(about, draws, luck / 2 / max(1, len(found))) * draws).sum(axis=-1)
-        return bool((np.abs(found) > limit).any())
-
-    return check
+def _lagged(name: str, sums: Sums, about: Noise, luck: float) -> bool:
+    """Whether numbers at the same lag go together, summed over all cells: few releases show what they all share."""
+    numbers = about.numbers
+    flat = by_lag(sums[f"flat {name}"], numbers, numbers)[0][numbers:]
+    along = [matchings(shape[axis], lag) * (math.prod(shape) // shape[axis]) for _, shape, axis, lag in about.lags]
+    products = np.concatenate([flat, sums[f"axis {name}"]])
+    pairs = np.concatenate([matchings(numbers, np.arange(1, numbers)).reshape(-1, 2), np.reshape(along, (-1, 2))])
+    draws = pairs.astype(np.int64) * int(sums["releases"])
+    # One limit for each of the two sets of independent products.
+    limit = (about.limits[name](draws, luck / 2 / max(1, len(products))) * draws).sum(axis=-1)
+    return bool((np.abs(products) > limit).any())
 
 
 def by_lag(spectrum: NDArray[Any], one: int, other: int) -> tuple[FloatArray, NDArray[Any]]:
@@ -437,38 +456,44 @@ def by_lag(spectrum: NDArray[Any], one: int, other: int) -> tuple[FloatArray, ND
 def _coupled(sums: Sums, pairing: str, about: Noise, luck: float) -> bool:
     """Whether paired releases depend on each other: numbers are equal too often, or products not zero on average."""
     equal, both = sums[f"{pairing}: equal"], int(sums[f"{pairing}: releases"])
-    if _unlikely(equal, both, float(about.law[1] @ about.law[1]), luck / 3):
-        return True
-    return linked(sums, pairing, (about.numbers, about.numbers), partial(mean_products, about), 2 * luck / 3)
+    alike = _unlikely(equal, both, float(about.law[1] @ about.law[1]), luck / 3)
+    return alike or linked(sums, pairing, (about.numbers, about.numbers), about.limits["products"], luck / 3)
+
+
+def _share_noise(across: Sums, parts: list[Noise]) -> bool:
+    names = [name.removesuffix(": releases") for name in across if name.endswith(": releases")]
+    tried = np.geomspace(1e-5, 0.999, 300)  # t; and log E exp(txy) is at most −½ log(1 − t²)
+    for name in names:
+        one, other = (parts[int(number)] for number in name.split()[:2])
+        limit: Limit = partial(chernoff, tried, -np.log1p(-(tried**2)) / 2)
+        if name.endswith("sizes"):
+            limit = partial(hoeffding, one.largest_size * other.largest_size)
+        luck = EACH / len(names) / (1 + (f"{name}: pairs" in across))
+        if linked(across, name, (one.numbers, other.numbers), limit, luck):
+            return True
+    return False
 
 
 def linked(sums: Sums, name: str, sizes: tuple[int, int], limit: Limit, luck: float) -> bool:
-    """Whether a sum of products of paired numbers, at a lag or of two places, is larger than its limit."""
+    """Whether a sum of products of paired numbers is larger than its limit. Lags have this `luck`, and places again."""
     releases = int(sums[f"{name}: releases"])
     lags, overlap = by_lag(sums[f"{name}: lags"], *sizes)
     looks = [(lags, overlap * releases)]
     if f"{name}: pairs" in sums:
         looks.append((sums[f"{name}: pairs"], np.array(releases)))
-    for products, draws in looks:
-        if releases and (np.abs(products) > limit(draws, luck / len(looks) / products.size) * draws).any():
-            return True
-    return False
+    return releases > 0 and any(
+        (np.abs(products) > limit(draws, luck / products.size) * draws).any() for products, draws in looks
+    )
 
 
-def _parameter(about: Noise) -> float:
-    """σ² by p(1)/p(0) = exp(−1/2σ²). It is slightly larger than the variance."""
-    weights, middle = about.law[1], about.reach
-    return float(-1 / (2 * math.log(weights[middle + 1] / weights[middle])))
-
-
-CHECKS: dict[str, NoiseCheck] = {
+CHECKS: dict[str, Callable[[Sums, Noise, float], bool]] = {
     "the noise of a number does not have the stated distribution": _misfits,
     "the noise of a number is not centred": _off_centre,
     "a number has less noise than is stated": _too_small,
     "the noise of all numbers together has another variance than is stated": _wrong_variance,
     "the noise has another fourth moment than is stated": _wrong_fourth,
-    "two numbers share noise": _pairwise("products", mean_products),
-    "two numbers share the size of their noise": _pairwise("sizes", _mean_of_sizes),
-    "numbers at a lag share noise": _lagged("products", mean_products),
-    "numbers at a lag share the size of their noise": _lagged("sizes", _mean_of_sizes),
+    "two numbers share noise": partial(_pairwise, "products"),
+    "two numbers share the size of their noise": partial(_pairwise, "sizes"),
+    "numbers at a lag share noise": partial(_lagged, "products"),
+    "numbers at a lag share the size of their noise": partial(_lagged, "sizes"),
 }

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from poolrl import __version__
 from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Facts
-from poolrl.learning.stored import PeriodRead
 from poolrl.ledger.accounts import Account, Entry
-from poolrl.ledger.units import Period, ProtectedUnit, Spend, When, lost_by_one
+from poolrl.ledger.units import Period, ProtectedUnit, Spend, lost_by_one
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
 
@@ -36,26 +35,8 @@ LARGEST_CERTIFICATE = 2**22
 Software = Literal["cryptography", "numpy", "opendp", "poolrl", "python", "scipy"]
 
 
-class CertifiedPeriod(Facts):
-    """The period of a release, and which columns amounts are multiples of."""
-
-    column: str
-    first: When
-    before: When
-    scale: list[str]
-
-    @classmethod
-    def named(cls, period: Period) -> Self:
-        """For a certificate."""
-        return cls.model_validate(period.to_note())
-
-    def period(self) -> Period:
-        """For the ledger's arithmetic."""
-        return Period.from_note(self.model_dump())
-
-    def read(self) -> PeriodRead:
-        """For the report of a policy."""
-        return PeriodRead(self.column, self.first, self.before, tuple(self.scale))
+# The period of a release, and which columns amounts are multiples of.
+CertifiedPeriod = Annotated[Period, BeforeValidator(lambda of: Period.from_note(of) if isinstance(of, dict) else of)]
 
 
 class EarlierRelease(Facts):
@@ -210,6 +191,11 @@ class Certificate(Facts):
     config_sha256: str
     ledger: LedgerEntry
 
+    @property
+    def promise(self) -> Guarantee:
+        """The guarantee without its mechanisms."""
+        return Guarantee((), secure=True, **{name: getattr(self, name) for name in PROMISED})
+
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
         text = json.dumps(self.model_dump(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
@@ -218,13 +204,11 @@ class Certificate(Facts):
     @classmethod
     def read(cls, content: bytes) -> Self:
         """A certificate from its bytes; refuses anything that is not one."""
-        if len(content) > LARGEST_CERTIFICATE:
-            raise ValueError("not a certificate: it is larger than any that poolrl writes")
-        try:
-            facts = json.loads(content)
-        except (ValueError, RecursionError):
-            raise ValueError("not a certificate: it is not JSON") from None
         wanted = cls.model_fields["format"].default
+        try:
+            facts = json.loads(content) if len(content) <= LARGEST_CERTIFICATE else None
+        except (ValueError, RecursionError):
+            facts = None
         if not isinstance(facts, dict) or facts.get("format") != wanted:
             raise ValueError(f"not a certificate of this version ({wanted!r})")
         try:
@@ -239,19 +223,26 @@ def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry,
     if not guarantee.private or isinstance(rho, float):
         raise ValueError("only a private release can be certified: secure noise and a finite rho")
     return Certificate(
-        private=True,
-        rho=str(rho),
-        epsilon=epsilons(rho),
-        attack=AttackPower.at(rho),
-        in_all=InAll.of(Fraction(ledger.spent)),
         mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
-        composition=COMPOSITION,
-        post_processing=post_processing(public.words),
         assumed_public=public,
         ledger=ledger,
+        **derived(rho, Fraction(ledger.spent), public.words),
         **{name: getattr(guarantee, name) for name in PROMISED},
         **facts,
     )
+
+
+def derived(rho: Fraction, spent: Fraction, words: CertifiedWords) -> dict[str, Any]:
+    """The entries that follow from the cost of the mechanisms, the sum of all spends, and words."""
+    return {
+        "private": True,
+        "rho": str(rho),
+        "epsilon": epsilons(rho),
+        "attack": AttackPower.at(rho),
+        "in_all": InAll.of(spent),
+        "composition": COMPOSITION,
+        "post_processing": post_processing(words),
+    }
 
 
 def certified_unit(certificate: Certificate) -> ProtectedUnit:
@@ -282,14 +273,14 @@ def seen_in(claim: Certificate) -> InAll:
 def lost_to_periods(claim: Certificate) -> Fraction:
     """What one unit loses to the periods that a certificate names, its own included."""
     releases: list[EarlierRelease | Certificate] = [*claim.earlier, claim]
-    spends = [
-        Spend(zcdp.written(each.rho), "committed", ProtectedUnit("", scale_memory=each.scale_memory), period.period())
-        for each in releases
-        if (period := each.period)
-    ]
-    if claim.unit != "trajectory":
-        return sum((spend.rho for spend in spends), Fraction(0))
-    return lost_by_one(spends)
+    column = None if claim.unit == "trajectory" else claim.unit
+    return lost_by_one(
+        [
+            Spend(zcdp.written(each.rho), "committed", ProtectedUnit("", column, scale_memory=each.scale_memory), at)
+            for each in releases
+            if (at := each.period)
+        ]
+    )
 
 
 def post_processing(words: CertifiedWords) -> list[str]:
@@ -305,42 +296,27 @@ def post_processing(words: CertifiedWords) -> list[str]:
 
 def arithmetic_faults(certificate: Certificate) -> list[str]:
     """Which numbers of a certificate do not follow from its mechanisms."""
-    faults = []
-    if len(certificate.mechanisms) > MOST_MECHANISMS:
-        return ["more mechanisms than any release has"]
+    ledger, audit = certificate.ledger, certificate.audit
+    if not 0 < len(certificate.mechanisms) <= MOST_MECHANISMS:
+        return ["it has no mechanism, or more than any release has"]
     try:
-        costs = []
-        for each in certificate.mechanisms:
-            variance, sensitivity = zcdp.written(each.variance), zcdp.written(each.sensitivity_squared)
-            if variance <= 0 or sensitivity <= 0:
-                return ["a mechanism has no noise or no sensitivity"]
-            costs.append(Fraction(zcdp.spent(sensitivity_squared=sensitivity, variance=variance)))
-            if costs[-1] != zcdp.written(each.rho):
-                faults.append(f"the rho of {each.name!r} is not sensitivity_squared / (2 variance)")
-        rho = sum(costs, Fraction(0))
-        if not costs or rho != zcdp.written(certificate.rho):
-            return [*faults, "rho is not the sum over the mechanisms"]
-        if certificate.epsilon != epsilons(rho):
-            faults.append("epsilon does not follow from rho")
-        if certificate.attack != AttackPower.at(rho):
-            faults.append("the power of an attack does not follow from rho")
-        ledger = certificate.ledger
+        # A mechanism refuses to have no cells and no sensitivity, and costs infinitely much without noise.
+        stated = [Mechanism.from_dict(each.model_dump()) for each in certificate.mechanisms]
+        rho = zcdp.compose(each.rho for each in stated)
         spent, budget, left = (zcdp.written(text) for text in (ledger.spent, ledger.budget, ledger.left))
-        if spent < rho or certificate.in_all != InAll.of(spent):
-            faults.append("the sum of all spends does not follow from the ledger's entry")
-        if not certificate.private:
-            faults.append("it does not say that anything is private")
-        if (audit := certificate.audit) is not None:
-            same = audit.config_sha256 == certificate.config_sha256 and audit.claimed_rho == float(rho)
-            if not same or audit.poolrl != certificate.versions.get("poolrl"):
-                faults.append("the audit is one of another configuration, budget or version")
-        if left != max(Fraction(0), budget - spent):
-            faults.append("the rest of the budget does not follow from the budget and the spends")
-        worded = certificate.composition, certificate.post_processing
-        if worded != (COMPOSITION, post_processing(certificate.assumed_public.words)):
-            faults.append("composition or post-processing were reworded")
+        if isinstance(rho, float) or spent < rho:
+            return ["a mechanism has no noise, or less was spent than its cost"]
+        again = derived(rho, spent, certificate.assumed_public.words)
     except (ValueError, ZeroDivisionError, OverflowError):
-        faults.append("a number is missing or cannot be read")
+        return ["a number is missing or cannot be read"]
+    again["mechanisms"] = [CertifiedMechanism.of(each) for each in stated]
+    faults = [f"{name} does not follow from the rest" for name in again if getattr(certificate, name) != again[name]]
+    if audit is not None:
+        same = audit.config_sha256 == certificate.config_sha256 and audit.claimed_rho == float(rho)
+        if not same or audit.poolrl != certificate.versions.get("poolrl"):
+            faults.append("the audit is one of another configuration, budget or version")
+    if left != max(Fraction(0), budget - spent):
+        faults.append("the rest of the budget does not follow from the budget and the spends")
     return faults
 
 

@@ -1,12 +1,19 @@
-"""Leaflet: the privacy page of a release in plain words, from its certificate alone."""
+"""The papers of a release in plain words, from its certificate alone: the leaflet, and OpenDP's deployment record.
+
+Both are templates, `leaflet.yaml` and `registry_record.yaml`. Their sentences with more than one user are here.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
-from poolrl.certificate.certificate import Certificate, CertifiedPeriod, InAll, lost_to_periods, seen_in
+from poolrl.certificate.certificate import Certificate, InAll, lost_to_periods, seen_in
+from poolrl.ledger.units import Period
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
 from poolrl.privacy.zcdp import rounded_up
 
@@ -32,76 +39,53 @@ def leaflet(certificate: Certificate) -> str:
 
 def leaflet_sections(certificate: Certificate) -> list[tuple[str, list[str]]]:
     """Titles and paragraphs, for the text and for the page."""
-    unit, ledger, public = certificate.unit, certificate.ledger, certificate.assumed_public
-    seen, words = seen_in(certificate), public.words
-    epsilon = ", ".join(f"{rounded_up(eps)} at delta {float(delta):g}" for delta, eps in seen.epsilon.items())
-    spent, budget, left = (_short(amount) for amount in (ledger.spent, ledger.budget, ledger.left))
-    return [
-        (
-            "This release",
-            [
-                f"A table of {words.decisions}, learned from a sensitive log. With it come the estimate of "
-                f"{words.outcome} and of past {words.past} behind it, and the configuration it was made with. The log "
-                "stays where it was. The person who signs decides whether this may be handed out.",
-            ],
-        ),
-        ("Who is protected", [_protected(certificate)]),
-        (f"What an attacker who knows everything else could learn about one {unit}", _attack(certificate)),
-        (
-            "What is not protected",
-            [
-                f"Anyone who is in more than one {unit}: k of them together are protected as if rho were k times k as "
-                "large, 100 times for a person who is in ten. What is true of everybody: if all "
-                f"{words.trajectory}s are alike, the policy shows what they are like. What was declared beforehand: "
-                "costs, bounds, names. And the exact number of units in the log, "
-                f"{public.units:,}{_also_public(certificate)}.",
-            ],
-        ),
-        (
-            "The numbers a specialist will ask for",
-            [
-                f"rho = {_short(seen.rho)} (zero-concentrated differential privacy), that is epsilon = "
-                f"{epsilon}. Neighbouring logs: {neighbours(certificate)}. Noise: exact discrete Gaussian.",
-            ],
-        ),
-        (
-            "What was spent",
-            [
-                f'Account "{ledger.data_set}", entry {ledger.entry} of the ledger: this release takes rho = '
-                f"{_short(certificate.rho)}{in_this_period(certificate)}. All releases of this data set that this "
-                f"ledger knows of cost one {unit}: "
-                f"{spent} of a budget of {budget}, which leaves {left}.{for_other_periods(certificate)}"
-                f"{_others(certificate)}",
-            ],
-        ),
-        (
-            "What is signed",
-            [
-                f"The policy with SHA-256 {certificate.policy_sha256}, issued {certificate.issued[:10]} by poolrl "
-                f"{certificate.versions.get('poolrl')}, entered in the ledger under seal {ledger.seal[:16]}.",
-                f"It was made with the configuration of SHA-256 {certificate.config_sha256}.{_query(certificate)}",
-                *_key_and_audit(certificate),
-            ],
-        ),
-    ]
+    sections: dict[str, list[str]] = _filled("leaflet.yaml", certificate)
+    return [(title, [one for one in paragraphs if one]) for title, paragraphs in sections.items()]
 
 
-def _protected(certificate: Certificate) -> str:
-    declared = "".join(f" {sentence}" for sentence in declared_sentences(certificate))
-    kept = ""
-    if certificate.adjacency == KEEP_IDS:
-        kept = " The promise covers what happened in each of them, not that it is in the log: their ids are public."
-    return f"{_capital(whose(certificate))}. The promise holds for each of them.{kept}{declared}"
+def registry_record(claim: Certificate) -> str:
+    """The record for OpenDP's list of deployments as YAML, in the order of its schema."""
+    import yaml
+
+    record, seen = _filled("registry_record.yaml", claim), seen_in(claim)
+    numbers = {"rho": float(Fraction(seen.rho)), "epsilon": seen.epsilon["1e-06"]}
+    record["deployment"]["privacy_loss"]["privacy_parameters"] |= numbers
+    text: str = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def _filled(template: str, claim: Certificate) -> Any:
+    """A file of templates, each filled in by itself."""
+    import yaml
+    from jinja2 import Environment, StrictUndefined
+
+    public = claim.assumed_public
+    names = re.sub(r"[^a-z0-9]+", "-", f"{public.publication.curator} {public.publication.name}".lower()).strip("-")
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # it becomes text and YAML, not HTML
+    sentences = (declared_sentences, ends, for_other_periods, neighbours, percent, rounded_up, short, strength, whose)
+    environment.globals |= {sentence.__name__: sentence for sentence in sentences}
+    environment.globals |= {"claim": claim, "public": public, "publication": public.publication, "words": public.words}
+    environment.globals |= {"seen": seen_in(claim), "slug": names or f"poolrl-{claim.policy_sha256[:12]}"}
+    environment.globals["KEEP_IDS"] = KEEP_IDS
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {filled(key): filled(value) for key, value in part.items()}
+        if isinstance(part, list):
+            return [filled(value) for value in part]
+        return " ".join(environment.from_string(part).render().split()) if isinstance(part, str) else part
+
+    return filled(yaml.safe_load(Path(__file__).with_name(template).read_text(encoding="utf-8")))
 
 
 def declared_sentences(certificate: Certificate) -> list[str]:
     """What was declared of scale, labels and periods, one sentence each."""
-    return [*declared_in_words(certificate), *periods_in_words(certificate)]
+    return [*declared_in_words(certificate.promise), *periods_in_words(certificate)]
 
 
 def neighbours(certificate: Certificate) -> str:
     """Which logs the promise compares, in a phrase."""
-    keep_ids, phrase = certificate.adjacency == KEEP_IDS, neighbours_in_words(certificate)
+    keep_ids, phrase = certificate.adjacency == KEEP_IDS, neighbours_in_words(certificate.promise)
     if certificate.labels == "public":
         phrase += ", and so do labels" if keep_ids else " with the same labels"
     if certificate.period is not None and not keep_ids:
@@ -109,80 +93,17 @@ def neighbours(certificate: Certificate) -> str:
     return phrase
 
 
-def _also_public(certificate: Certificate) -> str:
-    labels = ", and how many rows have which labels" if certificate.labels == "public" else ""
-    ids = ", and the ids of all of them" * (certificate.adjacency == KEEP_IDS)
-    others = ", and how many trajectories and units other releases have counted" * bool(certificate.other_units)
-    return f"{ids}{labels}{others}"
-
-
-def _others(certificate: Certificate) -> str:
-    """How releases that protect other units are counted."""
-    if not certificate.other_units:
-        return ""
-    who = " and ".join(f"one {name}" for name in certificate.other_units)
-    many = f", for every trajectory belongs to one unit, which owns at most {certificate.owns_at_most}"
-    declared = f" The data holder declares how{many if certificate.owns_at_most else ''}."
-    return f" Releases that protect {who} are counted by what they cost one {certificate.unit} at most.{declared}"
-
-
-def _query(certificate: Certificate) -> str:
-    if not certificate.assumed_public.query:
-        return ""
-    through = ""
-    if many := len(certificate.definitions):
-        through = f" and through {many} definition{'s' * (many > 1)} of its source, which the certificate repeats"
-    return (
-        f" The rows came through a query{through}. The promise trusts it to look at each protected unit by itself: "
-        "read it."
-    )
-
-
-def _key_and_audit(certificate: Certificate) -> list[str]:
-    """The key of the signature, and the result of an audit, where the certificate names them."""
-    sentences = []
-    if certificate.signed_by:
-        sentences.append(f"It is signed with the key of SHA-256 {certificate.signed_by}.")
-    if (audit := certificate.audit) is not None:
-        sentences.append(
-            f"As the data holder reports, an audit of this configuration attacked {audit.releases:,} simulated "
-            "releases. "
-            f"It proved a loss of at least rho = {audit.proved_rho:.3g} of {audit.claimed_rho:g} claimed: "
-            f"{audit.verdict}."
-        )
-    return sentences
-
-
-def _attack(certificate: Certificate) -> list[str]:
-    unit, in_all, attack = certificate.unit, certificate.in_all, seen_in(certificate).attack
-    innocent, hit = percent(attack.false_positives), percent(attack.true_positives_at_most)
-    best = percent(attack.true_positives_of_best_known_attack)
-    paragraphs = [
-        f"Suppose an attacker knows the whole log except for one {unit}, sees this release, and wants to know whether "
-        f"that one is the one they suspect. They accept a false alarm in {innocent} of the cases where it is not. Then "
-        f"they find out in at most {hit} of the cases where it is. The best attack known reaches {best}. Blind "
-        f"guessing reaches {innocent}.",
-    ]
-    if in_all.rho != seen_in(certificate).rho:
-        paragraphs.append(
-            "Earlier releases, or attempts at them, have taken budget from this data set too. An attacker who sees all "
-            f"of them (rho = {_short(in_all.rho)} together, epsilon = {rounded_up(in_all.epsilon['1e-06'])} at delta "
-            f"1e-06) finds out in at most {percent(in_all.attack.true_positives_at_most)}."
-        )
-    return [*paragraphs, strength(in_all)]
-
-
 def periods_in_words(claim: Certificate) -> list[str]:
     """Which part of the log was read, its neighbours, and earlier periods that the policy rests on."""
     if claim.period is None:
         return []
-    sentences = [f"Of the log only this period was read: {claim.period.period()}. {neighbours_keep(claim.unit)}"]
+    sentences = [f"Of the log only this period was read: {claim.period}. {neighbours_keep(claim.unit)}"]
     if not claim.earlier:
         return sentences
     many = len(claim.earlier)
     sentences.append(
         f"The policy also rests on {many} release{'s' * (many > 1)} of earlier periods: "
-        f"{'; '.join(f'{_ends(each.period)} (rho = {float(Fraction(each.rho)):g})' for each in claim.earlier)}. "
+        f"{'; '.join(f'{ends(each.period)} (rho = {float(Fraction(each.rho)):g})' for each in claim.earlier)}. "
         f"In each update earlier periods count {claim.forgetting:g} times as much."
     )
     lost = f"loses rho = {float(lost_to_periods(claim)):g}"
@@ -198,11 +119,6 @@ def neighbours_keep(unit: str) -> str:
     if unit == "trajectory":
         return "The other trajectory begins at the same date or number: the promise does not hide when one begins."
     return f"The other {unit} has trajectories in the same periods: the promise does not hide in which ones."
-
-
-def in_this_period(claim: Certificate) -> str:
-    """Whose loss the release's ρ is, in a phrase."""
-    return "" if claim.period is None else f" for those of {_ends(claim.period)}"
 
 
 def for_other_periods(claim: Certificate) -> str:
@@ -255,13 +171,11 @@ def percent(share: float) -> str:
     return f"{math.ceil(share * scale - 1e-9) / 10**digits:.{digits}f}".removesuffix(".0") + "%"
 
 
-def _short(fraction: str) -> str:
-    return f"{float(Fraction(fraction)):g}"
+def short(number: str) -> str:
+    """A fraction of the certificate, with a few digits."""
+    return f"{float(Fraction(number)):g}"
 
 
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _ends(period: CertifiedPeriod) -> str:
+def ends(period: Period) -> str:
+    """A period without its column."""
     return f"{period.first} to before {period.before}"

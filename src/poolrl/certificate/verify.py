@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from poolrl.certificate.certificate import (
     certified_unit,
     lost_to_periods,
 )
-from poolrl.certificate.leaflet import leaflet
-from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.leaflet import leaflet, registry_record
 from poolrl.certificate.release_files import (
     CERTIFICATE,
     CERTIFIED,
@@ -36,7 +35,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
-from poolrl.learning.stored import says_it_is
+from poolrl.learning.stored import PeriodRead, says_it_is
 from poolrl.ledger.accounts import Entry, replay
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.signing import PublicKey, Signature
@@ -136,9 +135,8 @@ def _against_config(claim: Certificate, path: Path, read_terms: ReadTerms, *, so
     terms, ledger = read_terms(path, claim.assumed_public.units), claim.ledger
     certified = (claim.assumed_public, normal_name(ledger.data_set), claim.rho, ledger.budget, certified_unit(claim))
     declared = (terms.public, normal_name(terms.data_set), str(terms.rho), str(terms.budget), terms.unit)
-    period = None if claim.period is None else claim.period.period()
     fades_alike = terms.period is None or not terms.forgetting_declared or claim.forgetting == terms.forgetting
-    agree = declared == certified and period == terms.period and fades_alike
+    agree = declared == certified and claim.period == terms.period and fades_alike
     return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
 
 
@@ -178,7 +176,8 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
 
     decided = policy.problem.facts(), policy.report.units, names.products, names.steps
     labelled = bool(policy.problem.labels) == (claim.labels != "none")
-    named = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
+    periods = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
+    named = tuple(PeriodRead(*astuple(period)) for period in periods)
     mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
     checks = {
         "the policy says that its noise was secure": guarantee.private,
@@ -191,7 +190,7 @@ def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
         "counts and sensitivity are those of this problem at this rho": tables_hold(policy, claim),
     }
     if policy.report.periods or named:
-        checks["the policy names the same periods"] = policy.report.periods == tuple(each.read() for each in named)
+        checks["the policy names the same periods"] = policy.report.periods == named
     return [VerifyCheck(what, good) for what, good in checks.items()]
 
 
@@ -249,14 +248,14 @@ def _paid_periods(claim: Certificate, entries: list[Entry], spends: dict[int, Sp
         return [VerifyCheck(what, False, "they do not add up")]
     faults = []
     spend = spends.get(claim.ledger.entry)
-    if spend is None or spend.period != (None if claim.period is None else claim.period.period()):
+    if spend is None or spend.period != claim.period:
         faults.append("its own period is not the one that was paid for")
     for each in claim.earlier:
         spend = spends.get(each.entry)
         hashes = [text for e in entries if e.kind == "commit" and e.refers == each.entry for text in e.note.values()]
-        paid = spend is not None and (spend.period, str(spend.rho)) == (each.period.period(), each.rho)
+        paid = spend is not None and (spend.period, str(spend.rho)) == (each.period, each.rho)
         if not paid or each.certificate_sha256 not in hashes:
-            faults.append(f"entry {each.entry} is not the release of {each.period.period()}")
+            faults.append(f"entry {each.entry} is not the release of {each.period}")
     return [VerifyCheck(what, not faults, "; ".join(faults))] if claim.period is not None or faults else []
 
 
@@ -367,13 +366,11 @@ def period_faults(claim: Certificate) -> list[str]:
         unsaid = claim.earlier == [] and claim.forgetting is None and claim.bins is None
         return [] if unsaid else ["it speaks of earlier periods, but names none of its own"]
     try:
-        known = [each.period.period() for each in claim.earlier]
-        periods = [*known, claim.period.period()]
         costs = [zcdp.written(each.rho) for each in claim.earlier]
         lost, spent = lost_to_periods(claim), zcdp.written(claim.ledger.spent)
     except (ValueError, ZeroDivisionError, OverflowError):
-        return ["a period or its rho cannot be read"]
-    faults = []
+        return ["the rho of a period cannot be read"]
+    faults, periods = [], [*(each.period for each in claim.earlier), claim.period]
     if any(one.overlaps(other) for i, one in enumerate(periods) for other in periods[:i]):
         faults.append("two of its periods overlap")
     if any(cost <= 0 for cost in costs) or any(each.units < 1 or each.scale_memory < 0 for each in claim.earlier):

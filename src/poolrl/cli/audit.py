@@ -246,7 +246,7 @@ def _print_audit(console: Console, found: list[AuditFinding], cases: int, attack
         console.print("No attack did better than the claim allows.", highlight=False)
     engine = sum(each.end_to_end for each in found)
     share = min((each.moved_share for each in found), default=0.0)
-    parts = [f"{100 * float(each.share):.0f}% of {each.name} (rho = {float(each.rho):g})" for each in first.tables]
+    parts = [f"{float(share):.0%} of {stated.name} (rho = {float(stated.rho):g})" for stated, share in first.tables]
     of_each = f": {', '.join(parts)}" if len(found) == 1 and len(parts) > 1 else ""
     for line in (
         f"This is no proof of privacy. What was attacked: {attacked}.",
@@ -290,41 +290,24 @@ def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
 
 def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
     case = finding.case
+    shown = [
+        *("noise", "releases", "numbers", "moved_share", "rho", "epsilon", "gaussian_epsilon", "mu_bound"),
+        *("rho_bound", "epsilon_bound", "gaussian_epsilon_bound", "verdict", "faults"),
+    ]
+    facts = {name: getattr(finding, name) for name in shown}
+    tables = [
+        {"name": stated.name, "numbers": stated.cells, "rho": float(stated.rho), "variance": str(stated.variance)}
+        | {"moved_share": float(share)}
+        for stated, share in finding.tables
+    ]
     return {
         "round": round_,
         "case": case.name,
         "learner": case.learner,
-        "trajectories_per_unit": case.per_unit or 1,
         "engine": case.engine,
-        "numbers": finding.numbers,
-        "moved_share": finding.moved_share,
-        "tables": [
-            {"name": table.name, "numbers": table.cells, "rho": float(table.rho), "variance": str(table.variance)}
-            | {"moved_share": float(table.share)}
-            for table in finding.tables
-        ],
+        "trajectories_per_unit": case.per_unit or 1,
         "end_to_end_releases": finding.end_to_end,
-        "noise": finding.noise,
-        "releases": finding.releases,
         "confidence": CONFIDENCE,
         "delta": DELTA,
-        "claimed": {
-            "rho": finding.rho,
-            "epsilon": finding.epsilon,
-            "epsilon_if_one_gaussian": finding.gaussian_epsilon,
-        },
-        "gaussian_dp_bound": {
-            "mu": _json_number(finding.mu_bound),
-            "rho": _json_number(finding.rho_bound),
-            "epsilon": _json_number(finding.gaussian_epsilon_bound),
-            "share_of_claimed_rho": _json_number(finding.rho_bound / finding.rho),
-        },
-        "clopper_pearson_bound": {"epsilon": _json_number(finding.epsilon_bound)},
-        "verdict": finding.verdict,
-        "flagged": bool(finding.faults),
-        "faults": list(finding.faults),
-    }
-
-
-def _json_number(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
+        "tables": tables,
+    } | {name: "inf" if value == math.inf else value for name, value in facts.items()}

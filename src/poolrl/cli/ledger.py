@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from rich.table import Table as RichTable
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.ledger.accounts import Account, Entry
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.units import Period, UnitsError
+from poolrl.ledger.units import Period
 from poolrl.privacy import zcdp
 from poolrl.workflow.config.configuration import ledger_named_in, load_config, user_ledger
 
@@ -51,9 +50,8 @@ def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
     for name in ("data set", "protects one", "budget", "spent", "left"):
         table.add_column(name, justify="left" if name in ("data set", "protects one") else "right")
     for account in accounts.values():
-        amounts = _account_facts(account)
-        numbers = (_shown(amounts[name]) for name in ("budget", "spent", "left"))
-        table.add_row(escape(account.data_set), escape(", ".join(amounts["units"])), *numbers)
+        amounts = (f"{float(amount):g}" for amount in (account.budget, account.spent, account.left))
+        table.add_row(escape(account.data_set), escape(", ".join(_account_facts(account)["units"])), *amounts)
     if any(spend.period for account in accounts.values() for spend in account.spends.values()):
         table.caption_justify, table.caption = "left", PERIODS_IN_WORDS
     console.print(table)
@@ -89,7 +87,7 @@ def change_budget(
     with Ledger.existing(file.ledger) as books:
         account = books.change_budget(name, zcdp.budget(total), reason=reason)
     print(
-        f"{name}: budget {float(account.budget):g}, left {_shown(_account_facts(account)['left'])}. "
+        f"{name}: budget {float(account.budget):g}, left {float(account.left):g}. "
         f"Write budget = {total:g} into {config} as well."
     )
 
@@ -147,15 +145,7 @@ def _entry_table(entries: list[Entry], data_sets: dict[str, str]) -> RichTable:
 def _account_facts(account: Account) -> dict[str, Any]:
     units = sorted({spend.unit.name for spend in account.spends.values()})
     facts = {"data_set": account.data_set, "fingerprint": account.fingerprint, "units": units}
-    try:
-        amounts = {name: str(getattr(account, name)) for name in ("spent", "left")}
-    except UnitsError:  # releases of earlier versions, for units that cannot be added up
-        amounts = {"spent": "not known", "left": "not known"}
-    return facts | {"budget": str(account.budget)} | amounts
-
-
-def _shown(amount: str) -> str:
-    return amount if amount == "not known" else f"{float(Fraction(amount)):g}"
+    return facts | {name: str(getattr(account, name)) for name in ("budget", "spent", "left")}
 
 
 def _entry_facts(entry: Entry) -> dict[str, Any]:

@@ -85,13 +85,6 @@ class Account:
             if spend.stage == "committed" and period.overlaps(spend.period)
         ]
 
-    def require(self, reservation: Entry, stage: str) -> None:
-        """Refuse to continue a spend that is not at this stage."""
-        spend = self.spends.get(reservation.number)
-        reached = "unknown" if spend is None else spend.stage
-        if reached != stage:
-            raise ValueError(f"entry {reservation.number} of the ledger is {reached}, not {stage}")
-
 
 # Kind of entry → the stage of its spend before and after it.
 STAGES = {"read": ("reserved", "read"), "void": ("reserved", "void"), "commit": ("read", "committed")}
@@ -140,9 +133,7 @@ def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) 
     if entry.kind == "budget":
         account.budget = entry.rho
         return
-    if "unit" not in entry.note:
-        raise ValueError(f"{where} does not say whom it protects: it is of poolrl 0.7 or older")
-    unit = ProtectedUnit.from_note(entry.note["unit"])
+    unit = ProtectedUnit.from_note(entry.note.get("unit"))
     period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
     try:
         if account.with_spend(entry.rho, unit, period) > account.budget:

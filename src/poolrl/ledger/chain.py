@@ -116,10 +116,6 @@ class Chain:
         """A keyed hash."""
         return hmac.digest(self._key, purpose.encode() + b"\0" + content, "sha256").hex()
 
-    def secret(self, purpose: str) -> bytes:
-        """A key for another purpose, which follows from the ledger's."""
-        return bytes.fromhex(self.fingerprint("secret", purpose.encode()))
-
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Several reads of one state of the file, while other processes may write."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from poolrl.ledger.accounts import Account, Entry, OverspendError, apply, replay
 from poolrl.ledger.chain import Chain, onto_disk
-from poolrl.ledger.overlap import Sketch, open_sketches, seal_sketch
+from poolrl.ledger.overlap import Sketch, open_sketch, seal_sketch
 from poolrl.ledger.signing import PublicKey, SigningKey
 from poolrl.ledger.units import Period, ProtectedUnit, UnitsError
 from poolrl.privacy import zcdp
@@ -55,7 +56,7 @@ class Ledger:
 
     def account(self, data_set: str) -> Account | None:
         """The account of a data set, if there is one."""
-        return _find(self.accounts(), data_set)
+        return self.accounts().get(self._fingerprint(data_set))
 
     def accounts(self) -> dict[str, Account]:
         """All accounts by their keyed fingerprint; refuses a ledger that was tampered with."""
@@ -87,12 +88,10 @@ class Ledger:
         """The account of a data set, made if it is missing; refuses a budget that is not the account's."""
         exact = zcdp.finite_budget(budget=budget)
         with self._chain.writing():
-            accounts = self.accounts()
-            account = _find(accounts, data_set)
-            if account is None:
-                name = self._chain.fingerprint("data set", normal_name(data_set).encode())
+            accounts, name = self.accounts(), self._fingerprint(data_set)
+            if name not in accounts:
                 self._append(accounts, "open", name, rho=exact, note={"data_set": data_set})
-                account = accounts[name]
+        account = accounts[name]
         if account.budget != exact:
             raise ValueError(
                 f"{data_set!r} was given a budget of {float(account.budget):g} in the ledger, not {float(exact):g}. "
@@ -129,7 +128,7 @@ class Ledger:
                 if spent != account.spent + exact:
                     left = f"one {unit.name} would then have lost {float(spent):g} of {float(account.budget):g}"
                 raise OverspendError(f"the budget of {data_set!r} does not allow rho = {float(exact):g}: {left}")
-            note = {"unit": unit.to_note()} | ({} if period is None else {"period": period.to_note()})
+            note = {"unit": asdict(unit)} | ({} if period is None else {"period": asdict(period)})
             return self._append(accounts, "reserve", account.fingerprint, rho=exact, note=note)
 
     def read(self, reservation: Entry, sketch: Sketch) -> Account:
@@ -138,20 +137,17 @@ class Ledger:
         Rows that overlap with those of another account are refused, because they are paid for there. So are rows that
         were read before in another period: they would be paid for once and released twice.
         """
-        secret = self._chain.secret("sketch")
+        secret = bytes.fromhex(self._chain.fingerprint("secret", b"sketch"))
         with self._chain.writing():
             accounts = self.accounts()
             own = accounts[reservation.account]
-            own.require(reservation, "reserved")
-            period = own.spends[reservation.number].period
+            spend = own.spends.get(reservation.number)
             for account in accounts.values():
-                for number, known in zip(
-                    account.sketches, open_sketches(account.sketches.values(), secret), strict=True
-                ):
+                for number, sealed in account.sketches.items():
                     before = account.spends[number].period
                     # Where periods of one account overlap, both are paid for already.
-                    paid = account is own and (period is None or period.overlaps(before))
-                    if paid or not sketch.overlaps(known):
+                    paid = account is own and (spend is None or not spend.period or spend.period.overlaps(before))
+                    if paid or not sketch.overlaps(open_sketch(sealed, secret)):
                         continue
                     why = f"already have an account, as {account.data_set!r}: a new name"
                     if account is own:
@@ -163,11 +159,11 @@ class Ledger:
 
     def void(self, reservation: Entry) -> Entry:
         """Give a reservation back, because the log could not be read: nothing was released."""
-        return self._continue(reservation, "reserved", "void")
+        return self._continue(reservation, "void")
 
     def commit(self, reservation: Entry, released: dict[str, str]) -> Entry:
         """Record what was released for a reservation, by names and hashes."""
-        return self._continue(reservation, "read", "commit", released)
+        return self._continue(reservation, "commit", released)
 
     def public_keys(self) -> list[PublicKey]:
         """Every key that releases were signed with, the present one last."""
@@ -215,11 +211,9 @@ class Ledger:
     def _new_signing_path(self) -> Path:
         return self.signing_path.with_name(self.signing_path.name + ".new")
 
-    def _continue(self, reservation: Entry, stage: str, kind: str, note: Any = None) -> Entry:
+    def _continue(self, reservation: Entry, kind: str, note: Any = None) -> Entry:
         with self._chain.writing():
-            accounts = self.accounts()
-            accounts[reservation.account].require(reservation, stage)
-            return self._append(accounts, kind, reservation.account, refers=reservation.number, note=note)
+            return self._append(self.accounts(), kind, reservation.account, refers=reservation.number, note=note)
 
     def _append(self, accounts: dict[str, Account], kind: str, account: str, **facts: Any) -> Entry:
         entry = self._chain.append(kind, account, **facts)
@@ -228,20 +222,13 @@ class Ledger:
         return entry
 
     def _known(self, accounts: dict[str, Account], data_set: str) -> Account:
-        account = _find(accounts, data_set)
+        account = accounts.get(self._fingerprint(data_set))
         if account is None:
             raise ValueError(f"the ledger has no account {data_set!r}: the first fit opens it with the file's budget")
         return account
 
-
-def _find(accounts: dict[str, Account], data_set: str) -> Account | None:
-    """The account of a name. Ledgers of earlier versions may have several that differ in spaces or case only."""
-    alike = [each for each in accounts.values() if normal_name(each.data_set) == normal_name(data_set)]
-    exact = [each for each in alike if each.data_set == data_set]
-    if len(alike) > 1 and not exact:
-        names = ", ".join(repr(each.data_set) for each in alike)
-        raise ValueError(f"the ledger has several accounts with names like {data_set!r} ({names}): use one of these")
-    return next(iter(exact or alike), None)
+    def _fingerprint(self, data_set: str) -> str:
+        return self._chain.fingerprint("data set", normal_name(data_set).encode())
 
 
 def _keys(entries: list[Entry]) -> list[PublicKey]:

@@ -18,7 +18,6 @@ import base64
 import math
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 SKETCH_SIZE = 512
@@ -66,18 +65,15 @@ def seal_sketch(sketch: Sketch, key: bytes) -> str:
     return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, b"".join([sketch.whole, *filled]), b"sketch")).decode()
 
 
-def open_sketches(sealed: Iterable[str], key: bytes) -> list[Sketch]:
-    """The sketches, without their chances."""
+def open_sketch(sealed: str, key: bytes) -> Sketch:
+    """The sketch, without its chance."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    sketches = []
-    for text in sealed:
-        try:
-            content = base64.b64decode(text, validate=True)
-            opened = AESGCM(key).decrypt(content[:_NONCE], content[_NONCE:], b"sketch")
-        except (InvalidTag, ValueError):
-            raise ValueError("the ledger holds a sketch that its key does not open") from None
-        whole, *marks = (opened[i : i + MARK_BYTES] for i in range(0, len(opened), MARK_BYTES))
-        sketches.append(Sketch(whole, tuple(mark for mark in marks if mark != _NOTHING)))
-    return sketches
+    try:
+        content = base64.b64decode(sealed, validate=True)
+        opened = AESGCM(key).decrypt(content[:_NONCE], content[_NONCE:], b"sketch")
+    except (InvalidTag, ValueError):
+        raise ValueError("the ledger holds a sketch that its key does not open") from None
+    whole, *marks = (opened[i : i + MARK_BYTES] for i in range(0, len(opened), MARK_BYTES))
+    return Sketch(whole, tuple(mark for mark in marks if mark != _NOTHING))

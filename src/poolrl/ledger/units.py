@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from itertools import accumulate
@@ -77,15 +77,11 @@ class Period:
         """Periods can be compared on one axis only."""
         return self.column, type(self.first)
 
-    def to_note(self) -> dict[str, Any]:
-        """For an entry of the ledger."""
-        return asdict(self) | {"scale": list(self.scale)}
-
     @classmethod
     def from_note(cls, note: Any) -> Self:
-        """The inverse of `to_note`; refuses what it has not written."""
+        """From an entry of the ledger, which has it as a dictionary; refuses anything else."""
         complete = isinstance(note, dict) and set(note) == set(get_type_hints(cls))
-        if not complete or not isinstance(note["column"], str) or not isinstance(note["scale"], list):
+        if not complete or not isinstance(note["column"], str) or not isinstance(note["scale"], list | tuple):
             raise ValueError("an entry does not say which period it reads")
         return cls(**note | {"scale": tuple(map(str, note["scale"]))})
 
@@ -111,13 +107,9 @@ class ProtectedUnit:
         """Its name in messages."""
         return self.column or self.trajectory or "unit that is not recorded"
 
-    def to_note(self) -> dict[str, Any]:
-        """For an entry of the ledger."""
-        return asdict(self)
-
     @classmethod
     def from_note(cls, note: Any) -> Self:
-        """The inverse of `to_note`; refuses what it has not written."""
+        """From an entry of the ledger, which has it as a dictionary; refuses anything else."""
         kinds = get_type_hints(cls)
         complete = isinstance(note, dict) and set(note) == set(kinds)
         if not complete or any(type(note[name]) not in (kind, *get_args(kind)) for name, kind in kinds.items()):
@@ -190,18 +182,8 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
             times = factor(alike[-1].unit, unit, owned)
             if times is None:
                 raise UnitsError(_unknown(alike[-1].unit, unit))
-            sums[unit] += times * _lost(alike)
+            sums[unit] += times * lost_by_one(alike)
     return sums
-
-
-def _lost(spends: list[Spend]) -> Fraction:
-    """The loss of one unit to releases for units of its own type.
-
-    A trajectory is in one of several periods, but a unit may own trajectories in all of them.
-    """
-    if spends[0].unit.column is not None:
-        return sum((spend.rho for spend in spends), Fraction(0))
-    return lost_by_one(spends)
 
 
 def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
@@ -220,11 +202,14 @@ def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
     return f"{known}: keep to the unit of the first release"
 
 
-def lost_by_one(spends: Iterable[Spend]) -> Fraction:
-    """The largest loss of one trajectory to all these releases, each of which protects single trajectories."""
+def lost_by_one(spends: list[Spend]) -> Fraction:
+    """The largest loss of one unit to all these releases, each of which protects units of its type.
+
+    A trajectory is in one of several periods, but a unit may own trajectories in all of them.
+    """
     total, axes = Fraction(0), dict[Hashable, list[tuple[Spend, Period]]]()
     for spend in spends:
-        if spend.period is None:
+        if spend.period is None or spend.unit.column is not None:
             total += spend.rho
         else:
             axes.setdefault(spend.period.axis, []).append((spend, spend.period))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from poolrl.privacy import zcdp
 
@@ -160,31 +160,7 @@ class Guarantee:
         return f"{NOT_PRIVATE}: a dry run with seeded noise (or your own sampler), which can be subtracted again."
 
 
-class Declared(Protocol):
-    """A guarantee or a certificate: what the data holder declared of a log's scale and labels."""
-
-    @property
-    def unit(self) -> str:
-        """Who is protected."""
-
-    @property
-    def adjacency(self) -> str:
-        """Which logs are neighbours."""
-
-    @property
-    def scaled(self) -> bool:
-        """Whether amounts were divided by a scale."""
-
-    @property
-    def scale_memory(self) -> int:
-        """m."""
-
-    @property
-    def labels(self) -> LabelMode:
-        """How neighbours treat labels."""
-
-
-def neighbours_in_words(of: Declared) -> str:
+def neighbours_in_words(of: Guarantee) -> str:
     """Which logs the promise compares: what neighbours do."""
     if of.adjacency == KEEP_IDS:
         several = "trajectories" if of.unit == "trajectory" else f"{of.unit}s"
@@ -192,7 +168,7 @@ def neighbours_in_words(of: Declared) -> str:
     return f"{of.adjacency} {of.unit} by any other"
 
 
-def declared_in_words(of: Declared) -> list[str]:
+def declared_in_words(of: Guarantee) -> list[str]:
     """Sentences that say what a scale and labels mean for the protection; no sentence without them."""
     sentences = []
     if of.scaled and of.unit != "trajectory":

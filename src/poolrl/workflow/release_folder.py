@@ -20,7 +20,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
@@ -32,14 +32,12 @@ from poolrl import __version__
 from poolrl.certificate.certificate import (
     AuditSummary,
     Certificate,
-    CertifiedPeriod,
     EarlierRelease,
     LedgerEntry,
     Software,
     certify,
 )
-from poolrl.certificate.leaflet import leaflet, neighbours_keep
-from poolrl.certificate.registry_record import registry_record
+from poolrl.certificate.leaflet import leaflet, neighbours_keep, registry_record
 from poolrl.certificate.release_files import (
     CERTIFICATE,
     CONFIG,
@@ -59,6 +57,7 @@ from poolrl.interrupts import deferred
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
+from poolrl.learning.stored import PeriodRead
 from poolrl.ledger.accounts import Account, Entry, OverspendError
 from poolrl.ledger.chain import onto_disk, was_made
 from poolrl.ledger.ledger import Ledger
@@ -239,7 +238,7 @@ def _release(
             policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
-            periods = tuple(period.read() for period in _all_periods(terms, earlier))
+            periods = tuple(PeriodRead(*astuple(period)) for period in _all_periods(terms, earlier))
             names, words = config.names(), config.scale_in_words
             policy.report = replace(policy.report, names=names, units=units, scale_in_words=words, periods=periods)
             declared = {"definitions": list(log.definitions), "audit": audit} | _certified_periods(terms, earlier)
@@ -375,10 +374,10 @@ def _with_earlier(
     return replace(released, guarantee=replace(released.guarantee, periods=words)), trees
 
 
-def _all_periods(terms: Terms, earlier: Earlier | None) -> list[CertifiedPeriod]:
+def _all_periods(terms: Terms, earlier: Earlier | None) -> list[Period]:
     """The periods that a policy rests on, the last one last; none where everything is read."""
     before = [] if earlier is None else [release.period for release in earlier.releases()]
-    return [] if terms.period is None else [*before, CertifiedPeriod.named(terms.period)]
+    return [] if terms.period is None else [*before, terms.period]
 
 
 def _certified_periods(terms: Terms, earlier: Earlier | None) -> dict[str, Any]:
@@ -386,10 +385,10 @@ def _certified_periods(terms: Terms, earlier: Earlier | None) -> dict[str, Any]:
     if terms.period is None:
         return {}
     return {
-        "period": CertifiedPeriod.named(terms.period).model_dump(),
+        "period": terms.period,
         "forgetting": terms.forgetting,
         "bins": None if earlier is None else earlier.trees.bins,
-        "earlier": [] if earlier is None else [release.model_dump() for release in earlier.releases()],
+        "earlier": [] if earlier is None else earlier.releases(),
     }
 
 

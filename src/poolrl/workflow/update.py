@@ -144,13 +144,13 @@ def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], fol
         "products or steps": (claim.assumed_public.products, claim.assumed_public.steps)
         != (terms.public.products, terms.public.steps),
         "who is protected": replace(certified_unit(claim), owns_at_most=None) != replace(terms.unit, owns_at_most=None),
-        "the column of [period], or the scale": (claim.period.period().axis, claim.period.period().scale)
+        "the column of [period], or the scale": (claim.period.axis, claim.period.scale)
         != (terms.period.axis, terms.period.scale),
     }
     if changed := [what for what, differs in differences.items() if differs]:
         raise ValueError(f"{folder} was made with another configuration: {changed[0]} differs. Fit anew instead")
-    for certified in [*(known.period for known in claim.earlier), claim.period]:
-        if (period := certified.period()).overlaps(terms.period):
+    for period in [*(known.period for known in claim.earlier), claim.period]:
+        if period.overlaps(terms.period):
             raise ValueError(
                 f"{folder} has read {period} already, which overlaps with [period] of the configuration: name a period "
                 "that no release has read"
