@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
@@ -24,10 +23,9 @@ from markupsafe import Markup, escape
 from rich.console import Console
 from rich.progress import Progress
 
-from poolrl.certificate.certificate import Certificate, seen_in
+from poolrl.certificate.certificate import seen_in
 from poolrl.certificate.leaflet import leaflet_sections, neighbours, percent, whose
 from poolrl.certificate.release_files import CERTIFIED, PAGE, TREES
-from poolrl.checks import FloatArray
 from poolrl.learning.by_count import tried_range
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
@@ -36,7 +34,6 @@ from poolrl.privacy.zcdp import rounded_up
 from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_of, scale_in_words, shown_states
 from poolrl.workflow.forecast import CostEstimate, Forecast, money, signed_percent
 from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
-from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
@@ -84,7 +81,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
     grid, curve = _grid(forecast)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    environment.filters["words"] = _with_code
+    environment.filters |= {"words": _with_code, "money": money}
     files = ["page.css", *(["levels.js"] if page.levels else []), *(["page.js"] if grid else [])]
     style, *scripts = ((text, _integrity(text)) for text in (loader.get_source(environment, name)[0] for name in files))
     text = certificate.canonical().decode()
@@ -109,7 +106,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         replanned=(release.folder / CERTIFIED).exists(),
         leaflet=leaflet_sections(certificate),
         claim_rows=claim_rows(release),
-        mechanism_rows=mechanism_rows(certificate),
         style=style,
         scripts=scripts,
     )
@@ -125,35 +121,22 @@ def _integrity(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _compared(names: Sequence[str], forecast: Forecast) -> list[dict[str, Any]]:
-    """Words, mean, interval and its picture on a common axis; no row if nothing is known."""
+def _compared(names: Sequence[str], forecast: Forecast) -> list[tuple[str, CostEstimate | None, str]]:
+    """What each estimate is called, and its picture on a common axis; no row if nothing is known."""
     estimates = (forecast.today, forecast.policy, forecast.best)[: len(names)]
     known = [estimate for estimate in estimates if estimate is not None]
     if not known:
         return []
-    axis = (min(estimate.low for estimate in known), max(estimate.high for estimate in known))
-
-    def row(name: str, cost: CostEstimate | None) -> dict[str, Any]:
-        if cost is None:
-            return {"name": name, "mean": "not known", "between": "", "bar": ""}
-        bar = Markup(interval_bar(cost.low, cost.mean, cost.high, axis=axis))
-        between = f"{money(cost.low)} to {money(cost.high)}"
-        return {"name": name, "mean": money(cost.mean), "between": between, "bar": bar}
-
-    return [row(*pair) for pair in zip(names, estimates, strict=True)]
+    x = _scale(min(one.low for one in known), max(one.high for one in known), 4, BAR_WIDTH - 4)
+    bars = ["" if one is None else _interval_bar(x(one.low), x(one.mean), x(one.high)) for one in estimates]
+    return list(zip(names, estimates, bars, strict=True))
 
 
-def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], Markup]:
+def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], str]:
     """What the slider shows at each budget, with the place of its marker, and the curve; nothing without budgets."""
-    budgets = forecast.budgets
-    if not budgets:
-        return [], Markup()
-    curve = cost_chart(
-        [budget.rho for budget in budgets],
-        [budget.cost for budget in budgets],
-        best=None if forecast.best is None else forecast.best.mean,
-        chosen=forecast.chosen,
-    )
+    if not forecast.budgets:
+        return [], ""
+    places, curve = _cost_chart(forecast)
     grid = [
         {
             "rho": f"{budget.rho:g}",
@@ -164,9 +147,9 @@ def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], Markup]:
             "x": x,
             "y": y,
         }
-        for budget, (x, y) in zip(budgets, curve.points, strict=True)
+        for budget, (x, y) in zip(forecast.budgets, places, strict=True)
     ]
-    return grid, Markup(curve.svg)
+    return grid, curve
 
 
 @dataclass(frozen=True)
@@ -188,11 +171,8 @@ class WhatIf:
         way = "higher" if self.move > 0 else "lower"
         moved = "as they are" if abs(self.move) < 0.005 else f"{abs(self.move):.0%} {way}"
         # Costs are compared as shares. Earnings may be zero, or a loss.
-        return [
-            self.words,
-            moved,
-            money(max(self.kept - self.planned, 0.0)) if earns else f"{max(self.saved, 0.0):.1%}",
-        ]
+        gained = money(max(self.kept - self.planned, 0.0)) if earns else f"{max(self.saved, 0.0):.1%}"
+        return [self.words, moved, gained]
 
 
 def what_ifs(policy: Policy) -> list[WhatIf]:
@@ -217,9 +197,8 @@ def what_ifs(policy: Policy) -> list[WhatIf]:
 def _what_if_section(policy: Policy, forecast: Forecast) -> list[PageSection]:
     """The block of other costs; none where noise hides the model, or where no cost is declared."""
     trade, cases = trade_of(policy.problem), [] if forecast.noise_dominated else what_ifs(policy)
-    words, gained = trade.words, "saved"
-    if trade.earns:
-        gained = f"earned more in a {words.trajectory}"
+    words = trade.words
+    gained = f"earned more in a {words.trajectory}" if trade.earns else "saved"
     section = PageSection(
         "what-if",
         "What if costs change?",
@@ -232,14 +211,6 @@ def _what_if_section(policy: Policy, forecast: Forecast) -> list[PageSection]:
         ),
     )
     return [section] if cases else []
-
-
-def mechanism_rows(certificate: Certificate) -> list[list[str]]:
-    """Each mechanism with its noise, its size and its cost."""
-    return [
-        [each.name, each.noise, f"{each.cells:,}", each.sensitivity_squared, each.variance, each.rho]
-        for each in certificate.mechanisms
-    ]
 
 
 def claim_rows(release: Released) -> list[list[str]]:
@@ -306,132 +277,114 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
         )
 
 
-def _picture(policy: Policy, cell: int, decisions: list[float]) -> Markup:
-    """The law of the first step's outcome, how far it was seen, and where the decisions lie."""
-    model = PrivateModel.of(policy)
+def _picture(policy: Policy, cell: int, decisions: list[float]) -> str:
+    """How often the outcome of the first step reaches each amount, how far it was seen, and where decisions lie."""
+    model, words = PrivateModel.of(policy), trade_of(policy.problem).words
     problem, outcomes = model.problem, model.outcomes
     weights = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])[cell, 0, 0]
     points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[cell, 0]
-    end = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0])
-    seen = (end, float(points[-1])) if outcomes.higher else (0.0, min(end, float(points[-1])))
+    end, top = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0]), float(points[-1])
+    seen = (end, top) if outcomes.higher else (0.0, end)
     if 0 in problem.current_status:
         # Only the side is known, and only at amounts that were tried.
         low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0]
         seen = (float(low), float(high))
-    reached, words = 1 - np.cumsum(weights) / weights.sum(), trade_of(policy.problem).words
-    return Markup(law_chart(f"law-{cell}", points, reached, seen=seen, marks=decisions, words=words))
+    x, y = _scale(0.0, top, LEFT, WIDTH - RIGHT), _scale(0.0, 1.0, HEIGHT - BOTTOM, UPPER)
+    shown = slice(None, None, max(1, len(points) // 120))
+    reached = 1 - np.cumsum(weights) / weights.sum()
+    places = [(x(a), y(b)) for a, b in zip(points[shown].tolist(), reached[shown].tolist(), strict=True)]
+    start, stop = (x(min(max(place, 0.0), top)) for place in seen)
+    step = _round_step(max(top / 5, 1e-9))
+    body = [
+        f'<path class="interval" d="M{start} {HEIGHT - BOTTOM}H{stop}"/>',
+        _rows(y, 0.0, 1.0),
+        *(_under(x(tick), f"{tick:g}") for tick in np.arange(0.0, top + step / 1e6, step).tolist()),
+        _line(places),
+        *(f'<path class="limit" d="M{x(decision)} {UPPER}V{HEIGHT - BOTTOM}"/>' for decision in decisions),
+        _caption(f"dashed: {words.decisions}; thick: where the log shows {words.outcome}"),
+    ]
+    said = "; ".join(f"{decision:.4g}" for decision in decisions)
+    return _svg(f"law-{cell}", f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Numbers to pixels, linear between two ends."""
+def _cost_chart(forecast: Forecast) -> tuple[list[tuple[float, float]], str]:
+    """Predicted cost against ρ on a logarithmic axis, beside the cost of knowing the demand where that is known.
 
-    low: float
-    high: float
-    start: float
-    end: float
+    First the places of its points, for the marker that the slider moves.
+    """
+    budgets, best = forecast.budgets, forecast.best
+    costs = [budget.cost for budget in budgets]
+    least = min(costs) if best is None else min(*costs, best.mean)
+    room = max(max(costs) - least, 0.02 * least, 1e-9)
+    low, high = max(0.0, least - 0.35 * room), least + 1.25 * room
+    powers = [math.log10(budget.rho) for budget in budgets]
+    x, y = _scale(powers[0], powers[-1], LEFT + 12, WIDTH - RIGHT - 12), _scale(low, high, HEIGHT - BOTTOM, UPPER)
+    places = [(x(power), y(cost)) for power, cost in zip(powers, costs, strict=True)]
+    tens = [power for power in powers if abs(power - round(power)) < 1e-9]
+    body = [_rows(y, low, high), *(_under(x(power), f"{10**power:g}") for power in tens)]
+    body.append(_caption("privacy budget ρ: more privacy to the left"))
+    if best is not None:
+        body.append(f'<path class="limit" d="M{LEFT} {y(best.mean)}H{WIDTH - RIGHT}"/>')
+        body.append(_text(LEFT + 6, y(best.mean) + 16, "knows the demand", "quiet"))
+    body += [_line(places), *(f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places)]
+    a, b = places[forecast.chosen]
+    body.append(f'<circle class="marker" id="marker" cx="{a}" cy="{b}" r="8"/>')
+    words = "; ".join(f"rho {budget.rho:g}: {budget.cost:.1f}" for budget in budgets)
+    return places, _svg("cost", "Predicted cost against the privacy budget", words, body)
 
-    def __call__(self, value: float) -> float:
-        """A pixel, to a tenth."""
-        span = self.high - self.low
-        return round(self.start + (value - self.low) / (span or 1.0) * (self.end - self.start), 1)
 
-
-def interval_bar(low: float, mean: float, high: float, *, axis: tuple[float, float]) -> str:
-    """An interval with its mean, as a line of the page; bars with the same axis can be compared."""
-    x = Scale(*axis, 4, BAR_WIDTH - 4)
-    start, middle, end = x(low), x(mean), x(high)
+def _interval_bar(low: float, mean: float, high: float) -> str:
+    """An interval with its mean, as a line of the page."""
     return (
         f'<svg viewBox="0 0 {BAR_WIDTH} 16" aria-hidden="true"><path class="grid" d="M0 8H{BAR_WIDTH}"/>'
-        f'<path class="interval" d="M{start} 8H{end}M{start} 3v10M{end} 3v10"/>'
-        f'<circle class="dot" cx="{middle}" cy="8" r="4"/></svg>'
+        f'<path class="interval" d="M{low} 8H{high}M{low} 3v10M{high} 3v10"/>'
+        f'<circle class="dot" cx="{mean}" cy="8" r="4"/></svg>'
     )
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A drawn curve: the picture, and where its points lie, for the marker that the slider moves."""
-
-    svg: str
-    points: list[tuple[float, float]]
-
-
-def cost_chart(budgets: Sequence[float], costs: Sequence[float], *, best: float | None, chosen: int) -> Curve:
-    """Predicted cost against ρ on a logarithmic axis, beside the cost of knowing the demand where that is known."""
-    least, worst = min([*costs, *([] if best is None else [best])]), max(costs)
-    room = max(worst - least, 0.02 * least, 1e-9)
-    low, high = max(0.0, least - 0.35 * room), least + 1.25 * room
-    x = Scale(math.log10(budgets[0]), math.log10(budgets[-1]), LEFT + 12, WIDTH - RIGHT - 12)
-    y = Scale(low, high, HEIGHT - BOTTOM, UPPER)
-    places = [(x(math.log10(rho)), y(cost)) for rho, cost in zip(budgets, costs, strict=True)]
-    body = [_axis(y, high, low)]
-    for rho in budgets:
-        power = math.log10(rho)
-        if abs(power - round(power)) < 1e-9:
-            body.append(_svg_text(x(power), HEIGHT - BOTTOM + 18, f"{rho:g}", "middle"))
-    body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, "privacy budget ρ: more privacy to the left", "middle quiet"))
-    if best is not None:
-        body.append(f'<path class="limit" d="M{LEFT} {y(best)}H{WIDTH - RIGHT}"/>')
-        body.append(_svg_text(LEFT + 6, y(best) + 16, "knows the demand", "quiet"))
-    body.append(f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>')
-    body += [f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places]
-    body.append(f'<circle class="marker" id="marker" cx="{places[chosen][0]}" cy="{places[chosen][1]}" r="8"/>')
-    words = "; ".join(f"rho {rho:g}: {cost:.1f}" for rho, cost in zip(budgets, costs, strict=True))
-    return Curve(_svg("cost", "Predicted cost against the privacy budget", words, body), places)
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """Numbers to pixels, to a tenth: linear between two ends."""
+    return lambda value: round(start + (value - low) / ((high - low) or 1.0) * (end - start), 1)
 
 
 def _svg(name: str, title: str, words: str, body: Sequence[str]) -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title" '
         f'aria-describedby="{name}-words">'
-        f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-words">{html.escape(words)}</desc>'
-        + "".join(body)
-        + "</svg>"
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-words">{escape(words)}</desc>'
+        f"{''.join(body)}</svg>"
     )
 
 
-def _axis(y: Scale, high: float, low: float = 0.0) -> str:
+def _rows(y: Callable[[float], float], low: float, high: float) -> str:
+    """Lines at round numbers, with these numbers beside them."""
     step = _round_step(max((high - low) / 4, 1e-9))
-    ticks = np.arange(math.ceil(low / step) * step, high + step / 1e6, step)
+    ticks = np.arange(math.ceil(low / step) * step, high + step / 1e6, step).tolist()
     digits = max(0, -math.floor(math.log10(step)))
     return "".join(
-        f'<path class="grid" d="M{LEFT} {y(float(tick))}H{WIDTH - RIGHT}"/>'
-        + _svg_text(LEFT - 7, y(float(tick)) + 4, f"{tick:,.{digits}f}", "end quiet")
+        f'<path class="grid" d="M{LEFT} {y(tick)}H{WIDTH - RIGHT}"/>'
+        + _text(LEFT - 7, y(tick) + 4, f"{tick:,.{digits}f}", "end quiet")
         for tick in ticks
     )
 
 
-def _svg_text(x: float, y: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(words)}</text>'
+def _line(places: Sequence[tuple[float, float]]) -> str:
+    return f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
+
+
+def _under(x: float, number: str) -> str:
+    return _text(x, HEIGHT - BOTTOM + 18, number, "middle")
+
+
+def _caption(words: str) -> str:
+    return _text((LEFT + WIDTH) / 2, HEIGHT - 8, words, "middle quiet")
+
+
+def _text(x: float, y: float, words: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
 def _round_step(rough: float) -> float:
     """1, 2 or 5 times a power of ten, at least `rough`."""
     power = 10 ** math.floor(math.log10(rough))
     return float(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9)))
-
-
-def law_chart(
-    name: str,
-    points: FloatArray,
-    reached: FloatArray,
-    *,
-    seen: tuple[float, float],
-    marks: Sequence[float],
-    words: Words,
-) -> str:
-    """How often an outcome reaches each amount, the range in which the log shows it, and the decisions of one step."""
-    shown = slice(None, None, max(1, len(points) // 120))
-    x, y = Scale(0.0, float(points[-1]), LEFT, WIDTH - RIGHT), Scale(0.0, 1.0, HEIGHT - BOTTOM, UPPER)
-    start, end = (x(min(max(each, 0.0), float(points[-1]))) for each in seen)
-    places = " ".join(f"{x(float(a))},{y(float(b))}" for a, b in zip(points[shown], reached[shown], strict=True))
-    body = [f'<path class="interval" d="M{start} {HEIGHT - BOTTOM}H{end}"/>', _axis(y, 1.0)]
-    step = _round_step(max(float(points[-1]) / 5, 1e-9))
-    for tick in np.arange(0.0, float(points[-1]) + step / 1e6, step):
-        body.append(_svg_text(x(float(tick)), HEIGHT - BOTTOM + 18, f"{tick:g}", "middle"))
-    body.append(f'<polyline class="curve" points="{places}"/>')
-    body += [f'<path class="limit" d="M{x(mark)} {UPPER}V{HEIGHT - BOTTOM}"/>' for mark in marks]
-    under = f"dashed: {words.decisions}; thick: where the log shows {words.outcome}"
-    body.append(_svg_text((LEFT + WIDTH) / 2, HEIGHT - 8, under, "middle quiet"))
-    said = "; ".join(f"{mark:.4g}" for mark in marks)
-    return _svg(name, f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)

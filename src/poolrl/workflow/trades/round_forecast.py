@@ -27,7 +27,7 @@ from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.sensitivity import moved_trajectories
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import data_free
-from poolrl.simulation.logs import simulate_log
+from poolrl.simulation.logs import Behaviour, simulate_log
 from poolrl.workflow.forecast import (
     NOISE_DOMINATED,
     CostEstimate,
@@ -65,8 +65,7 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress
     counted = None if trees is None else counted_today(trees, model)
     error, known = 0.0, None
     if counted is not None:
-        if played.past is not None:
-            error = float(np.hypot(counted.noise, played.spread_today / np.sqrt(_logged_trajectories(model))))
+        error = float(np.hypot(counted.noise, played.spread_today / np.sqrt(_logged_trajectories(model))))
         known = estimate(counted.mean, error)
     if why := _followed(policy, played, words):
         return Forecast(today=known, because=why)
@@ -188,23 +187,6 @@ def _rehearse(model: PrivateModel, played: Played, progress: Progress | None) ->
     return errors, truths
 
 
-@dataclass(frozen=True)
-class PastDecisions:
-    """Decisions as the log shows them, drawn from their released laws: a behaviour for simulated logs."""
-
-    laws: FloatArray  # (cells, H, B) of decisions on points (cells, B)
-    points: FloatArray
-    cells: IntArray  # the label cell of each path
-
-    def __call__(self, step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """One decision for each path, (m, 1)."""
-        below = np.cumsum(self.laws[self.cells, step], axis=-1)
-        place = (below < rng.random((len(state), 1)) * below[:, -1:]).sum(axis=1).clip(0, below.shape[1] - 1)
-        points = self.points[self.cells]
-        width = points[:, 1] - points[:, 0]
-        return (points[np.arange(len(state)), place] + (rng.random(len(state)) - 0.5) * width)[:, None]
-
-
 class Played:
     """Policies and past decisions, played on the same outcomes of one released model."""
 
@@ -228,8 +210,8 @@ class Played:
 
     @property
     def spread_today(self) -> float:
-        """The standard deviation of what one trajectory earns by them."""
-        return float(self._rewards(self.past).std())
+        """The standard deviation of what one trajectory earns by them; 0 if the log does not tell them."""
+        return 0.0 if self.past is None else float(self._rewards(self.past).std())
 
     def successes(self) -> float:
         """How often past decisions succeed in the first round, by the model."""
@@ -263,7 +245,7 @@ class Played:
         action = self.past(0, self.paths[:, 0], np.random.default_rng(1))
         return action[:, 0], succeeds(action, self.paths[:, 0])[:, 0]
 
-    def _rewards(self, act: Any) -> FloatArray:
+    def _rewards(self, act: Behaviour) -> FloatArray:
         problem, rng = self.problem, np.random.default_rng(1)
         state, total = np.tile(problem.initial_state, (PLAYED_PATHS, 1)), np.zeros(PLAYED_PATHS)
         for step in range(problem.horizon):
@@ -293,14 +275,24 @@ def drawn_alike(model: PrivateModel, cells: IntArray, rng: np.random.Generator) 
     return np.clip(drawn, problem.outcome_low, problem.outcome_high)
 
 
-def past_decisions(model: PrivateModel, cells: IntArray) -> PastDecisions | None:
-    """Past decisions, where the levels at which outcomes are cut off are the decisions themselves."""
+def past_decisions(model: PrivateModel, cells: IntArray) -> Behaviour | None:
+    """Decisions as the log shows them, drawn from their released laws for trajectories in label cells (m,).
+
+    None unless the levels at which outcomes are cut off are the decisions themselves.
+    """
     outcomes = model.outcomes
     if outcomes.cutoffs is None or not model.problem.one_season:
         return None
     laws = outcomes.cutoffs.reshape(-1, *outcomes.cutoffs.shape[-3:])[:, :, 0]
-    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[:, 0]
-    return PastDecisions(laws, points, cells)
+    points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[cells, 0]
+    width = points[:, 1] - points[:, 0]
+
+    def behaviour(step: int, state: FloatArray, rng: np.random.Generator) -> FloatArray:
+        below = np.cumsum(laws[cells, step], axis=-1)
+        place = (below < rng.random((len(state), 1)) * below[:, -1:]).sum(axis=1).clip(0, below.shape[1] - 1)
+        return (points[np.arange(len(state)), place] + (rng.random(len(state)) - 0.5) * width)[:, None]
+
+    return behaviour
 
 
 def label_cells_of(model: PrivateModel, many: int, rng: np.random.Generator) -> IntArray:

@@ -164,52 +164,40 @@ def _hidden(policy: Policy, forecast: Forecast) -> PageSection:
     """What empty shelves hid: how many products, and those whose demand exceeds the level most often."""
     products, steps = forecast.products, len(policy.names.steps)
     marked = [product for product in products if product.binds or product.untried]
-    title, link = "What empty shelves hid", "Empty shelves"
     text = "When a shelf runs empty, nobody sees what more would have sold: that demand was never seen. "
     if not marked:
-        return PageSection(
-            "hidden", title, text + "Here past orders went as far as these levels often enough.", link=link
-        )
+        text += "Here past orders went as far as these levels often enough."
+        return PageSection("hidden", "What empty shelves hid", text, link="Empty shelves")
 
     def some(names: list[str]) -> str:
         return "always" if len(names) == steps else ", ".join(names) or "no"
 
-    def many(sign: str) -> str:
-        count = sum(bool(getattr(product, sign)) for product in products)
-        return f": {count:,} of {len(products):,} products, on some days. "
+    def point(title: str, count: int, why: str) -> tuple[str, str]:
+        return title, f": {count:,} of {len(products):,} products, on some days. {why}"
 
-    worst = sorted(marked, key=lambda product: -product.beyond if math.isfinite(product.beyond) else 0.0)[:MOST_HIDDEN]
-    rows = [
-        [
-            product.product,
-            some(product.binds),
-            some(product.untried),
-            percent(product.beyond) if math.isfinite(product.beyond) else "",
-        ]
-        for product in worst
-    ]
-    most = " most" if len(marked) > len(rows) else ""
+    worst = sorted(marked, key=lambda product: -np.nan_to_num(product.beyond))[:MOST_HIDDEN]
+    often = ["" if math.isnan(one.beyond) else percent(one.beyond) for one in worst]
+    rows = [[one.product, some(one.binds), some(one.untried), share] for one, share in zip(worst, often, strict=True)]
+    header = ("product", "never tried more", "seldom tried this much", "demand exceeds the level")
+    caption = f"Products whose demand was hidden{' most' if len(marked) > len(rows) else ''}"
     return PageSection(
         "hidden",
-        title,
+        "What empty shelves hid",
         f"{text}Two kinds of levels deserve a second look:",
         points=[
-            (
+            point(
                 "We never tried ordering more than this",
-                f"{many('binds')}More might pay, but nothing is known beyond the declared limit of orders (λ).",
+                sum(bool(product.binds) for product in products),
+                "More might pay, but nothing is known beyond the declared limit of orders (λ).",
             ),
-            (
+            point(
                 "We seldom tried ordering this much",
-                f"{many('untried')}Fewer than one past order in ten went this far. Order this much for a while, and "
-                "fit again.",
+                sum(bool(product.untried) for product in products),
+                "Fewer than one past order in ten went this far. Order this much for a while, and fit again.",
             ),
         ],
-        table=PageTable(
-            ("product", "never tried more", "seldom tried this much", "demand exceeds the level"),
-            rows,
-            f"Products whose demand was hidden{most}",
-        ),
-        link=link,
+        table=PageTable(header, rows, caption),
+        link="Empty shelves",
     )
 
 
