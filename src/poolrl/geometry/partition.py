@@ -144,40 +144,25 @@ class Partition:
 
     def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The best allowed action in each state (m, d) and its value (m,); ties go to the first candidate."""
-        low, high = self.problem.allowed(step, state)
-        candidates, search = self.candidates, self.pairs[step].search(q)
-        if search is not None:
-            best, values = self._searched(step, q, state, low, high, search)
-            return low + candidates[best] * (high - low), values
-        actions, values = np.empty_like(low), np.empty(len(state))
-        block = max(1, BLOCK // len(candidates))
-        for start in range(0, len(state), block):
-            rows = slice(start, start + block)
-            tried = low[rows, None] + candidates * (high - low)[rows, None]
-            states = np.broadcast_to(state[rows, None], (*tried.shape[:2], state.shape[1]))
-            flat = self.read(step, q, states.reshape(-1, states.shape[2]), tried.reshape(-1, tried.shape[2]))
-            scores = flat.reshape(tried.shape[:2])
-            best = scores.argmax(axis=1)
-            actions[rows] = tried[np.arange(len(best)), best]
-            values[rows] = scores[np.arange(len(best)), best]
-        return actions, values
-
-    def _searched(
-        self, step: int, q: FloatArray, state: FloatArray, low: FloatArray, high: FloatArray, search: Search
-    ) -> tuple[IntArray, FloatArray]:
-        """Which candidate is best in each state (m,), and its value (m,)."""
+        problem, boundary, candidates = self.problem, self.problem.boundary, self.candidates
+        low, high = problem.allowed(step, state)
         chosen, values = np.zeros(len(state), dtype=np.int64), np.zeros(len(state))
-        if not q.any():
-            # Nothing is known, so the first candidate is as good as any.
-            return chosen, values
-        from poolrl.geometry.compiled_nodes import SearchSpace, in_blocks
+        search = self.pairs[step].search(q)
+        if search is None:
+            block = max(1, BLOCK // len(candidates))
+            for rows in (slice(start, start + block) for start in range(0, len(state), block)):
+                tried = low[rows, None] + candidates * (high - low)[rows, None]
+                states = np.repeat(state[rows], len(candidates), axis=0)
+                scores = self.read(step, q, states, tried.reshape(len(states), -1)).reshape(tried.shape[:2])
+                chosen[rows], values[rows] = scores.argmax(axis=1), scores.max(axis=1)
+        elif q.any():  # otherwise nothing is known, and the first candidate is as good as any
+            from poolrl.geometry.compiled_nodes import SearchSpace, in_blocks
 
-        problem, boundary = self.problem, self.problem.boundary
-        span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
-        space = SearchSpace(self.candidates, problem.action_low, span, mirrored, boundary.reach[step])
-        inputs = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
-        in_blocks(lambda rows: search(space, *(part[rows] for part in inputs), chosen[rows], values[rows]), len(state))
-        return chosen, values
+            span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
+            space = SearchSpace(candidates, problem.action_low, span, mirrored, boundary.reach[step])
+            inputs = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
+            in_blocks(lambda at: search(space, *(part[at] for part in inputs), chosen[at], values[at]), len(state))
+        return low + candidates[chosen] * (high - low), values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """Ṽ_h at the state nodes, (S,)."""

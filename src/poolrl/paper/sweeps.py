@@ -53,15 +53,14 @@ class Range:
     """A field of `Setting` with the values that a sweep gives it, and how tables and figures name it."""
 
     field: str
-    values: tuple[float, ...]
+    values: tuple[Any, ...]  # numbers
     symbol: str
     label: str
     times: int = 1  # shown is this multiple of the value
 
     def over(self, setting: Setting) -> list[Setting]:
         """The setting at every value."""
-        moves: list[dict[str, Any]] = [{self.field: value} for value in self.values]
-        return [replace(setting, **move) for move in moves]
+        return [replace(setting, **{self.field: value}) for value in self.values]
 
     def of(self, setting: Setting) -> float:
         """The value in a setting."""
@@ -212,8 +211,8 @@ SWEEPS: dict[str, Sweep] = {"rq1": rq1, "rq2": rq2, "rq3": rq3, "sensitivity": s
 def settings_of(names: Iterable[str], *, quick: bool = False, real_data: bool = True) -> list[Setting]:
     """The settings of the named sweeps, each once; `quick` keeps the ends and the middle of every range."""
     settings = dict.fromkeys(setting for name in names for setting in SWEEPS[name]())
-    here = [setting for setting in settings if real_data or setting.data != "rossmann"]
-    return [setting for setting in here if not quick or _in_quick(setting)]
+    wanted = (setting for setting in settings if real_data or setting.data != "rossmann")
+    return [setting for setting in wanted if not quick or _in_quick(setting)]
 
 
 def _in_quick(setting: Setting) -> bool:

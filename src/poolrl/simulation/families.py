@@ -48,13 +48,11 @@ class Family:
 
     def sample(self, rng: np.random.Generator, episodes: int) -> FloatArray:
         """Demand (episodes, H, k)."""
-        shape = (episodes, *self.parts[0][0].shape)
-        which = rng.random(shape)
-        drawn = self.parts[0][1].sample(rng, shape)
-        threshold = self.parts[0][0]
-        for weight, law in self.parts[1:]:
-            other = law.sample(rng, shape)
-            drawn = np.where(which < threshold, drawn, other)
+        (threshold, first), *others = self.parts
+        shape = (episodes, *threshold.shape)
+        which, drawn = rng.random(shape), first.sample(rng, shape)
+        for weight, law in others:
+            drawn = np.where(which < threshold, drawn, law.sample(rng, shape))
             threshold = threshold + weight
         return np.clip(drawn, 0.0, TOP)
 
