@@ -22,7 +22,7 @@ from poolrl import LostSales, OutcomeProblem, Pool, SeededNoise, simulate_log
 from poolrl.cli.main import app
 from poolrl.paper.results import Results
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.config.answers import write_toml
 
 # These are in rows of the log and nowhere else, so no message may have them. They are too long for a file position.
 SECRET_NUMBER, SECRET_NAME = 31.337519, "Musterfrau"

@@ -20,7 +20,7 @@ from poolrl import LostSales
 from poolrl.certificate.release_files import sha256
 from poolrl.ledger.accounts import Entry
 from poolrl.ledger.ledger import Ledger
-from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.verified import verify_folder
 
 POOLRL = [sys.executable, "-m", "poolrl.cli.main"]

@@ -37,8 +37,8 @@ from poolrl.ledger.units import ProtectedUnit
 from poolrl.paper import rossmann
 from poolrl.paper.results import Results
 from poolrl.workflow import decide
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import parse_config
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.verified import verify_folder
 
 

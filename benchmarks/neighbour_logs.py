@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.config.answers import write_toml
 
 PRODUCTS, DAYS, WEEKS = ("bread", "milk"), 3, 2
 NUMBERS = tuple(f"{name}_{product}" for name in ("opening", "order_up_to", "left") for product in PRODUCTS)

@@ -24,8 +24,8 @@ from poolrl.workflow.backtest import (
     replay_policy,
     replayed_orders,
 )
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import ConfigFile, load_config
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
 from poolrl.workflow.trades.shop_example import (

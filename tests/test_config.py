@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales
 from poolrl.learning.stored import Names
-from poolrl.workflow.config.answers import asked_keys, flag_of
+from poolrl.workflow.config.answers import asked_keys, flag_of, write_toml
 from poolrl.workflow.config.configuration import Config, keys_of, load_config
-from poolrl.workflow.config.keys import Key
-from poolrl.workflow.config.sections import WIDE_ONLY
-from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.config.sections import WIDE_ONLY, Key
 from poolrl.workflow.trades.shop_section import ShopFacts
 from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.exports import configured, export_facts

@@ -130,7 +130,7 @@ def greet(*, name: str = "you") -> None:
 
 def test_the_recipe_for_a_key(tmp_path: Path) -> None:
     """One field becomes a comment of the file, a question, and a flag."""
-    field = '    weather: str = key("dry", why="what the sky is like", answer="dry")\n'
+    field = '    weather: str = asked("dry", "dry")\n    """what the sky is like"""\n'
     place = '    """What `poolrl plan` assumes'
     before = next(
         line for line in (ROOT / "src/poolrl/workflow/config/sections.py").read_text().splitlines() if place in line

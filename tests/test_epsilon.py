@@ -23,8 +23,8 @@ from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
 from poolrl.workflow.budget import BudgetStudy, StudyLine, StudyQuestion
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import keys_of
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.demo import DemoResult, privacy_curve
 from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
 from poolrl.workflow.page import _grid, claim_rows

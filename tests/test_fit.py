@@ -16,8 +16,8 @@ import pytest
 
 from poolrl import Policy
 from poolrl.pool import OnOutcomes
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.verified import verify_folder
 from tests.helpers.killed import KILLED_AT, KILLED_BETWEEN, kill_fits
 from tests.helpers.ledgers import spent, stages

@@ -14,8 +14,8 @@ import pytest
 from poolrl.certificate.leaflet import leaflet
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.problems.registry import KINDS
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config, parse_config, read_toml
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.release_folder import Released, fit_release
 from poolrl.workflow.trades.shop_section import SHOPS

@@ -13,8 +13,8 @@ from benchmarks.chain import DAYS
 
 from poolrl import Trajectories
 from poolrl.workflow.check import look_at
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 from tests.helpers.managers import SHOP, STORES, WEEKS, managers
 from tests.helpers.shops import Facts, Run
 

@@ -16,8 +16,8 @@ import pytest
 
 from poolrl.data.sources.duckdb import connected
 from poolrl.data.sources.engine import interruptible
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent

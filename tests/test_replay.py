@@ -20,7 +20,7 @@ from poolrl.audit.faults import revealed
 from poolrl.checks import IntArray
 from poolrl.pool import Prepared
 from poolrl.privacy.noise.secure import SecureNoise
-from poolrl.workflow.config.toml import write_toml
+from poolrl.workflow.config.answers import write_toml
 
 
 @dataclass

@@ -15,8 +15,8 @@ import pytest
 
 from poolrl.data.counts import count_outcomes
 from poolrl.privacy.sensitivity import every_level
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 
 Facts = dict[str, dict[str, Any]]

@@ -24,8 +24,8 @@ from poolrl.certificate.verify import _against_config
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.update import Moved, ProductNews, advice, by_product
 from poolrl.workflow.verified import verify_folder

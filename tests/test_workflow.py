@@ -15,8 +15,8 @@ import pytest
 
 from poolrl.privacy.zcdp import epsilon
 from poolrl.workflow.check import look_at
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 from tests.helpers.commands import CommandLine
 from tests.helpers.processes import environment, program
 from tests.helpers.shops import Facts, Run, write_config

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import ConfigFile, load_config
-from poolrl.workflow.config.toml import write_toml
 from tests.helpers.shops import Facts
 
 ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")

@@ -12,8 +12,8 @@ import pytest
 
 from poolrl import LostSales
 from poolrl.ledger.ledger import Ledger
+from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.config.toml import write_toml
 
 PRODUCTS = ["bread", "milk"]
 PAPERS = {"certificate.json", "certificate.sig", "leaflet.txt", "registry.yaml"}

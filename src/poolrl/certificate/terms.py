@@ -6,80 +6,38 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict
 
-from poolrl.ledger.units import Period, ProtectedUnit, When
+from poolrl.ledger.units import Period, ProtectedUnit
 
-# What earlier periods count for in each update, unless a configuration says otherwise. Of all values that were tried,
-# this one's largest regret is the smallest: 1.4 times the best value's gap, without drift and with four drifts
-# (benchmarks/updates.py). It keeps (1 + 0.6) / (1 - 0.6) = 4 periods' worth of counts.
-FORGETTING = 0.6
-# A scale follows demand itself, so that its multiples hardly drift.
-FORGETTING_SCALED = 0.9
 PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
 
 
 class Facts(BaseModel):
-    """Facts as a file has them: nothing is converted, and an unknown key is refused."""
+    """Facts as a file has them: nothing is converted, and an unknown key is refused. A docstring describes its fact."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """A description is one line, however many its docstring has."""
+        for field in cls.model_fields.values():
+            field.description = field.description and " ".join(field.description.split())
 
 
 class Publication(Facts):
     """What the deployment record says about the release."""
 
-    name: str = Field(
-        default="Ordering policy", description="for the record that tells others of this release (registry.yaml)"
-    )
-    curator: str = Field(default="not stated", description="who publishes it")
-    region: str = Field(default="not stated", description="which region the data describe")
-    intended_use: str = Field(default="Order-up-to levels for the coming periods.", description="what it is for")
-
-
-def _asked_as(flag: str) -> dict[str, JsonValue]:
-    """That `poolrl init` asks for a key, and may get no answer."""
-    return {"answer": "", "asked": True, "flag": flag}
-
-
-class PeriodFacts(Facts):
-    """Which trajectories a release reads, where it reads the weeks of one period only."""
-
-    column: str = Field(
-        default="",
-        description="column: the date (2025-01-31) or number by which a trajectory belongs to a period; of several in "
-        "its rows the smallest counts. With it, 'poolrl update' adds later periods",
-        json_schema_extra=_asked_as("period_column"),
-    )
-    first: When = Field(
-        default="",
-        description="the first date (2025-01-31) or number of the period that a release reads. Without a period it "
-        "reads everything, and no update can continue it",
-        json_schema_extra=_asked_as("period_first"),
-    )
-    before: When = Field(
-        default="",
-        description="the first one after it: begin the next period there",
-        json_schema_extra=_asked_as("period_before"),
-    )
-    forgetting: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="what earlier periods count for, in each update: 1 keeps them, 0.5 halves them. If left out, "
-        f"{FORGETTING}, or {FORGETTING_SCALED} with a scale, which follows demand itself",
-    )
-
-    def of(self, scale: tuple[str, ...]) -> Period | None:
-        """The period of a log with such a scale; None if none is declared. Refuses half a period."""
-        declared = [name for name in ("column", "first", "before") if getattr(self, name) != ""]
-        if not declared:
-            return None
-        if len(declared) < 3:
-            raise ValueError("[period] needs column, first and before, or none of them")
-        try:
-            return Period(self.column, self.first, self.before, scale)
-        except ValueError as error:
-            raise ValueError(f"[period] {error}") from None
+    name: str = "Ordering policy"
+    """for the record that tells others of this release (registry.yaml)"""
+    curator: str = "not stated"
+    """who publishes it"""
+    region: str = "not stated"
+    """which region the data describe"""
+    intended_use: str = "Order-up-to levels for the coming periods."
+    """what it is for"""
 
 
 class CertifiedWords(Facts):

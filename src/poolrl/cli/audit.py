@@ -26,13 +26,13 @@ from poolrl.audit.attack import releases_needed
 from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, AuditFinding, attack_case, draw_audit, refuse_impossible
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.noise import CHECKS
-from poolrl.certificate.terms import PeriodFacts
 from poolrl.checks import one_of, whole
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.data.log import Log
 from poolrl.data.sources.opening import open_source
 from poolrl.privacy import zcdp
 from poolrl.workflow.config.configuration import Config, ConfigFile, load_config
+from poolrl.workflow.config.sections import PeriodFacts
 from poolrl.workflow.open_log import as_table
 from poolrl.workflow.paying import dependence_share, left_over_share, together_share
 

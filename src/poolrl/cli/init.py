@@ -28,10 +28,10 @@ from poolrl.workflow.config.answers import (
     pairs,
     propose_columns,
     split_names,
+    write_toml,
 )
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
 from poolrl.workflow.config.sections import SALES_ROLES
-from poolrl.workflow.config.toml import write_toml
 from poolrl.workflow.trades.trade import TRADES, Trade, code_beside, trade_named
 
 init_verb = verb(

@@ -233,7 +233,7 @@ def study_budgets(config: Config, question: StudyQuestion, progress: Progress) -
 
 def assumed_problem(config: Config) -> OutcomeProblem:
     """The problem that is simulated: without labels, as if all label cells had one law and were learned together."""
-    problem: OutcomeProblem = config.problem.unlabelled()
+    problem: OutcomeProblem = config.problem.with_labels({})
     return problem
 
 

@@ -34,7 +34,7 @@ def open_log(
     """
     config = file.config
     sales, more = config.sales, list(also)
-    options: dict[str, Any] = {"query": config.query(explained=explained), "reads": config.columns_read()}
+    options: dict[str, Any] = {"query": config.query(explained=explained), "reads": config.problem.columns_read(config)}
     if config.log.delimiter != ",":
         options["csv"] = CsvFormat(config.log.delimiter, "utf-8")
     if sales is not None:

@@ -1,4 +1,4 @@
-"""From answers in words, given as flags or typed at a prompt, to the facts of a configuration.
+"""From answers in words, given as flags or typed at a prompt, to the facts of a configuration, and to its text.
 
 The header of a sales export proposes what its columns mean, by their names alone. Nothing behind it is read.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -15,10 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
 from poolrl.workflow.config.configuration import LOST_SALES, keys_of
-from poolrl.workflow.config.keys import Key
-from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY
+from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY, Key
 from poolrl.workflow.trades.shop_section import AMOUNTS
-from poolrl.workflow.trades.trade import Trade, trade_named
+from poolrl.workflow.trades.trade import TRADES, Trade, trade_named
 
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.
@@ -27,8 +28,19 @@ BY_SALES = ("kind", "horizon", "steps", "source", "period_column")
 STOCKS = ("opening", "delivery", "sales")
 # One number with a decimal comma, or two numbers.
 ONE_COMMA = re.compile(r"\d,\d+")
+YES_OR_NO = {"true": True, "yes": True, "false": False, "no": False}
 # Signs that a shell or a list swallows.
 SIGNS = {"tab": "\t", "space": " ", "comma": ",", "none": "", '""': "", "''": ""}
+
+HEADER = """\
+# The public facts about this log. A person who knows the trade declares everything here. Nothing may be read off the
+# log itself, because a bound, a cost or a column that depends on the log would reveal something that was not paid for.
+#
+#   poolrl check    is the table as this file says?        (for the data holder's eyes)
+#   poolrl plan     what does each budget buy?             (reads no row of the log)
+#   poolrl fit      spend rho, write the policy, the certificate and the page
+"""
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -73,23 +85,22 @@ def asked_keys(trade: Trade | None = None, *, sales: bool) -> list[Key]:
 
 def all_flags() -> list[Key]:
     """Every key of shops that has a flag, each flag once. The keys of another trade go into --facts."""
-    keys = [key for sales in (False, True) for key in keys_of(trade_named(LOST_SALES), sales=sales) if key.asked]
-    return list({key.flag: key for key in keys}.values())
+    return list({key.flag: key for key in asked_keys(sales=False) + asked_keys(sales=True)}.values())
 
 
 def is_needless(key: Key, answers: Answers) -> bool:
     """Whether earlier answers leave nothing to ask: a question that goes with something that is not there."""
-    scale, unit = answers.get("scale", "").strip(), answers.get("unit", "").strip()
+    scale, unit, labels, first = (answers.get(name, "").strip() for name in ("scale", "unit", "labels", "period_first"))
     by_weekday = SAME_WEEKDAY.fullmatch(scale) is not None
     needless = {
         "max_per_unit": not unit,
-        "step_labels": not answers.get("labels", "").strip(),
-        "label_columns": not answers.get("labels", "").strip(),
+        "step_labels": not labels,
+        "label_columns": not labels,
         "table": not answers.get("source", "").endswith(DATABASE_FILE),
         "scale_memory": not scale or by_weekday,
         "weeks_public": not by_weekday or bool(unit),
         "period_first": answers.get("period_column", "?").strip() == "",
-        "period_before": not answers.get("period_first", "").strip(),
+        "period_before": not first,
     }
     return needless.get(key.flag, False)
 
@@ -121,13 +132,11 @@ def facts_from(
     facts: dict[str, dict[str, Any]] = {}
     for key in keys:
         section, text = facts.setdefault(key.section, {}), answers.get(key.flag, "").strip()
-        text = text or (answer_for(trade, key) if key.asked else None) or ""
-        if text:
+        if text := text or answer_for(trade, key) or "":
             section[key.name] = value_of(key, text, products)
-        elif not key.asked and key.field.default not in (None, [], {}):
-            section[key.name] = key.field.default
         else:
-            section[key.name] = None
+            unset = key.asked or key.field.default in ([], {})
+            section[key.name] = None if unset else key.field.default
     facts["problem"]["kind"] = facts["problem"]["kind"] or trade.kind
     facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
     if sales:
@@ -193,8 +202,7 @@ def _label_columns(facts: dict[str, dict[str, Any]], header: Proposal | None) ->
 def check_answer(trade: Trade, key: Key, text: str, products: list[str]) -> None:
     """Refuse an answer that the file would refuse, as far as it can be judged alone."""
     value = value_of(key, text, products)
-    if trade.section.refuse(key, value, len(products)):
-        return
+    trade.section.refuse(key, value, len(products))
     try:
         TypeAdapter(key.field.rebuild_annotation()).validate_python(value, strict=True)
     except ValidationError as error:
@@ -204,37 +212,42 @@ def check_answer(trade: Trade, key: Key, text: str, products: list[str]) -> None
 
 def value_of(key: Key, text: str, products: list[str]) -> Any:
     """An answer as a value of the key's type."""
-    if key.field.annotation is object:
+    text, annotation = text.strip(), key.field.annotation
+    kinds = [annotation, *get_args(annotation)]
+    origins = [get_origin(kind) for kind in kinds]
+
+    def read(convert: Callable[[str], Any], what: str, part: str = text) -> Any:
+        try:
+            return convert(part)
+        except (ValueError, KeyError):
+            raise ValueError(f"{key.name} must be {what}, got {part!r}") from None
+
+    if annotation is object:
         return _json_value(text)
     if key.section == "period":
-        return int(text) if text.strip().isdecimal() else text.strip()
-    kinds = [key.field.annotation, *get_args(key.field.annotation)]
+        return int(text) if text.isdecimal() else text
     if list[float] in kinds:
-        numbers = [
-            _number_of(key, part, "a number, or one per product with commas between") for part in split_names(text)
-        ]
+        what = "a number, or one per product with commas between"
+        numbers = [read(float, what, part) for part in split_names(text)]
         return numbers[0] if len(numbers) == 1 else numbers
-    if dict in [get_origin(kind) for kind in kinds]:
-        return _labels_of(key, text)
+    if dict in origins:
+        named = pairs(text, key.name)
+        return (
+            {name: _label_values(split_names(part)) for name, part in named.items()} if key.name == "labels" else named
+        )
     if key.name == "closed":
         return [weekday_named(part) or part for part in split_names(text)]
-    if list in [get_origin(kind) for kind in kinds]:
+    if list in origins:
         parts = [SIGNS.get(part, part) if key.name in ("yes", "no") else part for part in split_names(text)]
         pattern = len(parts) == 1 and "{product}" in parts[0]
         return [parts[0].replace("{product}", product) for product in products] if pattern else parts
     if bool in kinds:
-        words = {"true": True, "yes": True, "false": False, "no": False}
-        if text.strip().lower() not in words:
-            raise ValueError(f"{key.name} must be true or false, got {text!r}")
-        return words[text.strip().lower()]
+        return read(lambda word: YES_OR_NO[word.lower()], "true or false")
     if int in kinds:
-        try:
-            return int(text)
-        except ValueError:
-            raise ValueError(f"{key.name} must be a whole number, got {text!r}") from None
-    if key.name in ("delimiter", "thousands", "decimal"):
-        return SIGNS.get(text.strip().lower(), text.strip())
-    return _number_of(key, text, "a number") if float in kinds else text.strip()
+        return read(int, "a whole number")
+    if float in kinds:
+        return read(float, "a number")
+    return SIGNS.get(text.lower(), text) if key.name in ("delimiter", "thousands", "decimal") else text
 
 
 def split_names(text: str) -> list[str]:
@@ -247,16 +260,6 @@ def split_names(text: str) -> list[str]:
 def flag_of(name: str) -> str:
     """A key as a flag of the command line."""
     return f"--{name.replace('_', '-')}"
-
-
-def _labels_of(key: Key, text: str) -> dict[str, Any]:
-    """`shop=1..40; promotion=no,yes`, or for columns `promotion=Aktion; holiday=Feiertag`."""
-    columns = key.section != "problem"
-    try:
-        named = pairs(text, key.name)
-    except ValueError:
-        raise ValueError(f"{key.name} must be written like 'shop=1..40; promotion=no,yes', got {text!r}") from None
-    return {name: values if columns else _label_values(split_names(values)) for name, values in named.items()}
 
 
 def _json_value(text: str) -> Any:
@@ -277,8 +280,36 @@ def _label_values(parts: list[str]) -> list[int | float | str] | str:
         return list(parts)
 
 
-def _number_of(key: Key, text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{key.name} must be {what}, got {text!r}") from None
+def write_toml(facts: dict[str, dict[str, Any]]) -> str:
+    """The text of a configuration. A key that has no value is a comment, to be found there."""
+    kind = str(facts.get("problem", {}).get("kind", ""))
+    trade = trade_named(kind if kind in TRADES or ":" in kind else LOST_SALES)
+    parts = [HEADER]
+    for section, keys in groupby(keys_of(trade, sales="sales" in facts), key=lambda key: key.section):
+        parts.append(f"\n[{section}]")
+        for key in keys:
+            parts += _key_lines(key.name, key.why, facts.get(section, {}).get(key.name))
+    return "\n".join(parts) + "\n"
+
+
+def _key_lines(name: str, why: str, value: Any) -> list[str]:
+    text = _sql(value) if name == "query" and isinstance(value, str) else _literal(value)
+    unset = value is None or value == {}
+    return [f"# {why}", f"# {name} = ..." if unset else f"{name} = {text}"]
+
+
+def _sql(query: str) -> str:
+    """A query over several lines stays readable where it has nothing to escape."""
+    plain = all(character.isprintable() or character == "\n" for character in query)
+    if "\n" in query and plain and '"""' not in query and "\\" not in query and not query.endswith('"'):
+        return f'"""\n{query.strip()}\n"""'
+    return _literal(query)
+
+
+def _literal(value: Any) -> str:
+    """A value in TOML, whose strings, numbers, booleans and lists of them are written as JSON's."""
+    if isinstance(value, dict):
+        pairs = (f"{name if BARE_KEY.fullmatch(name) else _literal(name)} = {_literal(v)}" for name, v in value.items())
+        return "{ " + ", ".join(pairs) + " }"
+    # JSON may escape a character as two surrogates, which TOML does not know.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

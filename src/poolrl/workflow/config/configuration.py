@@ -13,30 +13,27 @@ from typing import Any, Self, get_args
 from platformdirs import user_data_path
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
-from poolrl.certificate.terms import (
-    FORGETTING,
-    FORGETTING_SCALED,
-    AssumedPublic,
-    PeriodFacts,
-    Publication,
-    Terms,
-)
+from poolrl.certificate.terms import AssumedPublic, Facts, Publication, Terms
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
 from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.sensitivity import moved_trajectories
-from poolrl.workflow.config.keys import ConfigSection, Key, keys_of_model
 from poolrl.workflow.config.sections import (
+    FORGETTING,
+    FORGETTING_SCALED,
     MONDAY,
     WEEKDAYS,
     WIDE_ONLY,
+    Key,
     LogTable,
+    PeriodFacts,
     PlanFacts,
     Privacy,
     ProblemSection,
     SalesTable,
+    keys_of_model,
 )
 from poolrl.workflow.trades.shop_section import AMOUNTS, OperationFacts
 from poolrl.workflow.trades.trade import Trade, code_beside, trade_named, trade_of
@@ -46,7 +43,7 @@ LOST_SALES = "lost sales"
 LARGEST_CONFIG, DEEP_KEY = 2**20, re.compile(r"""(?:["']?[\w-]+["']?[ \t]*\.[ \t]*){100}""")
 
 
-class Config(ConfigSection):
+class Config(Facts):
     """The whole file."""
 
     problem: ProblemSection
@@ -130,10 +127,6 @@ class Config(ConfigSection):
         """
         return self.problem.query(self, explained=explained)
 
-    def columns_read(self) -> list[str]:
-        """The columns that a file must have for a query of ours, as far as that is known."""
-        return self.problem.columns_read(self)
-
     def columns(self) -> Columns:
         """Which column holds what."""
         return self.problem.columns(self)
@@ -189,11 +182,6 @@ class Config(ConfigSection):
             adjacency=KEEP_IDS if privacy.weeks_public else REPLACE_ANY,
         )
 
-    def _published(self) -> Publication:
-        """The record, in the words of the trade where nobody has chosen others."""
-        usual, chosen = self.problem.usual_publication(), self.publication.model_fields_set
-        return self.publication.model_copy(update={name: usual[name] for name in usual.keys() - chosen})
-
     def names(self) -> Names:
         """The user's names of products and steps; a step without a name has its number in the log."""
         first, problem, sales = self.first_step, self.problem, self.sales
@@ -203,23 +191,26 @@ class Config(ConfigSection):
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
-        posed = self.problem.posed
+        posed, trade, unit = self.problem.posed, trade_of(self.problem.posed), self.unit()
+        # The record speaks in the words of the trade, where nobody has chosen others.
+        said, usual = self.publication, self.problem.usual(trade)
+        chosen = {name: usual.get(name, value) for name, value in said if name not in said.model_fields_set}
         public = AssumedPublic(
             problem=posed.facts(),
-            words=trade_of(posed).words.certified(self.problem.products, censored=posed.censored),
+            words=trade.words.certified(self.problem.products, censored=posed.censored),
             products=self.problem.products,
             steps=self.names().steps,
-            columns=[self.unit().trajectory, *self.columns().names()[1:]],
-            unit_column=self.unit().column,
+            columns=[unit.trajectory, *self.columns().names()[1:]],
+            unit_column=unit.column,
             clip=self.log.clip,
             query=self.export_and_query(),
             protects=self.privacy.protects,
-            publication=self._published(),
+            publication=said.model_copy(update=chosen),
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
         fades = self.forgetting, self.period.forgetting is not None
-        return Terms(public, self.privacy.data_set, rho, budget, self.unit(), self.declared_period(), *fades)
+        return Terms(public, self.privacy.data_set, rho, budget, unit, self.declared_period(), *fades)
 
 
 def _trade_of_facts(problem: dict[str, Any]) -> Trade:

@@ -1,20 +1,27 @@
-"""Sections of `poolrl.toml` that every trade has: [log], [privacy], [plan], what [problem] must say, and [sales]."""
+"""Sections of `poolrl.toml` that every trade has, and their keys. A key's docstring is the reason for it.
+
+The reason is the comment in the file, the question that `poolrl init` asks, and the help of the key's flag. Type and
+bounds are the rule by which both the file and an answer are judged.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import model_validator
+from pydantic import BaseModel, Field, model_validator
+from pydantic.fields import FieldInfo
 
+from poolrl.certificate.terms import Facts
 from poolrl.data.log import Columns
 from poolrl.ledger.ledger import normal_name
+from poolrl.ledger.units import Period, When
 from poolrl.problems.labels import MOST_LABEL_CELLS
-from poolrl.workflow.config.keys import ConfigSection, Key, key, keys_of_model, name_key
 
 if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config
@@ -22,20 +29,85 @@ if TYPE_CHECKING:
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".db")
-# The column of each label in the query of a sales export.
-LABEL_COLUMN = "label_{}"
+# The column of each label in the query of a sales export, and the one that says when a week begins.
+LABEL_COLUMN, MONDAY = "label_{}", "monday"
 SAME_WEEKDAY = re.compile(r"same weekday, last (\d{1,2}) weeks?")
 # Columns of a sales export that no two keys may share.
-# The column of a sales export's rows that says when a week begins.
-MONDAY = "monday"
 SALES_ROLES = ("shop", "date", "product", "opening", "delivery", "sales", "stock_out", "open")
 # Keys of [log] that a sales export has no use for.
 WIDE_ONLY = ("query", "trajectory", "step", "first_step", "opening", "order_up_to", "left", "scale", "scale_memory")
-
-
 # Words of a flag, as tables write them.
 YES = ["1", "1.0", "true", "t", "yes", "y", "sold", "won", "ja", "oui", "si"]
 NO = ["0", "0.0", "false", "f", "no", "n", "unsold", "not sold", "passed", "bought in", "lost", "nein", "non"]
+# What earlier periods count for in each update, unless a configuration says otherwise. Of all values that were tried,
+# this one's largest regret is the smallest: 1.4 times the best value's gap, without drift and with four drifts
+# (benchmarks/updates.py). It keeps (1 + 0.6) / (1 - 0.6) = 4 periods' worth of counts.
+FORGETTING = 0.6
+# A scale follows demand itself, so that its multiples hardly drift.
+FORGETTING_SCALED = 0.9
+# What a key holds that is one name.
+Name = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+def asked(default: Any = ..., answer: str | None = None, *, flag: str = "", **rules: Any) -> Any:
+    """A key that `init` asks for. `answer` stands for no answer; "" leaves the key out, None asks until there is one.
+
+    `flag` is the name of its flag, where two sections have a key of one name.
+    """
+    return Field(default, json_schema_extra={"answer": answer, "flag": flag}, **rules)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of the file, as everything that writes, asks for or explains it needs it."""
+
+    section: str
+    name: str
+    field: FieldInfo
+
+    @property
+    def place(self) -> str:
+        """Its name in the whole file."""
+        return f"{self.section}.{self.name}"
+
+    @property
+    def why(self) -> str:
+        """The reason for it."""
+        return str(self.field.description)
+
+    @property
+    def asked(self) -> bool:
+        """Whether `init` asks for it."""
+        return self.field.json_schema_extra is not None
+
+    @property
+    def answer(self) -> str | None:
+        """The text that stands for no answer; "" where the key may be left out, None where an answer is needed."""
+        return self._extra.get("answer")
+
+    @property
+    def flag(self) -> str:
+        """The name of its flag; columns of a sales export have another one than those of a wide table."""
+        return self._extra.get("flag") or self.name
+
+    @property
+    def _extra(self) -> dict[str, Any]:
+        return self.field.json_schema_extra if isinstance(self.field.json_schema_extra, dict) else {}
+
+
+def keys_of_model(section: str, model: type[BaseModel]) -> list[Key]:
+    """Every key of a section."""
+    return [Key(section, name, field) for name, field in model.model_fields.items()]
+
+
+def faults_of_names(**lists: list[str]) -> list[str]:
+    """What is wrong with lists of names, by their keys."""
+    return [
+        f"{key} must be printable names that differ, ignoring case"
+        for key, names in lists.items()
+        if len({name.lower() for name in names}) < len(names)
+        or not all(name.strip() and name.isprintable() for name in names)
+    ]
 
 
 def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
@@ -57,57 +129,42 @@ def _plain(word: str) -> str:
     return word.strip().lower()
 
 
-class LogTable(ConfigSection):
+class LogTable(Facts):
     """Where the log lies and what its columns mean; column names are public, their contents are not."""
 
-    source: str = name_key(
-        why=".csv or .parquet file, folder or glob; a .duckdb file; or postgresql://user@host/database"
-    )
-    query: str | None = key(None, why="SQL that gives the log's rows; files are the table log in it", answer="")
-    trajectory: str = name_key("week", why="column: which trajectory (week, say) a row belongs to", answer="week")
-    step: str = key("day", why='column: which step of it; "" where each trajectory has one step', answer="day")
-    first_step: int = key(0, why="the number of the first step in that column", answer="1", ge=-(2**31), le=2**53)
-    opening: list[str] = key(
-        [], why="columns: stock at the beginning of the step, before the delivery", answer="{product}_opening"
-    )
-    order_up_to: list[str] = key(
-        [], why="columns: stock after the delivery, opening + delivery", answer="{product}_order_up_to"
-    )
-    left: list[str] = key(
-        [], why="columns: stock at the end of the step; 0 means that the shelf ran empty", answer="{product}_left"
-    )
-    columns: dict[str, str] = key(
-        {},
-        why='for other problems than shops, which column of the table holds what: { reserve = "limit" }; a part that '
-        "is not named here has a column of its own name",
-        asked=False,
-    )
-    delimiter: Literal[",", ";", "\t", "|"] = key(
-        ",", why="for other problems than shops, what stands between fields of a CSV file", asked=False
-    )
-    decimal: Literal[".", ","] = key(
-        ".", why="for other problems than shops, what stands before the decimals of a number", asked=False
-    )
-    yes: list[str] = key(YES, why="for other problems than shops, words that mean yes, as in sold", asked=False)
-    no: list[str] = key(NO, why="and words that mean no", asked=False)
-    scale: list[str] = key(
-        [],
-        why="columns: what was expected before the order, one for all products or one for each; amounts are divided "
-        "by it",
-        asked=False,
-    )
-    scale_memory: int | None = key(
-        None,
-        why="goes with scale: how many other trajectories' scales may change with one; 0 if it comes from outside",
-        asked=False,
-        ge=0,
-        le=10_000,
-    )
-    clip: bool = key(
-        False,
-        why="move values outside the bounds to the bounds, row by row; otherwise such rows are unobserved",
-        asked=False,
-    )
+    source: Name = asked()
+    """.csv or .parquet file, folder or glob; a .duckdb file; or postgresql://user@host/database"""
+    query: str | None = asked(None, "")
+    """SQL that gives the log's rows; files are the table log in it"""
+    trajectory: Name = asked("week", "week")
+    """column: which trajectory (week, say) a row belongs to"""
+    step: str = asked("day", "day")
+    """column: which step of it; "" where each trajectory has one step"""
+    first_step: int = asked(0, "1", ge=-(2**31), le=2**53)
+    """the number of the first step in that column"""
+    opening: list[str] = asked([], "{product}_opening")
+    """columns: stock at the beginning of the step, before the delivery"""
+    order_up_to: list[str] = asked([], "{product}_order_up_to")
+    """columns: stock after the delivery, opening + delivery"""
+    left: list[str] = asked([], "{product}_left")
+    """columns: stock at the end of the step; 0 means that the shelf ran empty"""
+    columns: dict[str, str] = Field(default={})
+    """for other problems than shops, which column of the table holds what: { reserve = "limit" }; a part that is
+    not named here has a column of its own name"""
+    delimiter: Literal[",", ";", "\t", "|"] = ","
+    """for other problems than shops, what stands between fields of a CSV file"""
+    decimal: Literal[".", ","] = "."
+    """for other problems than shops, what stands before the decimals of a number"""
+    yes: list[str] = YES
+    """for other problems than shops, words that mean yes, as in sold"""
+    no: list[str] = NO
+    """and words that mean no"""
+    scale: list[str] = Field(default=[])
+    """columns: what was expected before the order, one for all products or one for each; amounts are divided by it"""
+    scale_memory: int | None = Field(default=None, ge=0, le=10_000)
+    """goes with scale: how many other trajectories' scales may change with one; 0 if it comes from outside"""
+    clip: bool = False
+    """move values outside the bounds to the bounds, row by row; otherwise such rows are unobserved"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -123,82 +180,55 @@ class LogTable(ConfigSection):
         return self
 
 
-def _column(role: str, why: str, *, optional: bool = False) -> str:
-    default = {"default": None, "answer": ""} if optional else {}
-    field: str = name_key(why=f"column: {why}", flag=f"{role}_column", **default)
-    return field
+def _column(role: str, why: str) -> Any:
+    return asked(flag=f"{role}_column", description=f"column: {why}")
 
 
-class SalesTable(ConfigSection):
+class SalesTable(Facts):
     """How to read a sales export: a row per shop, date and product. A week of a shop is a trajectory."""
 
-    shop: str = _column("shop", "which shop")
-    date: str = _column("date", "which day")
-    product: str = _column("product", "which product, by a name of [problem] products")
-    opening: str = _column("opening", "stock in the morning, before the delivery")
-    delivery: str = _column("delivery", "what was delivered on that day")
-    sales: str = _column("sales", "what was sold on that day")
-    stock_out: str | None = _column(
-        "stock_out", "whether the shelf ran empty; left out, it did where all that was there was sold", optional=True
-    )
-    open: str | None = _column("open", "whether the shop was open; a row of a closed day is unobserved", optional=True)
-    labels: dict[str, str] = key(
-        {},
-        why='columns of the labels of [problem]: { promotion = "Aktion" }; a label that is not named here has a column '
-        "of its own name",
-        answer="",
-        flag="label_columns",
-    )
-    table: str | None = name_key(None, why="goes with a .duckdb file: the name of its table", answer="", flag="table")
-    delimiter: Literal[",", ";", "\t", "|"] = key(",", why="CSV: what stands between fields", answer=",")
-    encoding: Literal["utf-8", "latin-1"] = key(
-        "utf-8", why='CSV: how letters are written; "latin-1" for many exports of Windows', answer="utf-8"
-    )
-    decimal: Literal[".", ","] = key(".", why="what stands before the decimals of a number", answer=".")
-    thousands: Literal["", ".", ",", "'", " "] = key(
-        "", why="what stands between groups of three digits, if anything", answer=""
-    )
-    date_format: str | None = name_key(
-        None, why="how dates are written: %d.%m.%Y for 31.12.2025; left out, 2025-12-31", answer=""
-    )
-    yes: list[str] = key(
-        ["true", "yes", "1"],
-        why='words that mean yes in the columns stock_out and open ("" is an empty field)',
-        answer="true,yes,1",
-        min_length=1,
-    )
-    no: list[str] = key(["false", "no", "0"], why="words that mean no there", answer="false,no,0", min_length=1)
-    closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = key(
-        [], why="days on which no shop ever opens (Mon ... Sun): they are no steps", answer="", max_length=6
-    )
-    missing_days: Literal["unobserved", "nothing happened"] = key(
-        "unobserved",
-        why='a day without a row: "unobserved", or "nothing happened" (the stock of the row before in that week, no '
-        "delivery, no sale)",
-        answer="unobserved",
-    )
-    scale: str | None = name_key(
-        None,
-        why='what amounts are measured in: "same weekday, last 4 weeks" (mean sales of shop, product and weekday), or '
-        "the name of a column; left out, units",
-        answer="",
-        flag="scale",
-    )
-    scale_memory: int | None = key(
-        None,
-        why="goes with a column as scale: how many other weeks' scales may change with one week; 0 if it comes from "
-        "outside the log",
-        answer="",
-        ge=0,
-        le=10_000,
-        flag="scale_memory",
-    )
-    scale_floor: float = key(
-        1.0,
-        why="goes with same weekday: the least scale, in units, for products that hardly sell",
-        asked=False,
-        gt=0,
-    )
+    shop: Name = _column("shop", "which shop")
+    date: Name = _column("date", "which day")
+    product: Name = _column("product", "which product, by a name of [problem] products")
+    opening: Name = _column("opening", "stock in the morning, before the delivery")
+    delivery: Name = _column("delivery", "what was delivered on that day")
+    sales: Name = _column("sales", "what was sold on that day")
+    stock_out: Name | None = asked(None, "", flag="stock_out_column")
+    """column: whether the shelf ran empty; left out, it did where all that was there was sold"""
+    open: Name | None = asked(None, "", flag="open_column")
+    """column: whether the shop was open; a row of a closed day is unobserved"""
+    labels: dict[str, str] = asked({}, "", flag="label_columns")
+    """columns of the labels of [problem]: { promotion = "Aktion" }; a label that is not named here has a column of its
+    own name"""
+    table: Name | None = asked(None, "")
+    """goes with a .duckdb file: the name of its table"""
+    delimiter: Literal[",", ";", "\t", "|"] = asked(",", ",")
+    """CSV: what stands between fields"""
+    encoding: Literal["utf-8", "latin-1"] = asked("utf-8", "utf-8")
+    """CSV: how letters are written; "latin-1" for many exports of Windows"""
+    decimal: Literal[".", ","] = asked(".", ".")
+    """what stands before the decimals of a number"""
+    thousands: Literal["", ".", ",", "'", " "] = asked("", "")
+    """what stands between groups of three digits, if anything"""
+    date_format: Name | None = asked(None, "")
+    """how dates are written: %d.%m.%Y for 31.12.2025; left out, 2025-12-31"""
+    yes: list[str] = asked(["true", "yes", "1"], "true,yes,1", min_length=1)
+    """words that mean yes in the columns stock_out and open ("" is an empty field)"""
+    no: list[str] = asked(["false", "no", "0"], "false,no,0", min_length=1)
+    """words that mean no there"""
+    closed: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = asked([], "", max_length=6)
+    """days on which no shop ever opens (Mon ... Sun): they are no steps"""
+    missing_days: Literal["unobserved", "nothing happened"] = asked("unobserved", "unobserved")
+    """a day without a row: "unobserved", or "nothing happened" (the stock of the row before in that week, no delivery,
+    no sale)"""
+    scale: Name | None = asked(None, "")
+    """what amounts are measured in: "same weekday, last 4 weeks" (mean sales of shop, product and weekday), or the name
+    of a column; left out, units"""
+    scale_memory: int | None = asked(None, "", ge=0, le=10_000)
+    """goes with a column as scale: how many other weeks' scales may change with one week; 0 if it comes from outside
+    the log"""
+    scale_floor: float = Field(default=1.0, gt=0)
+    """goes with same weekday: the least scale, in units, for products that hardly sell"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -259,72 +289,42 @@ def reads_dates(form: str) -> bool:
         return False
 
 
-class Privacy(ConfigSection):
+class Privacy(Facts):
     """The protection: for whom, how strong, and what may be spent in all."""
 
-    unit: str | None = key(
-        None,
-        why="column: who is protected with all their trajectories; left out, each trajectory by itself",
-        answer="",
-        min_length=1,
-    )
-    max_per_unit: int | None = key(
-        None,
-        why="goes with unit: how many trajectories of one unit are used; noise grows in proportion",
-        answer="",
-        ge=1,
-        le=10**6,
-    )
-    owns_at_most: int | None = key(
-        None,
-        why="goes with unit: every trajectory belongs to one unit, and none owns more of them than this, by a public "
-        "fact; needed where other releases of the account protect single trajectories",
-        asked=False,
-        ge=1,
-        le=10**6,
-    )
-    labels_public: bool = key(
-        False,
-        why="goes with labels: neighbours keep them, and how many rows have which labels is released exactly",
-        asked=False,
-    )
-    weeks_public: bool = key(
-        False,
-        why="goes with a scale of the same weekday: it is public which shop has rows in which week, so neighbours "
-        "replace what happened in a week; halves the memory",
-        answer="",
-    )
-    protects: str = key("", why="what one of those is, in words, for the leaflet: one week of one shop", answer="")
-    rho: float = key(
-        why="the privacy budget of one fit (zCDP): 0.1 is epsilon 2.15 at delta 1e-6, 1 is 7.77; see poolrl plan",
-        ge=1e-9,
-    )
-    budget: float = key(
-        why="what may be spent on this data set in all, over all fits, by the ledger; equal to rho, it allows one fit",
-        answer="",
-        gt=0,
-    )
-    together: bool = key(
-        False,
-        why="spend a tenth of rho on how far products sell much or little together, for a shared reserve; left out "
-        "where [plan] units are too few for it",
-        asked=False,
-    )
-    data_set: str = name_key(why="the name of its account in the ledger; a corrected or longer log keeps its name")
-    ledger: str | None = key(
-        None,
-        why="the ledger's file, with its secret keys beside it; left out, one place for all data sets of a user",
-        asked=False,
-    )
+    unit: str | None = asked(None, "", min_length=1)
+    """column: who is protected with all their trajectories; left out, each trajectory by itself"""
+    max_per_unit: int | None = asked(None, "", ge=1, le=10**6)
+    """goes with unit: how many trajectories of one unit are used; noise grows in proportion"""
+    owns_at_most: int | None = Field(default=None, ge=1, le=10**6)
+    """goes with unit: every trajectory belongs to one unit, and none owns more of them than this, by a public fact;
+    needed where other releases of the account protect single trajectories"""
+    labels_public: bool = False
+    """goes with labels: neighbours keep them, and how many rows have which labels is released exactly"""
+    weeks_public: bool = asked(False, "")
+    """goes with a scale of the same weekday: it is public which shop has rows in which week, so neighbours replace what
+    happened in a week; halves the memory"""
+    protects: str = asked("", "")
+    """what one of those is, in words, for the leaflet: one week of one shop"""
+    rho: float = asked(ge=1e-9)
+    """the privacy budget of one fit (zCDP): 0.1 is epsilon 2.15 at delta 1e-6, 1 is 7.77; see poolrl plan"""
+    budget: float = asked(answer="", gt=0)
+    """what may be spent on this data set in all, over all fits, by the ledger; equal to rho, it allows one fit"""
+    together: bool = False
+    """spend a tenth of rho on how far products sell much or little together, for a shared reserve; left out where
+    [plan] units are too few for it"""
+    data_set: Name = asked()
+    """the name of its account in the ledger; a corrected or longer log keeps its name"""
+    ledger: str | None = None
+    """the ledger's file, with its secret keys beside it; left out, one place for all data sets of a user"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.unit is None and self.max_per_unit is not None:
-            raise ValueError("max_per_unit needs unit: name the column that says whose trajectory it is")
+        for name in ("max_per_unit", "owns_at_most"):
+            if self.unit is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} needs unit: name the column that says whose trajectory it is")
         if self.unit is not None and self.max_per_unit is None:
             raise ValueError("unit needs max_per_unit: say how many trajectories of one unit are used")
-        if self.unit is None and self.owns_at_most is not None:
-            raise ValueError("owns_at_most needs unit: it says how many trajectories one unit owns")
         if not normal_name(self.data_set):
             raise ValueError("data_set must be a name with a letter or a digit")
         if self.rho > self.budget:
@@ -337,27 +337,46 @@ class Privacy(ConfigSection):
         return self.max_per_unit or 1
 
 
-class PlanFacts(ConfigSection):
+class PlanFacts(Facts):
     """What `poolrl plan` assumes: how many units the log holds, and which demand to try."""
 
-    units: int = key(
-        1000,
-        why="about how many units (trajectories, if each is its own) the log holds; their number counts as public",
-        ge=1,
-        le=10**12,
+    units: int = asked(1000, ge=1, le=10**12)
+    """about how many units (trajectories, if each is its own) the log holds; their number counts as public"""
+    trajectories_per_unit: int | None = Field(default=None, ge=1, le=10**6)
+    """goes with unit: how many a unit owns, about; max_per_unit if left out"""
+    demand: str = "any"
+    """the demand to study: any, prior, uniform, normal, beta, exponential or bimodal"""
+
+
+class PeriodFacts(Facts):
+    """Which trajectories a release reads, where it reads the weeks of one period only."""
+
+    column: str = asked("", "", flag="period_column")
+    """column: the date (2025-01-31) or number by which a trajectory belongs to a period; of several in its rows the
+    smallest counts. With it, 'poolrl update' adds later periods"""
+    first: When = asked("", "", flag="period_first")
+    """the first date (2025-01-31) or number of the period that a release reads. Without a period it reads everything,
+    and no update can continue it"""
+    before: When = asked("", "", flag="period_before")
+    """the first one after it: begin the next period there"""
+    forgetting: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="what earlier periods count for, in each update: 1 keeps them, 0.5 halves them. If left out, "
+        f"{FORGETTING}, or {FORGETTING_SCALED} with a scale, which follows demand itself",
     )
-    trajectories_per_unit: int | None = key(
-        None,
-        why="goes with unit: how many a unit owns, about; max_per_unit if left out",
-        asked=False,
-        ge=1,
-        le=10**6,
-    )
-    demand: str = key(
-        "any",
-        why="the demand to study: any, prior, uniform, normal, beta, exponential or bimodal",
-        asked=False,
-    )
+
+    def of(self, scale: tuple[str, ...]) -> Period | None:
+        """The period of a log with such a scale; None if none is declared. Refuses half a period."""
+        if self.column == self.first == self.before == "":
+            return None
+        if "" in (self.column, self.first, self.before):
+            raise ValueError("[period] needs column, first and before, or none of them")
+        try:
+            return Period(self.column, self.first, self.before, scale)
+        except ValueError as error:
+            raise ValueError(f"[period] {error}") from None
 
 
 # Declared values of a label: a list, in which "1..935" stands for all numbers between, or such a range alone.
@@ -365,7 +384,7 @@ DeclaredValues = list[int | float | str] | str
 VALUE_RANGE = re.compile(r"(-?\d{1,15})\.\.(-?\d{1,15})")
 
 
-class ProblemSection(ConfigSection, ABC):
+class ProblemSection(Facts, ABC):
     """[problem]: what is decided. Each trade has its own keys; this is what all of them have and can."""
 
     # Sections and keys of the file that the trade has no use for, with what to say about each.
@@ -391,14 +410,14 @@ class ProblemSection(ConfigSection, ABC):
         def products(self) -> list[str]:
             """A name for each coordinate of the state."""
 
-    @cached_property
     @abstractmethod
+    def with_labels(self, labels: dict[str, list[int | float | str]]) -> Any:
+        """The problem, with the values of some labels."""
+
+    @cached_property
     def posed(self) -> Any:
         """The problem that the learner sees."""
-
-    @abstractmethod
-    def unlabelled(self) -> Any:
-        """The same problem without labels."""
+        return self.with_labels({name: declared_values(declared) for name, declared in self.labels.items()})
 
     @property
     @abstractmethod
@@ -421,14 +440,6 @@ class ProblemSection(ConfigSection, ABC):
         """The columns that a file must have for a query of ours, as far as that is known."""
         return []
 
-    def label_values(self) -> dict[str, list[int | float | str]]:
-        """The values that the declared labels stand for."""
-        return {name: declared_values(declared) for name, declared in self.labels.items()}
-
-    def usual_publication(self) -> dict[str, str]:
-        """The words of a record where nobody has chosen others."""
-        return {}
-
     @classmethod
     def keys(cls, trade: Trade) -> list[Key]:
         """Its keys in the file of a trade."""
@@ -436,7 +447,7 @@ class ProblemSection(ConfigSection, ABC):
 
     @classmethod
     def usual(cls, trade: Trade) -> dict[str, str]:
-        """Answers that stand for no answer, where the trade has better ones than the keys themselves, by flag."""
+        """What stands for no answer, by flag, where the trade has better words than the keys themselves."""
         return {}
 
     @classmethod
@@ -444,9 +455,8 @@ class ProblemSection(ConfigSection, ABC):
         """Add to the facts of a file what follows from others."""
 
     @classmethod
-    def refuse(cls, key: Key, value: Any, products: int) -> bool:
-        """Refuse an answer by rules that no type has; whether the answer was judged so."""
-        return False
+    def refuse(cls, key: Key, value: Any, products: int) -> None:
+        """Refuse an answer by rules that no type has."""
 
 
 def declared_values(declared: DeclaredValues) -> list[int | float | str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -11,8 +12,17 @@ from pydantic.fields import FieldInfo
 
 from poolrl.data.log import Columns
 from poolrl.problems.problem import OutcomeProblem, Problem
-from poolrl.workflow.config.keys import Key, faults_of_names, key, keys_of_model
-from poolrl.workflow.config.sections import SERVER, DeclaredValues, LogTable, ProblemSection, flag_sql
+from poolrl.workflow.config.sections import (
+    SERVER,
+    DeclaredValues,
+    Key,
+    LogTable,
+    ProblemSection,
+    asked,
+    faults_of_names,
+    flag_sql,
+    keys_of_model,
+)
 from poolrl.workflow.trades.trade import Trade, trade_named
 from poolrl.workflow.trades.vocabulary import TableColumn
 
@@ -39,16 +49,16 @@ class DeclaredFacts(ProblemSection):
         for name in ("opening", "order_up_to", "left")
     }
 
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False, strict=True)
+    model_config = ConfigDict(extra="allow")
 
-    kind: str = key(why="which problem: one of the registry, or module:Class of your own")
-    steps: list[str] = key([], why="names for the steps, for reports", answer="")
-    labels: dict[str, DeclaredValues] = key(
-        {},
-        why='public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }',
-        answer="",
-    )
-    step_labels: list[str] = key([], why="those labels that may change from one step to the next", answer="")
+    kind: str = asked()
+    """which problem: one of the registry, or module:Class of your own"""
+    steps: list[str] = asked([], "")
+    """names for the steps, for reports"""
+    labels: dict[str, DeclaredValues] = asked({}, "")
+    """public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }"""
+    step_labels: list[str] = asked([], "")
+    """those labels that may change from one step to the next"""
     scale_profile: list[float] = Field(default=[], max_length=0)
 
     # Rounds end when nothing is left, and tables often end there too.
@@ -85,18 +95,12 @@ class DeclaredFacts(ProblemSection):
         """The constructor's arguments, but for labels."""
         return dict(self.model_extra or {})
 
-    @cached_property
-    def posed(self) -> Any:
-        """The problem that the learner sees."""
-        labels = self.label_values()
+    def with_labels(self, labels: dict[str, list[int | float | str]]) -> Any:
+        """The problem, with the values of some labels."""
         try:
             return self.trade.problem(**self.arguments, **({"labels": labels} if labels else {}))
         except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
             raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
-
-    def unlabelled(self) -> Any:
-        """The same problem without labels."""
-        return self.trade.problem(**self.arguments)
 
     @property
     def in_words(self) -> str:
@@ -137,34 +141,35 @@ class DeclaredFacts(ProblemSection):
         """The columns of a table of this kind: as the words say, or the parts of a row themselves."""
         if self.trade.words.columns:
             return self.trade.words.columns
-        states, problem = self.products, self.posed
-        actions = (
-            [self.trade.words.decision]
-            if problem.action_dim == 1
-            else [f"action {i}" for i in range(problem.action_dim)]
-        )
-        after = [f"next {name}" for name in states] + list(problem.shows)
-        return tuple(TableColumn(name, "a part of the row") for name in (*states, *actions, *after))
+        problem, decision = self.posed, self.trade.words.decision
+        actions = [decision] if problem.action_dim == 1 else [f"action {i}" for i in range(problem.action_dim)]
+        names = *self.products, *actions, *(f"next {name}" for name in self.products), *problem.shows
+        return tuple(TableColumn(name, "a part of the row") for name in names)
 
-    def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """The columns of `rows_query` that hold states, actions and next states."""
-        problem = self.posed
-        sizes = problem.state_dim, problem.action_dim, len(problem.arrival_low)
-        state, action, after = (
-            tuple(name.format(i) for i in range(size))
-            for name, size in zip((STATE, ACTION, NEXT_STATE), sizes, strict=True)
-        )
-        return state, action, after
+    def _parts(self) -> list[tuple[str, ...]]:
+        """The columns of `query` that hold states, actions and next states."""
+        sizes = {STATE: self.posed.state_dim, ACTION: self.posed.action_dim, NEXT_STATE: len(self.posed.arrival_low)}
+        return [tuple(name.format(i) for i in range(size)) for name, size in sizes.items()]
+
+    def _expressions(self) -> list[str]:
+        """SQL for each of these, in which {name} is a column of the table."""
+        words = self.trade.words
+        if not words.columns:
+            return [f"{{{column.name}}}" for column in self.table_columns]
+        return [*chain(*words.rows), *(words.shown[name] for name in self.posed.shows)]
 
     def columns(self, config: Config) -> Columns:
         """Those of the rows that `query` gives."""
-        log, labels = config.log, {name: name for name in self.labels}
-        parts, scale = self._parts(), (SCALE,) * len(log.scale)
+        log, unit, labels = config.log, config.privacy.unit, {name: name for name in self.labels}
+        (state, action, after), scale = self._parts(), (SCALE,) * len(log.scale)
         period = config.period.column or None
-        return Columns(log.trajectory, log.step or STEP, *parts, config.privacy.unit, scale, labels, period=period)
+        return Columns(log.trajectory, log.step or STEP, state, action, after, unit, scale, labels, period=period)
 
     def query(self, config: Config, *, explained: bool) -> str:
         """SQL that gives states, actions and next states of every row, each from its own fields."""
+        # Here, because engines take long to import.
+        from poolrl.data.sources.engine import quoted_name as quoted
+
         log = config.log
         # A server's numbers stay as they are: a cast could fail at a row. Files hold text, which may be no number.
         cast = "{}" if log.source.startswith(SERVER) else "TRY_CAST({} AS DOUBLE)"
@@ -181,25 +186,12 @@ class DeclaredFacts(ProblemSection):
                 read[column.name] = flag_sql(quoted(name), log.yes, log.no)
             else:
                 read[column.name] = cast.format(quoted(name))
-        states, actions, after = self._expressions()
-        chosen = [
-            f"{text.format(**read)} AS {quoted(name)}"
-            for names, texts in zip(self._parts(), (states, actions, after), strict=True)
-            for name, text in zip(names, texts, strict=True)
-        ]
+        parts = zip(chain(*self._parts()), self._expressions(), strict=True)
+        chosen = [f"{text.format(**read)} AS {quoted(name)}" for name, text in parts]
         chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
         step = [] if log.step else [f"{log.first_step} AS {STEP}"]
         rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
         return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {rows}"
-
-    def _expressions(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        words, problem = self.trade.words, self.posed
-        if words.columns:
-            states, actions, after = words.rows
-            return states, actions, (*after, *(words.shown[name] for name in problem.shows))
-        names = [f"{{{column.name}}}" for column in self.table_columns]
-        width, choices = problem.state_dim, problem.action_dim
-        return tuple(names[:width]), tuple(names[width : width + choices]), tuple(names[width + choices :])
 
     def columns_read(self, config: Config) -> list[str]:
         """The columns of the table that the query reads."""
@@ -214,10 +206,6 @@ class DeclaredFacts(ProblemSection):
         log, named = config.log, (config.privacy.unit, config.period.column, *self.labels)
         return list(dict.fromkeys(name for name in (log.trajectory, log.step, *named) if name))
 
-    def usual_publication(self) -> dict[str, str]:
-        """In the words of the trade."""
-        return _publication(self.trade)
-
     @classmethod
     def keys(cls, trade: Trade) -> list[Key]:
         """The constructor's arguments stand behind the kind, each with the reason that the trade's words give."""
@@ -226,26 +214,22 @@ class DeclaredFacts(ProblemSection):
 
     @classmethod
     def usual(cls, trade: Trade) -> dict[str, str]:
-        """Columns are called as the trade calls things."""
-        return {"trajectory": trade.words.trajectory, "step": trade.words.step}
+        """Columns are called as the trade calls things, and papers speak of its decisions."""
+        words, decisions = trade.words, trade.words.decisions.capitalize()
+        columns = {"trajectory": words.trajectory, "step": words.step}
+        return columns | {"name": decisions, "intended_use": f"{decisions} to come."}
 
     @classmethod
     def complete(cls, trade: Trade, facts: dict[str, dict[str, Any]]) -> None:
-        """One step needs no column, and papers speak of the trade's decisions."""
+        """One step needs no column."""
         words, log, defaults = trade.words, facts["log"], arguments_of(trade.problem)
         if log["step"] == words.step and (facts["problem"].get("horizon") or defaults.get("horizon")) == 1:
             log["step"] = ""
         alone = log["step"] == "" and words.alone
         facts["privacy"]["protects"] = facts["privacy"].get("protects") or f"one {alone or words.trajectory}"
-        facts["publication"] |= _publication(trade)
 
     def _left_out(self, column: TableColumn, log: LogTable) -> bool:
         return column.name not in log.columns and column.spared(self.posed)
-
-
-def _publication(trade: Trade) -> dict[str, str]:
-    decisions = trade.words.decisions.capitalize()
-    return {"name": decisions, "intended_use": f"{decisions} to come."}
 
 
 def _argument(trade: Trade, name: str) -> FieldInfo:
@@ -253,7 +237,7 @@ def _argument(trade: Trade, name: str) -> FieldInfo:
     default = arguments_of(trade.problem)[name]
     needed = default is inspect.Parameter.empty
     why = trade.words.keys.get(name, "an argument of the problem")
-    field: FieldInfo = key(... if needed else default, why=why, answer=None if needed else "")
+    field: FieldInfo = asked(... if needed else default, None if needed else "", description=why)
     field.annotation = object
     return field
 
@@ -262,8 +246,3 @@ def arguments_of(kind: type[Problem]) -> dict[str, Any]:
     """The constructor's keywords but labels, with their defaults; `inspect.Parameter.empty` where one is needed."""
     found = inspect.signature(kind).parameters
     return {name: each.default for name, each in found.items() if name not in ("self", "labels")}
-
-
-def quoted(name: str) -> str:
-    """A name in SQL."""
-    return '"' + name.replace('"', '""') + '"'

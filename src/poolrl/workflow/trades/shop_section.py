@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
+from poolrl.certificate.terms import Facts
 from poolrl.data.log import Columns
 from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.workflow.config.keys import ConfigSection, Key, faults_of_names, key
 from poolrl.workflow.config.sections import (
     DATABASE_FILE,
     LABEL_COLUMN,
@@ -20,9 +19,12 @@ from poolrl.workflow.config.sections import (
     WEEKDAYS,
     WIDE_ONLY,
     DeclaredValues,
+    Key,
     LogTable,
     ProblemSection,
     SalesTable,
+    asked,
+    faults_of_names,
 )
 
 if TYPE_CHECKING:
@@ -45,37 +47,30 @@ class ShopFacts(ProblemSection):
         for name in ("columns", "delimiter", "decimal", "yes", "no")
     }
 
-    kind: Literal["lost sales", "backlog"] = key(
-        why='"lost sales": unmet demand is gone and unseen; "backlog": it waits, and is seen', answer="lost sales"
-    )
-    products: list[str] = key(
-        why="a name for each product, in the order of all lists below", min_length=1, max_length=10_000
-    )
-    horizon: int = key(why="steps of one trajectory: 7 days of a week", ge=1, le=10_000)
-    steps: list[str] = key([], why="names for the steps, for reports", answer="")
-    holding: Amounts = key(
-        why="cost of a unit left after a step: a number, one per product, or a list per step of such lists"
-    )
-    shortage: Amounts = key(why="cost of one unit of demand that was not met: the same forms")
-    demand_max: float | list[float] = key(
-        why="demand never exceeds this, by shelf size or common sense, in units or in multiples of the scale; too "
-        "large costs accuracy, not privacy"
-    )
-    boundary: Amounts = key(
-        1.0, why="lambda: feedback exists up to this share of demand_max, and orders stay below it", answer="1"
-    )
-    labels: dict[str, DeclaredValues] = key(
-        {},
-        why='public facts of a row with their values, declared and never read off the log: { shop = "1..935", '
-        'promotion = ["no", "yes"] }; as an answer: shop=1..935; promotion=no,yes',
-        answer="",
-    )
-    step_labels: list[str] = key(
-        [], why="those labels that may change from one step to the next, such as a holiday", answer=""
-    )
-    scale_profile: list[float] = key(
-        [], why="goes with a scale: how large it usually is on each step, compared with the others", asked=False
-    )
+    kind: Literal["lost sales", "backlog"] = asked(answer="lost sales")
+    """"lost sales": unmet demand is gone and unseen; "backlog": it waits, and is seen"""
+    products: list[str] = asked(min_length=1, max_length=10_000)
+    """a name for each product, in the order of all lists below"""
+    horizon: int = asked(ge=1, le=10_000)
+    """steps of one trajectory: 7 days of a week"""
+    steps: list[str] = asked([], "")
+    """names for the steps, for reports"""
+    holding: Amounts = asked()
+    """cost of a unit left after a step: a number, one per product, or a list per step of such lists"""
+    shortage: Amounts = asked()
+    """cost of one unit of demand that was not met: the same forms"""
+    demand_max: float | list[float] = asked()
+    """demand never exceeds this, by shelf size or common sense, in units or in multiples of the scale; too large costs
+    accuracy, not privacy"""
+    boundary: Amounts = asked(1.0, "1")
+    """lambda: feedback exists up to this share of demand_max, and orders stay below it"""
+    labels: dict[str, DeclaredValues] = asked({}, "")
+    """public facts of a row with their values, declared and never read off the log: { shop = "1..935", promotion =
+    ["no", "yes"] }; as an answer: shop=1..935; promotion=no,yes"""
+    step_labels: list[str] = asked([], "")
+    """those labels that may change from one step to the next, such as a holiday"""
+    scale_profile: list[float] = Field(default=[])
+    """goes with a scale: how large it usually is on each step, compared with the others"""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -105,16 +100,8 @@ class ShopFacts(ProblemSection):
         """Its subject, for `poolrl check` and for an audit."""
         return f"{self.kind}: {len(self.products)} products, {self.horizon} steps"
 
-    @cached_property
-    def posed(self) -> LostSales | Backlog:
-        """The problem that the learner sees."""
-        return self._with_labels(self.label_values())
-
-    def unlabelled(self) -> LostSales | Backlog:
-        """The same shop without labels."""
-        return self._with_labels({})
-
-    def _with_labels(self, labels: dict[str, Any]) -> LostSales | Backlog:
+    def with_labels(self, labels: dict[str, list[int | float | str]]) -> LostSales | Backlog:
+        """The shop, with the values of some labels."""
         facts: dict[str, Any] = {name: getattr(self, name) for name in AMOUNTS}
         if self.scale_profile:
             facts["scale_profile"] = [[size] for size in self.scale_profile]
@@ -131,8 +118,10 @@ class ShopFacts(ProblemSection):
         if config.privacy.together and len(self.products) < 2:
             faults.append("[privacy] together needs two products or more")
         if not faults and config.operations.declared:
-            config.operations.require_lengths(steps=self.horizon, products=len(self.products))
-            config.operations.of_steps(config.names().steps).of(self.posed)  # and what no shop can do
+            steps = config.names().steps
+            faults = config.operations.faults(steps, len(self.products))
+            if not faults:
+                config.operations.of_steps(steps).of(self.posed)  # refuses what no shop can do
         return faults
 
     def _faults_of_columns(self, log: LogTable) -> list[str]:
@@ -212,48 +201,44 @@ class ShopFacts(ProblemSection):
         facts["period"]["column"] = MONDAY if facts["period"]["first"] else None
 
     @classmethod
-    def refuse(cls, key: Key, value: Any, products: int) -> bool:
+    def refuse(cls, key: Key, value: Any, products: int) -> None:
         """The shop itself knows which amounts are possible."""
         per_product = (*AMOUNTS, "opening", "order_up_to", "left")
         if isinstance(value, list) and key.name in per_product and len(value) != products:
             raise ValueError(f"{key.name} must be one, or {products} with commas between: one per product")
         if key.name in AMOUNTS:
             LostSales(horizon=1, products=products, **(dict.fromkeys(AMOUNTS, 1.0) | {key.name: value}))
-        return key.name in AMOUNTS
 
 
-class OperationFacts(ConfigSection):
+class OperationFacts(Facts):
     """Costs and orders beyond those of [problem]; amounts as there: a number, one per product, or a list per step."""
 
-    purchase: Amounts | None = key(None, why="what a unit costs to buy", asked=False)
-    price: Amounts | None = key(None, why="what a unit is sold for: lost with a missed sale", asked=False)
-    fixed: Amounts | None = key(None, why="cost of placing an order, however large", asked=False)
-    spoilage: Amounts | None = key(
-        None, why="share of what is left that is gone the next morning; 1 for bread", asked=False
-    )
-    salvage: Amounts | None = key(None, why="what a unit brings that is left after the last step", asked=False)
-    pack: Amounts | None = key(None, why="orders are whole packs of this many units", asked=False)
-    minimum: Amounts | None = key(None, why="the smallest order that can be placed", asked=False)
-    deliveries: list[str] = key(
-        [], why="names of the steps on which an order can be placed; all if left out", asked=False
-    )
-    cycle: bool = key(False, why="the first step comes again after the last, for ever", asked=False)
-    capacity: float | list[float] | None = key(
-        None,
-        why="room for all that is there after a delivery, all products together: one number, or one per step",
-        asked=False,
-    )
-    volume: float | list[float] | None = key(
-        None, why="goes with capacity: how much of it a unit of each product takes; 1 if left out", asked=False
-    )
-    lead_time: int = key(
-        0, why="an order arrives this many steps later; goes with cycle = true", asked=False, ge=0, le=100
-    )
-    usual_scale: Amounts | None = key(
-        None,
-        why="goes with a scale: how large it usually is, because packs and costs of an order are in units",
-        asked=False,
-    )
+    purchase: Amounts | None = None
+    """what a unit costs to buy"""
+    price: Amounts | None = None
+    """what a unit is sold for: lost with a missed sale"""
+    fixed: Amounts | None = None
+    """cost of placing an order, however large"""
+    spoilage: Amounts | None = None
+    """share of what is left that is gone the next morning; 1 for bread"""
+    salvage: Amounts | None = None
+    """what a unit brings that is left after the last step"""
+    pack: Amounts | None = None
+    """orders are whole packs of this many units"""
+    minimum: Amounts | None = None
+    """the smallest order that can be placed"""
+    deliveries: list[str] = Field(default=[])
+    """names of the steps on which an order can be placed; all if left out"""
+    cycle: bool = False
+    """the first step comes again after the last, for ever"""
+    capacity: float | list[float] | None = None
+    """room for all that is there after a delivery, all products together: one number, or one per step"""
+    volume: float | list[float] | None = None
+    """goes with capacity: how much of it a unit of each product takes; 1 if left out"""
+    lead_time: int = Field(default=0, ge=0, le=100)
+    """an order arrives this many steps later; goes with cycle = true"""
+    usual_scale: Amounts | None = None
+    """goes with a scale: how large it usually is, because packs and costs of an order are in units"""
 
     @property
     def declared(self) -> bool:
@@ -264,41 +249,28 @@ class OperationFacts(ConfigSection):
         """For a shop whose steps have these names."""
         from poolrl.problems.operations import Operations
 
-        if unknown := [name for name in self.deliveries if name not in steps]:
-            raise ValueError(f"[operations] deliveries names {unknown[0]!r}; steps are {', '.join(steps)}")
-        given: dict[str, Any] = {
-            name: value
-            for name in ("purchase", "price", "fixed", "spoilage", "salvage", "pack", "minimum")
-            if (value := getattr(self, name)) is not None
-        }
-        self._refuse_what_does_not_go_together(len(steps))
+        names = ("purchase", "price", "fixed", "spoilage", "salvage", "pack", "minimum")
+        amounts: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.deliveries:
-            given["deliveries"] = np.array([[name in self.deliveries] for name in steps], dtype=np.float64)
-        return Operations(cycle=self.cycle, **given)
+            amounts["deliveries"] = np.array([[name in self.deliveries] for name in steps], dtype=np.float64)
+        return Operations(cycle=self.cycle, **amounts)
 
-    def _refuse_what_does_not_go_together(self, horizon: int) -> None:
-        """Before anything is planned, and long before anything is spent."""
-        if self.volume is not None and self.capacity is None:
-            raise ValueError("[operations] volume needs capacity: how much room is there for all products together?")
-        if self.lead_time > horizon:
-            raise ValueError(f"[operations] lead_time is longer than the {horizon} steps of a trajectory")
-        if self.lead_time and self.capacity is not None:
-            raise ValueError("[operations] capacity and lead_time cannot be planned together")
-        if self.lead_time and not self.cycle:
-            raise ValueError("[operations] lead_time needs cycle = true: what is ordered at the end arrives later")
-        alone = [name for name in ("fixed", "pack", "minimum") if getattr(self, name) is not None]
-        alone += [name for name, given in (("deliveries", self.deliveries), ("cycle", self.cycle)) if given]
-        if self.capacity is not None and alone:
-            raise ValueError(
-                f"[operations] capacity and {alone[0]} cannot be planned together: a shared capacity is planned for "
-                "orders of any amount on every step"
-            )
-
-    def require_lengths(self, *, steps: int, products: int) -> None:
-        """Refuse lists of another length than the shop's, and amounts that are not positive."""
-        for name, given, length in (("capacity", self.capacity, steps), ("volume", self.volume, products)):
-            amounts = given if isinstance(given, list) else [] if given is None else [given]
-            if isinstance(given, list) and len(given) != length:
-                raise ValueError(f"[operations] {name} must be one number, or a list of {length}, got {len(given)}")
-            if not all(0 < amount < float("inf") for amount in amounts):
-                raise ValueError(f"[operations] {name} must be positive")
+    def faults(self, steps: list[str], products: int) -> list[str]:
+        """What does not go together, or has another length than the shop. Said long before anything is spent."""
+        shared, later = self.capacity is not None, self.lead_time > 0
+        unknown = sorted(set(self.deliveries) - set(steps))
+        alone = [name for name in ("fixed", "pack", "minimum", "deliveries", "cycle") if getattr(self, name)]
+        broken = {
+            f"deliveries names {', '.join(map(repr, unknown))}; steps are {', '.join(steps)}": unknown,
+            "volume needs capacity: how much room is there for all products together?": self.volume and not shared,
+            f"lead_time is longer than the {len(steps)} steps of a trajectory": self.lead_time > len(steps),
+            "capacity and lead_time cannot be planned together": later and shared,
+            "lead_time needs cycle = true: what is ordered at the end arrives later": later and not self.cycle,
+            f"capacity and {' and '.join(alone)} cannot be planned together: a shared capacity is planned for orders "
+            "of any amount on every step": shared and alone,
+        }
+        for name, amounts, length in (("capacity", self.capacity, len(steps)), ("volume", self.volume, products)):
+            listed = amounts if isinstance(amounts, list) else [amounts] * length
+            broken[f"{name} must be one number, or a list of {length}, got {len(listed)}"] = len(listed) != length
+            broken[f"{name} must be positive"] = any(amount is not None and amount <= 0 for amount in listed)
+        return [f"[operations] {rule}" for rule, is_broken in broken.items() if is_broken]
