@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from functools import partial, reduce
 from typing import Any, Self
 
@@ -38,20 +39,19 @@ def _no_less(left: Any, right: Any) -> Any:
     return left >= right
 
 
-def _both(left: Any, right: Any) -> Any:
-    for one, other in ((left, right), (right, left)):
-        if not isinstance(one, ir.Value):
-            return other if one else False
-    return left & right
+def _logical(rule: Callable[[Any, Any], Any], decides: bool) -> Callable[[Any, Any], Any]:
+    """`and`, which false decides, or `or`, which true decides."""
+
+    def combined(left: Any, right: Any) -> Any:
+        for one, other in ((left, right), (right, left)):
+            if not isinstance(one, ir.Value):
+                return decides if bool(one) is decides else other
+        return rule(left, right)
+
+    return combined
 
 
-def _either(left: Any, right: Any) -> Any:
-    for one, other in ((left, right), (right, left)):
-        if not isinstance(one, ir.Value):
-            return True if one else other
-    return left | right
-
-
+_both, _either = _logical(operator.and_, False), _logical(operator.or_, True)
 # Engines compute these exactly as NumPy does (IEEE 754). That is not so for sines and powers.
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: operator.add,
@@ -103,12 +103,12 @@ class ColumnVector(NDArrayOperatorsMixin):
         return len(self.entries)
 
     def __getitem__(self, place: Any) -> Self:
-        return self._wrapped(self.entries[place], self.known)
+        return self._like(self.entries[place])
 
     def astype(self, kind: Any) -> Self:
         """A cast. Values must fit the new type, because engines differ in what they do otherwise."""
         plain = np.dtype(kind)
-        return self._mapped(_CASTS[plain], self, constant=plain.type)
+        return _mapped(_CASTS[plain], self, constant=plain.type)
 
     def all(self, axis: int = -1, keepdims: bool = False) -> Self:
         """Whether every entry holds."""
@@ -125,44 +125,54 @@ class ColumnVector(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options or ufunc not in _UFUNCS:
             return NotImplemented
-        return self._mapped(_UFUNCS[ufunc], *inputs, constant=ufunc)
+        return _mapped(_UFUNCS[ufunc], *inputs, constant=ufunc)
 
     def __array_function__(self, function: Any, types: Iterable[type], args: Any, options: Any) -> Any:
         if function not in _FUNCTIONS:
             return NotImplemented
         return _FUNCTIONS[function](*args, **options)
 
-    @classmethod
-    def _wrapped(cls, entries: Any, known: dict[Any, Any]) -> Self:
-        if isinstance(entries, np.ndarray):
-            return cls(entries, known)
-        alone = np.empty((), dtype=object)
-        alone[()] = entries
-        return cls(alone, known)
+    def _like(self, entries: Any) -> Self:
+        """Other entries in a vector of this kind."""
+        found = copy(self)
+        found.entries = entries
+        if not isinstance(entries, np.ndarray):
+            found.entries = np.empty((), dtype=object)
+            found.entries[()] = entries
+        return found
 
-    @classmethod
-    def _mapped(cls, rule: Callable[..., Any], *inputs: Any, constant: Callable[..., Any] | None = None) -> Self:
-        """Apply a rule entry by entry, with NumPy's broadcasting. A result of constants stays a constant."""
-        known = next(part.known for part in inputs if isinstance(part, ColumnVector))
+    def _vector(self, part: Any) -> ColumnVector:
+        """A vector, or public numbers as one."""
+        return part if isinstance(part, ColumnVector) else ColumnVector(np.asarray(part), self.known)
 
-        def one(*entries: Any) -> Any:
-            plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
-            if constant is not None and not any(isinstance(entry, ir.Value) for entry in plain):
-                return constant(*plain)
-            name = (rule, *((type(e), id(e) if isinstance(e, ir.Value) else e) for e in plain))
-            if name not in known:
-                # The parts are kept too, so that their ids are not used again.
-                known[name] = (rule(*plain), plain)
-            return known[name][0]
-
-        parts = [part.entries if isinstance(part, ColumnVector) else np.asarray(part) for part in inputs]
-        return cls._wrapped(np.frompyfunc(one, len(parts), 1)(*parts), known)
+    def _lined_up(self, inputs: Sequence[Any]) -> list[NDArray[Any]]:
+        """The entries of an operation's inputs."""
+        return [part.entries if isinstance(part, ColumnVector) else np.asarray(part) for part in inputs]
 
     def _reduced(self, rule: Callable[[Any, Any], Any], axis: int, keepdims: bool) -> Self:
         if axis not in (-1, len(self.shape) - 1):
             raise TypeError("columns can be reduced along the last axis only")
-        found = reduce(partial(self._mapped, rule), [self[i] for i in range(len(self))])
-        return self._wrapped(found.entries.reshape(1), self.known) if keepdims else found
+        found = reduce(partial(_mapped, rule), [self[i] for i in range(len(self))])
+        return self._like(found.entries.reshape(1)) if keepdims else found
+
+
+def _mapped(rule: Callable[..., Any], *inputs: Any, constant: Callable[..., Any] | None = None) -> Any:
+    """Apply a rule entry by entry, with NumPy's broadcasting. A result of constants stays a constant."""
+    vector = next(part for part in inputs if isinstance(part, ColumnVector))
+    known = vector.known
+
+    def one(*entries: Any) -> Any:
+        plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
+        if constant is not None and not any(isinstance(entry, ir.Value) for entry in plain):
+            return constant(*plain)
+        name = (rule, *((type(e), id(e) if isinstance(e, ir.Value) else e) for e in plain))
+        if name not in known:
+            # The parts are kept too, so that their ids are not used again.
+            known[name] = (rule(*plain), plain)
+        return known[name][0]
+
+    parts = vector._lined_up(inputs)
+    return vector._like(np.frompyfunc(one, len(parts), 1)(*parts))
 
 
 def _choose(held: Any, one: Any, two: Any) -> Any:
@@ -170,16 +180,15 @@ def _choose(held: Any, one: Any, two: Any) -> Any:
 
 
 def _concatenate(parts: Sequence[Any], axis: int = 0) -> ColumnVector:
-    known = next(part.known for part in parts if isinstance(part, ColumnVector))
-    together = np.concatenate([p.entries if isinstance(p, ColumnVector) else p for p in parts], axis=axis)
-    return ColumnVector(together, known)
+    vector = next(part for part in parts if isinstance(part, ColumnVector))
+    return vector._like(np.concatenate([vector._vector(part).entries for part in parts], axis=axis))
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.clip: lambda values, low, high: np.minimum(np.maximum(values, low), high),
-    np.where: lambda condition, chosen, other: ColumnVector._mapped(_choose, condition, chosen, other),
+    np.where: lambda condition, chosen, other: _mapped(_choose, condition, chosen, other),
     np.concatenate: _concatenate,
-    np.broadcast_to: lambda values, shape: ColumnVector(np.broadcast_to(values.entries, shape), values.known),
+    np.broadcast_to: lambda values, shape: values._like(np.broadcast_to(values.entries, shape)),
     np.zeros_like: lambda values, dtype=np.float64: np.zeros(values.shape, dtype=dtype),
     np.all: ColumnVector.all,
     np.any: ColumnVector.any,
@@ -203,7 +212,7 @@ class CoordinateFacts:
 
     def vector(self, columns: Sequence[Any], known: dict[Any, Any]) -> SharedVector:
         """A vector of k coordinates per column, whose entries are all that column."""
-        return SharedVector(ColumnVector(columns, known), self)
+        return SharedVector(columns, known, self)
 
     def column(self, numbers: NDArray[Any]) -> ir.Value:
         """The number of a row's own coordinate; some number of the same type as long as there are no rows."""
@@ -227,7 +236,7 @@ class CoordinateFacts:
         }
 
 
-class SharedVector(NDArrayOperatorsMixin):
+class SharedVector(ColumnVector):
     """A vector (k,), or several one after the other (2k,), of which each k entries are one column.
 
     So one expression counts a table with one row per coordinate. In a row of such a table all k entries are one column,
@@ -236,8 +245,9 @@ class SharedVector(NDArrayOperatorsMixin):
     not grow with k, and its floating-point operations are those of a table with k columns, in the same order.
     """
 
-    def __init__(self, parts: ColumnVector, facts: CoordinateFacts) -> None:
-        self._parts, self._facts = parts, facts
+    def __init__(self, entries: Sequence[Any], known: dict[Any, Any], facts: CoordinateFacts) -> None:
+        super().__init__(entries, known)
+        self._facts = facts
 
     @property
     def shape(self) -> tuple[int]:
@@ -245,9 +255,9 @@ class SharedVector(NDArrayOperatorsMixin):
         return (len(self),)
 
     def __len__(self) -> int:
-        return len(self._parts) * self._facts.coordinates
+        return len(self.entries) * self._facts.coordinates
 
-    def __getitem__(self, place: Any) -> SharedVector:
+    def __getitem__(self, place: Any) -> Self:
         if isinstance(place, tuple) and len(place) == 2 and place[0] is Ellipsis:
             place = place[1]
         if not isinstance(place, slice):
@@ -256,54 +266,32 @@ class SharedVector(NDArrayOperatorsMixin):
         width = self._facts.coordinates
         if stride != 1 or start % width or stop % width:
             raise TypeError("it picks out coordinates")
-        return self._like(self._parts[start // width : stop // width])
-
-    def astype(self, kind: Any) -> SharedVector:
-        """A cast of every entry."""
-        return self._like(self._parts.astype(kind))
-
-    def columns(self) -> list[ir.Value]:
-        """One expression for each k entries."""
-        return self._parts.columns()
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options:
-            return NotImplemented
-        return self._like(ufunc(*self._folded(inputs)))
+        return self._like(self.entries[start // width : stop // width])
 
     def __array_function__(self, function: Any, types: Iterable[type], args: Any, options: Any) -> Any:
-        if function in (np.where, np.clip):
-            return self._like(function(*self._folded(args)))
-        if function is np.concatenate:
-            # Each part may have k entries while others have 2k.
-            whole = [part if isinstance(part, SharedVector) else self._constant(part) for part in args[0]]
-            return self._like(np.concatenate([part._parts for part in whole]))
-        if function is np.broadcast_to and tuple(args[1]) == self.shape:
-            return self
-        if function is np.zeros_like:
-            return np.zeros(self.shape, **options)
-        return NotImplemented
+        if function is np.broadcast_to:
+            return self if tuple(args[1]) == self.shape else NotImplemented
+        return super().__array_function__(function, types, args, options)
 
-    def _constant(self, numbers: Any) -> SharedVector:
-        """Public numbers, k or a multiple of it."""
-        array = np.asarray(numbers)
-        if array.ndim != 1 or len(array) % self._facts.coordinates:
+    def _vector(self, part: Any) -> ColumnVector:
+        """A vector, or public numbers, k or a multiple of it, as one."""
+        if isinstance(part, SharedVector):
+            return part
+        array, width = np.asarray(part), self._facts.coordinates
+        if array.ndim != 1 or len(array) % width:
             raise TypeError("it needs one number for each coordinate")
         entries = [
-            each[0].item() if (each == each[0]).all() else self._facts.column(each)
-            for each in array.reshape(-1, self._facts.coordinates)
+            numbers[0].item() if (numbers == numbers[0]).all() else self._facts.column(numbers)
+            for numbers in array.reshape(-1, width)
         ]
-        return self._facts.vector(entries, self._parts.known)
+        return self._facts.vector(entries, self.known)
 
-    def _folded(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs of an operation with one entry for each k. Numbers without coordinates stay as they are."""
-        found = [each if isinstance(each, SharedVector | ir.Value) else self._with_coordinates(each) for each in inputs]
-        if len({each.shape for each in found if isinstance(each, SharedVector)}) > 1:
+    def _lined_up(self, inputs: Sequence[Any]) -> list[NDArray[Any]]:
+        """One entry for each k. Numbers without coordinates stay as they are."""
+        found = [
+            part if isinstance(part, SharedVector | ir.Value) or np.shape(part) in ((), (1,)) else self._vector(part)
+            for part in inputs
+        ]
+        if len({part.shape for part in found if isinstance(part, SharedVector)}) > 1:
             raise TypeError("it combines vectors of different lengths")
-        return [each._parts if isinstance(each, SharedVector) else each for each in found]
-
-    def _with_coordinates(self, numbers: Any) -> Any:
-        return numbers if np.asarray(numbers).shape in ((), (1,)) else self._constant(numbers)
-
-    def _like(self, parts: ColumnVector) -> SharedVector:
-        return SharedVector(parts, self._facts)
+        return super()._lined_up(found)
