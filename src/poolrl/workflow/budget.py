@@ -150,7 +150,7 @@ class StudyQuestion:
         fraction(within=self.within)
         whole(units=self.units)
         owned = config.plan.trajectories_per_unit or config.privacy.per_unit
-        most = _most_units(assumed_problem(config), owned)
+        most = _most_units(config.problem.with_labels({}), owned)
         if self.units > most:
             raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
 
@@ -212,7 +212,9 @@ class BudgetStudy:
 def study_budgets(config: Config, question: StudyQuestion, progress: Progress) -> BudgetStudy:
     """Simulate logs with the public facts of a configuration, and fit each at several budgets and sizes."""
     question.check(config)
-    problem, moved = assumed_problem(config), config.moved if config.privacy.unit is None else 1
+    # Without labels, as if all label cells had one law and were learned together.
+    problem: OutcomeProblem = config.problem.with_labels({})
+    moved = config.moved if config.privacy.unit is None else 1
     log = AssumedLog(question.units, config.privacy.per_unit, config.plan.trajectories_per_unit, moved)
     budgets = sorted({*BUDGETS, question.rho})
     families = len(FAMILIES) if question.demand == "any" else 1
@@ -229,12 +231,6 @@ def study_budgets(config: Config, question: StudyQuestion, progress: Progress) -
     by_size = _grow(simulator, worlds, log, question, progress)
     free = float(np.mean([each.free_gap for each in predictions]))
     return BudgetStudy(question, by_rho, by_size, free, trade_of(problem), tuple(assumptions(config)))
-
-
-def assumed_problem(config: Config) -> OutcomeProblem:
-    """The problem that is simulated: without labels, as if all label cells had one law and were learned together."""
-    problem: OutcomeProblem = config.problem.with_labels({})
-    return problem
 
 
 def assumptions(config: Config) -> Iterator[str]:

@@ -150,7 +150,7 @@ def _judged(gain: CostEstimate, now: CostEstimate, policy: Policy) -> tuple[Swit
         because += f" That holds if past {words.decisions} did not follow what only people knew. "
         because += (
             "Too little was released to tell; 'poolrl check' looks at it in the log."
-            if isinstance(policy.problem, OutcomeProblem) and policy.problem.shows_levels
+            if PrivateModel.of(policy).problem.shows_levels
             else f"No count of successes can tell that: ask those who named the {words.decisions}."
         )
     return verdict, because
