@@ -15,18 +15,10 @@ from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.decision_tables import decisions_of
+from poolrl.workflow.decision_tables import decisions_of, in_one_sentence
 from poolrl.workflow.release_folder import fit_release
 from poolrl.workflow.trades.trade import trade_of
-from poolrl.workflow.update import (
-    advice,
-    by_product,
-    cost_in_words,
-    decisions_that_moved,
-    in_one_sentence,
-    load_earlier,
-    noise_in_words,
-)
+from poolrl.workflow.update import advice, by_product, cost_in_words, decisions_that_moved, load_earlier, noise_in_words
 
 update_verb = verb(
     "update",

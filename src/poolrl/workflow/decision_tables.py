@@ -26,6 +26,8 @@ BYTE_ORDER_MARK = "\ufeff"
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 # A state that is not a count is shown at this many values.
 SHOWN_STATES = 11
+# A level that moved by more than this share is worth a word.
+MOVED = 0.05
 
 
 def levels_csv(policy: Policy) -> str:
@@ -124,6 +126,16 @@ def decisions_of(policy: Policy) -> FloatArray:
     everywhere = np.tile(states, (problem.labels.count, 1))
     steps = [policy.rule.act(problem, step, everywhere, cells) for step in range(problem.horizon)]
     return np.stack(steps, axis=1).reshape(problem.labels.count, len(states), problem.horizon, -1)
+
+
+def in_one_sentence(before: FloatArray, after: FloatArray, decisions: str) -> str:
+    """How much of a table of decisions changed at all."""
+    some = before > 0
+    shares = np.abs(after[some] / before[some] - 1)
+    typical = float(np.median(shares)) if some.any() else 0.0
+    large = int((shares > MOVED).sum())
+    size = f"Of {before.size:,} {decisions} {large:,}"
+    return f"{size} moved by more than {MOVED:.0%}; the typical one moved by {typical:.1%}."
 
 
 def scale_in_words(policy: Policy) -> str:

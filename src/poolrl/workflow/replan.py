@@ -31,11 +31,10 @@ from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
-from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, orders_csv
+from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.shop_levels import average_over_cells
 from poolrl.workflow.trades.trade import own_problem, trade_of
-from poolrl.workflow.update import in_one_sentence
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
 # Paths are drawn from the model, not from the log: the same for everybody who plans again.

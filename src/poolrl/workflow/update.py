@@ -38,8 +38,6 @@ from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
 
 # A mean, or a spread, that changed by a smaller share is "as before".
 AS_BEFORE = 0.02
-# A level that moved by more than this share is worth a word.
-MOVED = 0.05
 # Standard deviations of noise and sampling within which a difference is no news.
 SURE = 2.0
 # Noise that weighs less than this many times as much as before is no reason to keep an earlier release.
@@ -322,16 +320,6 @@ def advice(news: list[ProductNews], noise: float) -> str:
         f"{weighs} And noise and chance can explain all that changed: decide by the earlier one. The next update "
         "continues this one. Noise fades faster with longer periods, or with [period] forgetting nearer to 1."
     )
-
-
-def in_one_sentence(before: FloatArray, after: FloatArray, decisions: str) -> str:
-    """How much of a table of decisions changed at all."""
-    some = before > 0
-    shares = np.abs(after[some] / before[some] - 1)
-    typical = float(np.median(shares)) if some.any() else 0.0
-    large = int((shares > MOVED).sum())
-    size = f"Of {before.size:,} {decisions} {large:,}"
-    return f"{size} moved by more than {MOVED:.0%}; the typical one moved by {typical:.1%}."
 
 
 def _give_or_take(number: float) -> str:
