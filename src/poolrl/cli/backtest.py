@@ -54,9 +54,10 @@ def backtest(
     """Replay the policy on weeks of the log, beside what the shops did."""
     if by is not None and since is None:
         raise ValueError("--by goes with --from")
-    file, policy = load_config(config), Policy.load(folder / POLICY)
-    if why := trade_of(policy.problem).why_no_backtest:
+    file = load_config(config)
+    if why := trade_of(file.config.problem.posed).why_no_backtest:
         raise ValueError(why)
+    policy = Policy.load(folder / POLICY)
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     period, sales = file.config.declared_period(), file.config.sales
@@ -72,7 +73,7 @@ def backtest(
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
     with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("replaying", total=100)
-        found = replay_policy(
+        replayed = replay_policy(
             policy,
             weeks,
             remade=remade,
@@ -81,37 +82,37 @@ def backtest(
         )
     warning = noise_warning(policy)
     if json:
-        print(dumps(found.facts() | {"warning": warning}, indent=2))
+        print(dumps(replayed.facts() | {"warning": warning}, indent=2))
     else:
-        _print(Console(), found, learned_from=since is None, warning=warning)
+        _print(Console(), replayed, learned_from=since is None, warning=warning)
 
 
-def _print(console: Console, found: Backtest, *, learned_from: bool, warning: str) -> None:
+def _print(console: Console, replayed: Backtest, *, learned_from: bool, warning: str) -> None:
     console.print(f"[bold red]{EYES_ONLY}[/]\n", highlight=False)
-    for line in _what_was_replayed(found):
+    for line in _what_was_replayed(replayed):
         console.print(f"{line}\n", highlight=False)
-    console.print(_costs_by_product(found), highlight=False)
-    console.print(f"\n{found.in_words}", highlight=False)
+    console.print(_costs_by_product(replayed), highlight=False)
+    console.print(f"\n{replayed.in_words}", highlight=False)
     if warning:
         console.print(f"\n[bold red]{warning} So 'estimated' says little here.[/]", highlight=False)
     if learned_from:
         console.print("These may be the weeks that the policy has learned from: --from names later ones.")
 
 
-def _costs_by_product(found: Backtest) -> RichTable:
+def _costs_by_product(replayed: Backtest) -> RichTable:
     """Costs by product. Of many products, those that change most."""
     table = RichTable(box=None, padding=(0, 2, 0, 0))
     table.add_column("mean cost\nof a week", overflow="fold")
     changes = [f"{'change' * (place == 0)}\n{each}" for place, each in enumerate(SCENARIOS)]
     for name in ("\nweeks", "estimated\nthen", "\npolicy", *changes):
         table.add_column(name, justify="right", no_wrap=True)
-    shown = found.products
+    shown = replayed.products
     if len(shown) > MOST_SHOWN:
         ranked = sorted(shown, key=lambda each: each.change[1])
         shown = ranked[: MOST_SHOWN // 2] + ranked[-MOST_SHOWN // 2 :]
         table.caption = f"Of {len(ranked):,} products, the {len(shown)} that change most; --json has them all."
         table.caption_justify = "left"
-    for each in (*shown, found.in_all):
+    for each in (*shown, replayed.in_all):
         costs = [each.shops[1], each.policy[1]]
         cells = [*map(_as_cost, costs), *(f"{'+' * (by > 0)}{_as_cost(by)}" for by in each.change)]
         table.add_row(each.product, f"{each.weeks:,}", *(cells if each.weeks else ["n/a"] * len(cells)))
@@ -122,18 +123,18 @@ def _as_cost(number: float) -> str:
     return f"{number:,.1f}" if abs(number) < SHORT else f"{number:,.0f}"
 
 
-def _what_was_replayed(found: Backtest) -> Iterator[str]:
-    part = found.weeks - found.complete
-    text = f"{found.weeks:,} {found.called} are replayed, {part:,} of them without some products. "
-    text += f"{found.left_out:,} are not."
-    if found.reasons:
-        why = ", ".join(f"{count:,} where {reason}" for reason, count in found.reasons.items())
+def _what_was_replayed(replayed: Backtest) -> Iterator[str]:
+    part = replayed.weeks - replayed.complete
+    text = f"{replayed.weeks:,} {replayed.called} are replayed, {part:,} of them without some products. "
+    text += f"{replayed.left_out:,} are not."
+    if replayed.reasons:
+        why = ", ".join(f"{count:,} where {reason}" for reason, count in replayed.reasons.items())
         text += f" Single products of weeks that are left out: {why}."
     yield text
-    if found.scale != "none":
-        yield f"The scale that the policy orders by is {found.scale}."
+    if replayed.scale != "none":
+        yield f"The scale that the policy orders by is {replayed.scale}."
     yield (
-        f"Shelves ran empty on {found.ran_empty:.0%} of days. Nobody knows what more would have been sold then, so "
+        f"Shelves ran empty on {replayed.ran_empty:.0%} of days. Nobody knows what more would have been sold then, so "
         "there are three answers: least (nothing more), estimated (by the policy's estimate of demand), most (up to "
         "the declared bound)."
     )
