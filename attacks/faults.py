@@ -27,7 +27,7 @@ WRITER = """
 import sys
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.units import ProtectedUnit
+from poolrl.ledger.accounts import ProtectedUnit
 with Ledger(sys.argv[1]) as ledger:
     ledger.open_account("writer", 1000)
     for number in range(10000):

@@ -31,9 +31,8 @@ from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.data.sources.opening import open_source
 from poolrl.data.table import Table
 from poolrl.learning import stored
-from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.accounts import OverspendError, ProtectedUnit
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.units import ProtectedUnit
 from poolrl.paper import rossmann
 from poolrl.paper.results import Results
 from poolrl.workflow import decide

@@ -36,9 +36,9 @@ from benchmarks.report import Report, run
 from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.learning.faded_trees import FadedTrees
+from poolrl.ledger.accounts import Period, ProtectedUnit
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.units import Period, ProtectedUnit
 from poolrl.simulation.evaluation import rollout_cost, saa
 from poolrl.simulation.families import FAMILIES, TOP
 

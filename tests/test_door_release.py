@@ -12,6 +12,7 @@ from poolrl import Backlog, Grid, LostSales, Table, Trajectories
 from poolrl.data.counts import count_joint, count_outcomes
 from poolrl.geometry.resolution import JOINT_BANDS
 from poolrl.privacy import release
+from poolrl.privacy.guarantee import Mechanism
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.release import admit, release_levels, release_outcomes, release_rows, release_visits
@@ -79,7 +80,9 @@ def test_noise_is_given_back_in_the_user_s_units() -> None:
 def test_a_value_outside_its_range_moves_no_further_than_the_range() -> None:
     values = np.array([[-1e9, 1e9], [-3.0, 4.0], [np.nextafter(-3.0, -9), np.nextafter(4.0, 9)], [1.0, 3.0]])
     expected = [[0, LATTICE], [0, LATTICE], [0, LATTICE], [LATTICE // 2, LATTICE // 2]]
-    assert release._to_lattice(values, LOW, HIGH).tolist() == expected
+    noise = Recorder()
+    release._on_lattice(values, LOW, HIGH, Mechanism("numbers", 8, Fraction(1), Fraction(1)), noise)
+    assert noise.tables[0].tolist() == expected
 
 
 def test_a_decision_table_goes_to_the_lattice_of_actions() -> None:

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl.ledger.accounts import OverspendError, apply, replay
+from poolrl.ledger.accounts import OverspendError, Spend, apply, replay
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.units import Spend
 from tests.helpers.ledgers import WEEK, rows
 
 TENTH = Fraction(1, 10)

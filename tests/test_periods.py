@@ -19,10 +19,9 @@ from poolrl import LostSales, Table, Trajectories
 from poolrl.data.ids import canonical_text
 from poolrl.data.kept_rows import rows_of_period
 from poolrl.data.log import Columns
-from poolrl.ledger.accounts import OverspendError
+from poolrl.ledger.accounts import OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.units import Period, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 from tests.helpers.ledgers import WEEK, rows

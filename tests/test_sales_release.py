@@ -10,7 +10,7 @@ import pytest
 from poolrl import Policy
 from poolrl.certificate.certificate import Certificate
 from poolrl.cli.audit import configured_case
-from poolrl.ledger.units import Spend, UnitsError, totals
+from poolrl.ledger.accounts import Spend, UnitsError, totals
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.release_folder import fit_release

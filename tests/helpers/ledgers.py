@@ -6,9 +6,9 @@ import hashlib
 from fractions import Fraction
 from pathlib import Path
 
+from poolrl.ledger.accounts import ProtectedUnit
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
-from poolrl.ledger.units import ProtectedUnit
 
 WEEK = ProtectedUnit("week")
 

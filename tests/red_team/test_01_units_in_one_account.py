@@ -13,9 +13,8 @@ import pytest
 
 from poolrl import LostSales, Pool, Trajectories
 from poolrl.audit.faults import Exact
-from poolrl.ledger.accounts import replay
+from poolrl.ledger.accounts import ProtectedUnit, UnitsError, replay
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.units import ProtectedUnit, UnitsError
 from tests.helpers.commands import CommandLine
 from tests.helpers.ledgers import WEEK, rows
 from tests.helpers.shops import Facts, Run, write_config

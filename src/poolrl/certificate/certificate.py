@@ -15,8 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from poolrl import __version__
 from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Facts
-from poolrl.ledger.accounts import Account, Entry
-from poolrl.ledger.units import Period, ProtectedUnit, Spend, lost_by_one
+from poolrl.ledger.accounts import Account, Entry, Period, ProtectedUnit, Spend, lost_by_one
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
 

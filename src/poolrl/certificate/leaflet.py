@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from poolrl.certificate.certificate import Certificate, InAll, lost_to_periods, seen_in
-from poolrl.ledger.units import Period
+from poolrl.ledger.accounts import Period
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
 from poolrl.privacy.zcdp import rounded_up
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from poolrl.ledger.units import Period, ProtectedUnit
+from poolrl.ledger.accounts import Period, ProtectedUnit
 
 PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
 

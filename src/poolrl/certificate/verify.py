@@ -36,10 +36,9 @@ from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PeriodRead, says_it_is
-from poolrl.ledger.accounts import Entry, replay
+from poolrl.ledger.accounts import Entry, Period, ProtectedUnit, Spend, replay
 from poolrl.ledger.ledger import Ledger, normal_name
 from poolrl.ledger.signing import PublicKey, Signature
-from poolrl.ledger.units import ProtectedUnit, Spend
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.sensitivity import TableLayout
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -246,16 +245,18 @@ def _paid_periods(claim: Certificate, entries: list[Entry], spends: dict[int, Sp
     what = "the ledger has paid for these periods"
     if period_faults(claim):
         return [VerifyCheck(what, False, "they do not add up")]
-    faults = []
-    spend = spends.get(claim.ledger.entry)
-    if spend is None or spend.period != claim.period:
-        faults.append("its own period is not the one that was paid for")
-    for each in claim.earlier:
-        spend = spends.get(each.entry)
-        hashes = [text for e in entries if e.kind == "commit" and e.refers == each.entry for text in e.note.values()]
-        paid = spend is not None and (spend.period, str(spend.rho)) == (each.period, each.rho)
-        if not paid or each.certificate_sha256 not in hashes:
-            faults.append(f"entry {each.entry} is not the release of {each.period}")
+    named: list[tuple[int, Period | None, str, str | None]] = [
+        (claim.ledger.entry, claim.period, claim.rho, None),
+        *((each.entry, each.period, each.rho, each.certificate_sha256) for each in claim.earlier),
+    ]
+    committed = {entry.refers: {None, *entry.note.values()} for entry in entries if entry.kind == "commit"}
+    faults = [
+        f"entry {entry} is not the release of {period}"
+        for entry, period, rho, sha in named
+        if (spend := spends.get(entry)) is None
+        or (spend.period, str(spend.rho)) != (period, rho)
+        or sha not in committed.get(entry, {None})
+    ]
     return [VerifyCheck(what, not faults, "; ".join(faults))] if claim.period is not None or faults else []
 
 

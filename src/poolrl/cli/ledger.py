@@ -12,9 +12,8 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
-from poolrl.ledger.accounts import Account, Entry
+from poolrl.ledger.accounts import Account, Entry, Period
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.units import Period
 from poolrl.privacy import zcdp
 from poolrl.workflow.config.configuration import ledger_named_in, load_config, user_ledger
 

@@ -1,13 +1,264 @@
-"""Accounts: the sums of a ledger's entries, and the rules that every entry must keep."""
+"""Accounts: the sums of a ledger's entries, the rules that every entry keeps, and what one unit loses to all of them.
+
+Units. Budgets add up for one type of unit only. A release that protects one week with ρ says less about a shop of k
+weeks: k weeks replaced one after another cost k² ρ (group privacy, Bun and Steinke 2016, Proposition 1.9). So every
+spend says whom it protects, and sums convert it.
+
+    released for        counted for      costs
+    a unit              the same         ρ
+    a trajectory        its unit         k² ρ, where every trajectory belongs to one unit, which owns at most k
+    a unit              a trajectory     4 ρ, under the same declaration: it may leave one unit and join another
+    anything else                        not known: refused
+
+Periods. Releases that read different weeks cost one week only once. A release may read the trajectories of one period
+alone, by a public column. A trajectory lies at one place of that column, and neighbours keep their places. So it is in
+those releases only whose periods hold its place. If its scale has memory, m later trajectories change with it, wherever
+they lie. With v its place, and e the place of the m others, it loses at most
+
+    max over v   Σ over scales  max over e   Σ over releases r   ρ_r ((1[v in r] + m 1[e in r]) / (1 + m))²
+
+because each release pays for 1 + m trajectories (docs/privacy.md, lemma 20). Disjoint periods of one scale cost the
+largest of their ρ, with or without memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import date
 from fractions import Fraction
-from typing import Any
+from itertools import accumulate
+from typing import Any, Self, get_args, get_type_hints
 
-from poolrl.ledger.units import Period, ProtectedUnit, Spend, UnitsError, spent_by, totals
+from poolrl.privacy.guarantee import REPLACE_ANY
+
+# A date, written like 2025-01-31, or a whole number.
+When = str | int
+# ρ of a release, the number of the first of the sorted places that it holds, and of the first after those.
+_Span = tuple[Fraction, int, int]
+
+
+@dataclass(frozen=True)
+class Period:
+    """Trajectories whose place in `column` is at least `first`, and before `before`.
+
+    `scale` names the columns that amounts are multiples of. Equal names mean one scale: the data holder declares it.
+    """
+
+    column: str
+    first: When
+    before: When
+    scale: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        ends = self.first, self.before
+        dates = all(type(end) is str and _is_date(end) for end in ends)
+        if not self.column or not (dates or all(type(end) is int for end in ends)):
+            raise ValueError("a period needs a column, and two dates like 2025-01-31 or two whole numbers")
+        if not self.first < self.before:  # type: ignore[operator]
+            raise ValueError(f"a period must begin before it ends, got first = {self.first}, before = {self.before}")
+
+    def __str__(self) -> str:
+        return f"{self.column} from {self.first} to before {self.before}"
+
+    def holds(self, place: When | None) -> bool:
+        """Whether a trajectory at this place is in it; None is a place in no period."""
+        return place is not None and self.first <= place < self.before  # type: ignore[operator]
+
+    def overlaps(self, other: Period | None) -> bool:
+        """Whether one trajectory may be in both. Periods of other columns cannot be compared, so they overlap."""
+        if other is None or self.axis != other.axis:
+            return True
+        return self.holds(other.first) or other.holds(self.first)
+
+    @property
+    def axis(self) -> Hashable:
+        """Periods can be compared on one axis only."""
+        return self.column, type(self.first)
+
+    @classmethod
+    def from_note(cls, note: Any) -> Self:
+        """From an entry of the ledger, which has it as a dictionary; refuses anything else."""
+        complete = isinstance(note, dict) and set(note) == set(get_type_hints(cls))
+        if not complete or not isinstance(note["column"], str) or not isinstance(note["scale"], list | tuple):
+            raise ValueError("an entry does not say which period it reads")
+        return cls(**note | {"scale": tuple(map(str, note["scale"]))})
+
+
+@dataclass(frozen=True)
+class ProtectedUnit:
+    """Whom a release protects, when any other replaces it.
+
+    That is all that one value of `column` owns, or one value of `trajectory` where there is no such column. Equal names
+    of columns mean equal units: the data holder declares it.
+    """
+
+    trajectory: str
+    column: str | None = None
+    max_per_unit: int = 1
+    owns_at_most: int | None = None  # k: every trajectory belongs to one unit, and no unit owns more; a declaration
+    scale_memory: int = 0
+    labels_kept: bool = False  # neighbours keep their labels, because these are public
+    adjacency: str = REPLACE_ANY
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return self.column or self.trajectory or "unit that is not recorded"
+
+    @classmethod
+    def from_note(cls, note: Any) -> Self:
+        """From an entry of the ledger, which has it as a dictionary; refuses anything else."""
+        kinds = get_type_hints(cls)
+        complete = isinstance(note, dict) and set(note) == set(kinds)
+        if not complete or any(type(note[name]) not in (kind, *get_args(kind)) for name, kind in kinds.items()):
+            raise ValueError("an entry does not say whom it protects")
+        return cls(**note)
+
+    def same_kind(self, other: ProtectedUnit) -> bool:
+        """Whether budgets for both add up as they are."""
+        return self._kind() == other._kind()
+
+    def _kind(self) -> tuple[object, ...]:
+        # How much of a unit is used (max_per_unit, scale_memory) is paid for in noise. It does not change the promise.
+        return (self.column, None if self.column is not None else self.trajectory, self.labels_kept, self.adjacency)
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What one reservation took: ρ for a unit, and whether it was given back (stage "void").
+
+    Without a `period` it read everything.
+    """
+
+    rho: Fraction
+    stage: str
+    unit: ProtectedUnit
+    period: Period | None = None
+
+
+class UnitsError(ValueError):
+    """Two releases protect units between which no conversion is known."""
+
+
+# (column of units, column of trajectories) → k, as far as it was declared.
+Owned = dict[tuple[str, str], int]
+
+
+def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) -> int | None:
+    """The cost of one release for another type of unit, as a multiple of its ρ; None where it is not known."""
+    if paid_for.same_kind(counted_for):
+        return 1
+    if paid_for.adjacency != counted_for.adjacency or paid_for.adjacency != REPLACE_ANY:
+        return None
+    if paid_for.labels_kept and not counted_for.labels_kept:
+        return None  # its neighbours kept their labels, and others need not
+    if replace(paid_for, labels_kept=counted_for.labels_kept).same_kind(counted_for):
+        return 1  # it protects more than is asked for: labels that may change
+    if paid_for.column is None and counted_for.column is not None:
+        most = owned.get((counted_for.column, paid_for.trajectory))
+        return None if most is None else most**2
+    if paid_for.column is not None and counted_for.column is None and not paid_for.labels_kept:
+        # With public labels it is public which labels a unit's rows have, and a trajectory that moves changes that.
+        return 4 if (paid_for.column, counted_for.trajectory) in owned else None
+    return None
+
+
+def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
+    """The loss of each type of unit among these spends to all of them; refuses spends that cannot be converted."""
+    counted = [spend for spend in spends if spend.stage != "void"]
+    owned: Owned = {}
+    for unit in (spend.unit for spend in counted):
+        if unit.column is not None and unit.owns_at_most is not None:
+            place = unit.column, unit.trajectory
+            owned[place] = max(unit.owns_at_most, owned.get(place, 0))
+    kinds: dict[tuple[object, ...], list[Spend]] = {}
+    for spend in counted:
+        kinds.setdefault(spend.unit._kind(), []).append(spend)
+    sums = {alike[-1].unit: Fraction(0) for alike in kinds.values()}
+    for unit in sums:
+        for alike in kinds.values():
+            times = factor(alike[-1].unit, unit, owned)
+            if times is None:
+                raise UnitsError(_unknown(alike[-1].unit, unit))
+            sums[unit] += times * lost_by_one(alike)
+    return sums
+
+
+def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
+    """The loss of one type of unit to all spends."""
+    with_it = [*spends, Spend(Fraction(0), "reserved", unit)]
+    return next(total for each, total in totals(with_it).items() if each.same_kind(unit))
+
+
+def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
+    if paid_for.adjacency != counted_for.adjacency:
+        compared = f"{paid_for.adjacency} {paid_for.name}"
+        return f"its releases compare other neighbours ({compared}): keep to weeks_public as it was"
+    known = f"it is not known what releases for one {paid_for.name} cost one {counted_for.name}"
+    if paid_for.trajectory == counted_for.trajectory and None in (paid_for.column, counted_for.column):
+        return f"{known}: declare owns_at_most, how many trajectories one {(paid_for.column or counted_for.name)} owns"
+    return f"{known}: keep to the unit of the first release"
+
+
+def lost_by_one(spends: list[Spend]) -> Fraction:
+    """The largest loss of one unit to all these releases, each of which protects units of its type.
+
+    A trajectory is in one of several periods, but a unit may own trajectories in all of them.
+    """
+    total, axes = Fraction(0), dict[Hashable, list[tuple[Spend, Period]]]()
+    for spend in spends:
+        if spend.period is None or spend.unit.column is not None:
+            total += spend.rho
+        else:
+            axes.setdefault(spend.period.axis, []).append((spend, spend.period))
+    # A trajectory's places in two columns need not have to do with each other.
+    return total + sum(map(_lost_on_one_axis, axes.values()), Fraction(0))
+
+
+def _lost_on_one_axis(spends: list[tuple[Spend, Period]]) -> Fraction:
+    """The maximum above, by sums over sorted places.
+
+        Σ_r ρ_r (1[v in r] + m 1[e in r])²  =  R(v) + m² R(e) + 2m R(v, e)
+
+    R sums ρ over the releases that hold all of it. Where a period begins, all periods are in force that hold any place
+    after it and before the next beginning. So no other place need be tried.
+    """
+    places = sorted({period.first for _, period in spends})
+    scales: dict[tuple[int, tuple[str, ...]], list[_Span]] = {}
+    for spend, period in spends:
+        memory = spend.unit.scale_memory
+        start, end = (bisect_left(places, place) for place in (period.first, period.before))
+        scales.setdefault((memory, period.scale if memory else ()), []).append((spend.rho, start, end))
+    lost = [Fraction(0)] * (len(places) + 1)  # the last place is in no period
+    for (memory, _), spans in scales.items():
+        held = _held_at(spans, len(lost))
+        furthest = memory**2 * max(held)
+        for v, own in enumerate(held):
+            both = []
+            if memory:
+                with_v = _held_at([span for span in spans if span[1] <= v < span[2]], len(lost))
+                both = [memory**2 * other + 2 * memory * shared for other, shared in zip(held, with_v, strict=True)]
+            lost[v] += (own + max([furthest, *both])) / (1 + memory) ** 2
+    return max(lost)
+
+
+def _held_at(spans: Iterable[_Span], places: int) -> list[Fraction]:
+    """The sum of ρ over all spans that hold a place, for every place."""
+    steps = [Fraction(0)] * (places + 1)
+    for rho, start, end in spans:
+        steps[start] += rho
+        steps[end] -= rho
+    return list(accumulate(steps))[:places]
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
 
 ENTRY_KINDS = ("open", "budget", "reserve", "read", "void", "commit", "key")
 
@@ -115,7 +366,7 @@ def apply(entry: Entry, accounts: dict[str, Account]) -> None:
         spend = account.spends.get(entry.refers or 0)
         if spend is None or spend.stage != before:
             stage = "unknown" if spend is None else spend.stage
-            raise ValueError(f"{where} continues a spend that is {stage}, not {before}")
+            raise ValueError(f"{where} continues entry {entry.refers}, which is {stage}, not {before}")
         if "sketch" in entry.note:
             account.sketches[entry.refers or 0] = entry.note["sketch"]
         account.spends[entry.refers or 0] = replace(spend, stage=after)

@@ -15,11 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from poolrl.ledger.accounts import Account, Entry, OverspendError, apply, replay
+from poolrl.ledger.accounts import Account, Entry, OverspendError, Period, ProtectedUnit, UnitsError, apply, replay
 from poolrl.ledger.chain import Chain, onto_disk
 from poolrl.ledger.overlap import Sketch, open_sketch, seal_sketch
 from poolrl.ledger.signing import PublicKey, SigningKey
-from poolrl.ledger.units import Period, ProtectedUnit, UnitsError
 from poolrl.privacy import zcdp
 
 

@@ -17,6 +17,12 @@ REPLACE_ANY, KEEP_IDS = "replace one", "replace what happened in one"
 # Limits for guarantees in files. A release has one or two mechanisms.
 LARGEST_FRACTION, MOST_MECHANISMS = 10**100, 100
 
+# The parts of a guarantee that a file repeats as they are.
+STORED: dict[str, Any] = {"unit": str, "trajectories_per_unit": int, "steps": int, "adjacency": str, "scaled": bool}
+STORED |= {"scale_memory": int, "labels": str}
+# Older files lack these.
+OLDER: dict[str, Any] = {"scaled": False, "scale_memory": 0, "labels": "none", "periods": ""}
+
 
 @dataclass(frozen=True)
 class Mechanism:
@@ -121,13 +127,7 @@ class Guarantee:
             "rho": self.rho if math.isfinite(self.rho) else "inf",
             "epsilon": {f"{d:g}": self.epsilon(d) for d in (1e-6, 1e-9)} if self.private else None,
             "epsilon_if_one_gaussian": zcdp.gaussian_epsilon(self.rho, 1e-6) if self.private else None,
-            "unit": self.unit,
-            "trajectories_per_unit": self.trajectories_per_unit,
-            "steps": self.steps,
-            "adjacency": self.adjacency,
-            "scaled": self.scaled,
-            "scale_memory": self.scale_memory,
-            "labels": self.labels,
+            **{name: getattr(self, name) for name in STORED},
             **({"periods": self.periods} if self.periods else {}),
             "secure_noise": self.secure,
             "mechanisms": [m.to_dict() for m in self.mechanisms],
@@ -138,18 +138,13 @@ class Guarantee:
         """The inverse of `to_dict`. Derived entries of the file are not trusted, but computed again."""
         if len(facts["mechanisms"]) > MOST_MECHANISMS:
             raise ValueError(f"poolrl writes no guarantee of more than {MOST_MECHANISMS} mechanisms")
+        facts = OLDER | facts
         return cls(
             mechanisms=tuple(Mechanism.from_dict(m) for m in facts["mechanisms"]),
             secure=facts["secure_noise"] is True,
-            steps=int(facts["steps"]),
-            trajectories_per_unit=int(facts["trajectories_per_unit"]),
-            unit=str(facts["unit"]),
-            adjacency=str(facts["adjacency"]),
-            # Older files have none of them.
-            scaled=facts.get("scaled", False) is True,
-            scale_memory=int(facts.get("scale_memory", 0)),
-            labels=facts.get("labels", "none"),
-            periods=str(facts.get("periods", "")),
+            scaled=facts["scaled"] is True,
+            periods=str(facts["periods"]),
+            **{name: kind(facts[name]) for name, kind in STORED.items() if kind is not bool},
         )
 
     def _why_not(self) -> str:

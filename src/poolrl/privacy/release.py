@@ -187,15 +187,12 @@ def release_rows(log: Trajectories, problem: Problem, *, rho: zcdp.Budget, noise
     log.check(problem)
     if log.has_units:
         raise ValueError("input perturbation protects single trajectories: leave out unit and max_per_unit")
-    actions = _to_lattice(log.actions, problem.action_low, problem.action_high)
-    next_states = _to_lattice(log.next_states, problem.state_low, problem.state_high)
     mechanism = sensitivity.logged_numbers(problem, trajectories=len(log)).mechanism(rho)
-    noisy = noise.begin().add(np.concatenate([actions, next_states], axis=2), mechanism.variance)
-    return PrivateRows(
-        _from_lattice(noisy[:, :, : problem.action_dim], problem.action_low, problem.action_high),
-        _from_lattice(noisy[:, :, problem.action_dim :], problem.state_low, problem.state_high),
-        _guarantee(log, problem, noise, mechanism),
-    )
+    low = np.concatenate([problem.action_low, problem.state_low])
+    high = np.concatenate([problem.action_high, problem.state_high])
+    noisy = _on_lattice(np.concatenate([log.actions, log.next_states], axis=2), low, high, mechanism, noise)
+    actions, next_states = noisy[:, :, : problem.action_dim], noisy[:, :, problem.action_dim :]
+    return PrivateRows(actions, next_states, _guarantee(log, problem, noise, mechanism))
 
 
 def release_levels(
@@ -209,23 +206,21 @@ def release_levels(
     refuse_visits(log, problem)
     if levels.shape != (problem.horizon, problem.action_dim):
         raise ValueError(f"levels must have shape {(problem.horizon, problem.action_dim)}, got {levels.shape}")
-    exact = _to_lattice(levels, problem.action_low, problem.action_high)
     mechanism = sensitivity.decision_table(problem).mechanism(rho)
-    noisy = noise.begin().add(exact, mechanism.variance)
-    return PrivateLevels(
-        _from_lattice(noisy, problem.action_low, problem.action_high), _guarantee(log, problem, noise, mechanism)
-    )
+    noisy = _on_lattice(levels, problem.action_low, problem.action_high, mechanism, noise)
+    return PrivateLevels(noisy, _guarantee(log, problem, noise, mechanism))
 
 
-def _to_lattice(values: FloatArray, low: FloatArray, high: FloatArray) -> IntArray:
+def _on_lattice(
+    values: FloatArray, low: FloatArray, high: FloatArray, mechanism: Mechanism, noise: NoiseSource
+) -> FloatArray:
+    """Noisy numbers, each rounded to a whole number of steps of its public range before."""
     if values.shape[-1] != len(low):  # nobody has paid for what broadcasting would add
         raise ValueError(f"{len(low)} numbers are paid for, got {values.shape[-1]}")
     # Clipped, because a value that rounding put outside its range must not move further than was paid for.
-    return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * sensitivity.LATTICE).astype(np.int64)
-
-
-def _from_lattice(numbers: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    return np.asarray(low + numbers / sensitivity.LATTICE * (high - low))
+    steps = np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * sensitivity.LATTICE).astype(np.int64)
+    noisy = noise.begin().add(steps, mechanism.variance)
+    return np.asarray(low + noisy / sensitivity.LATTICE * (high - low))
 
 
 def _guarantee(log: Log, problem: Problem, noise: NoiseSource, *mechanisms: Mechanism) -> Guarantee:

@@ -58,12 +58,11 @@ from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PeriodRead
-from poolrl.ledger.accounts import Account, Entry, OverspendError
+from poolrl.ledger.accounts import Account, Entry, OverspendError, Period
 from poolrl.ledger.chain import onto_disk, was_made
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
 from poolrl.ledger.signing import SigningKey
-from poolrl.ledger.units import Period
 from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version
 from poolrl.privacy.noise.self_test import require_sound_sampler

@@ -21,7 +21,7 @@ from poolrl.data.label_cells import comparable
 from poolrl.data.row_rules import LARGEST_SCALE, SMALLEST_SCALE
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
-from poolrl.ledger.units import Period
+from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.sales import SHUT, TWICE

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError, field_validator, model_validato
 from poolrl.certificate.terms import AssumedPublic, Facts, Publication, Terms
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
-from poolrl.ledger.units import Period, ProtectedUnit
+from poolrl.ledger.accounts import Period, ProtectedUnit
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.sensitivity import moved_trajectories
