@@ -119,7 +119,7 @@ def single_importers(source: Path) -> list[str]:
         for name in files(source)
         if len(importers[name]) == 1
         and ".cli." not in name
-        and not (name.startswith("poolrl.workflow.") and ".cli." in next(iter(importers[name])))
+        and ".cli." not in next(iter(importers[name]))
         and not _named_by_path(source, name)
     ]
 

@@ -1,0 +1,66 @@
+"""The house stays small enough to change: limits on the figures of `python -m benchmarks.house`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.house import (
+    SOURCE,
+    asking_lines,
+    files,
+    lines,
+    longest_chain,
+    repeated_names,
+    single_importers,
+)
+
+# Files with one importer, each with its reason. A verb, and the work of a verb, are entry points, and not among them.
+KEPT_APART = {
+    "poolrl.data.check_problem": "a public function of the package: an entry point",
+    "poolrl.data.sources.duckdb": "with opening it would have more than 500 lines",
+    "poolrl.learning.cell_laws": "with estimation it would have more than 500 lines",
+}
+
+
+def test_the_house_is_small() -> None:
+    assert lines(SOURCE) <= 32_000
+    assert len(files(SOURCE)) <= 175
+    assert {name: text.count("\n") for name, text in files(SOURCE).items() if text.count("\n") > 500} == {}
+
+
+def test_a_name_says_which_file_it_is() -> None:
+    assert repeated_names(SOURCE) == []
+
+
+def test_a_thought_is_not_cut_into_slices() -> None:
+    """A file has two importers, or is an entry point."""
+    assert set(single_importers(SOURCE)) == set(KEPT_APART)
+
+
+def test_ways_are_short() -> None:
+    assert len(longest_chain(SOURCE)) <= 15
+
+
+def test_nobody_asks_which_kind_of_problem_it_is() -> None:
+    asking = asking_lines(SOURCE)
+    assert len(asking) <= 5, asking
+    assert [line for line in asking if line.startswith("poolrl.learning.")] == []
+
+
+def test_figures_see_what_they_should(tmp_path: Path) -> None:
+    """A question for a kind, a second file of one name, a slice and a longer chain are found in a small house."""
+    house = tmp_path / "poolrl"
+    for name, text in {
+        "__init__.py": '"""Front."""\n',
+        "data/one.py": "from poolrl.data.two import f\nif isinstance(f, Inventory):\n    f()\n",
+        "data/two.py": "from poolrl.checks import g\nf = g\n",
+        "plans/two.py": "from poolrl.checks import g\n",
+        "checks.py": "def g():\n    from poolrl.plans import two\n    return two\n",
+    }.items():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / name).write_text(text)
+    assert asking_lines(tmp_path) == ["poolrl.data.one: if isinstance(f, Inventory):"]
+    assert repeated_names(tmp_path) == ["two"]
+    assert single_importers(tmp_path) == ["poolrl.data.two", "poolrl.plans.two"]
+    assert longest_chain(tmp_path) == ["poolrl.data.one", "poolrl.data.two", "poolrl.checks"]
+    assert (lines(tmp_path), len(files(tmp_path))) == (10, 4)
