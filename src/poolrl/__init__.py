@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from poolrl.pool import Pool as Pool
     from poolrl.privacy.guarantee import Guarantee as Guarantee
     from poolrl.privacy.noise.seeded import SeededNoise as SeededNoise
-    from poolrl.problems.depot import Depot as Depot
     from poolrl.problems.inventory import Backlog as Backlog
+    from poolrl.problems.inventory import Depot as Depot
     from poolrl.problems.inventory import LostSales as LostSales
     from poolrl.problems.operations import Operations as Operations
     from poolrl.problems.problem import Boundary as Boundary
@@ -72,8 +72,7 @@ _PUBLIC = {
     "pool": ("Pool",),
     "privacy.guarantee": ("Guarantee",),
     "privacy.noise.seeded": ("SeededNoise",),
-    "problems.depot": ("Depot",),
-    "problems.inventory": ("Backlog", "LostSales"),
+    "problems.inventory": ("Backlog", "Depot", "LostSales"),
     "problems.operations": ("Operations",),
     "problems.problem": ("Boundary", "OutcomeProblem", "Problem", "SeparableProblem"),
     "problems.rounds": ("DynamicPricing", "FirstPriceBidding", "ReserveAuction"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from poolrl.problems.depot import Depot
-from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.inventory import Backlog, Depot, LostSales
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction
 

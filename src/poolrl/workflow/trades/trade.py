@@ -21,7 +21,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from poolrl.problems.depot import Depot
+from poolrl.problems.inventory import Depot
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.trades.vocabulary import Words
