@@ -16,14 +16,19 @@ from benchmarks.house import (
 
 # Files with one importer, each with its reason. A verb, and the work of a verb, are entry points, and not among them.
 KEPT_APART = {
-    "poolrl.data.check_problem": "a public function of the package: an entry point",
+    "poolrl.data.check_problem": "a public function of the package, which is imported by its name",
     "poolrl.data.sources.duckdb": "with opening it would have more than 500 lines",
     "poolrl.learning.cell_laws": "with estimation it would have more than 500 lines",
+    "poolrl.learning.compiled_sums": "compiled when it is first needed: importing Numba takes a second",
+    "poolrl.paper.claims": "with the write-up it would have more than 500 lines",
+    "poolrl.workflow.trades.declared_findings": "a part of its trade, imported when the trade is asked for it",
+    "poolrl.workflow.trades.declared_section": "a part of its trade, imported when the trade is asked for it",
+    "poolrl.workflow.trades.shop_findings": "a part of its trade, imported when the trade is asked for it",
 }
 
 
 def test_the_house_is_small() -> None:
-    assert lines(SOURCE) <= 32_000
+    assert lines(SOURCE) <= 31_500
     assert len(files(SOURCE)) <= 175
     assert {name: text.count("\n") for name, text in files(SOURCE).items() if text.count("\n") > 500} == {}
 

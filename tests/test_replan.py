@@ -179,7 +179,7 @@ def test_a_shared_capacity_from_the_command_line(released: Path, run: Run) -> No
     assert facts["bound"] < 1.03 * facts["planned"]
     asked = ["decide", out / "plan.npz", "--step", "0", "--stock", "bread=2,milk=1", "--json"]
     answer = json.loads(run(*asked))
-    assert 2 + answer["order"]["bread"] + 2 * (1 + answer["order"]["milk"]) <= 14.0 + 2e-6  # three printed amounts, of six decimals each
+    assert 2 + answer["order"]["bread"] + 2 * (1 + answer["order"]["milk"]) <= 14.0 + 2e-6
     assert "bread" in run(*asked[:-1])
     model = PrivateModel.of(Policy.load(released / "release" / POLICY)).under(load_config(config).config.problem.posed)
     again = plan_capacity(

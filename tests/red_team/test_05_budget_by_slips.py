@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolrl.ledger.accounts import OverspendError
-from poolrl.ledger.ledger import Ledger, normal_name
+from poolrl.ledger.accounts import OverspendError, normal_name
+from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.configuration import load_config, user_ledger
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, write_config

@@ -22,17 +22,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import combinations, groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 from scipy.special import xlogy
 
-from poolrl.audit.faults import Rows
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.noise.seeded import discrete_gaussian
 from poolrl.privacy.noise.source import RandomWords
+
+if TYPE_CHECKING:
+    from poolrl.audit.faults import Rows
 
 # How often a sound release may fail, and the share of each of the twelve checks: eleven here, one of several tables.
 LUCK = 1e-6

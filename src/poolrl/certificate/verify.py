@@ -36,8 +36,8 @@ from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PeriodRead, says_it_is
-from poolrl.ledger.accounts import Entry, Period, ProtectedUnit, Spend, replay
-from poolrl.ledger.ledger import Ledger, normal_name
+from poolrl.ledger.accounts import Entry, Period, ProtectedUnit, Spend, normal_name, replay
+from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.sensitivity import TableLayout

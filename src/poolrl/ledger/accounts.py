@@ -23,6 +23,8 @@ largest of their ρ, with or without memory.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
@@ -284,6 +286,13 @@ class Entry:
         """What the seal covers, ready for JSON."""
         rho = None if self.rho is None else str(self.rho)
         return [self.number, self.kind, self.time, self.account, rho, self.refers, self.note]
+
+
+def normal_name(data_set: str) -> str:
+    """A name without what people write in several ways: case, spaces, signs, and forms of the same letter."""
+    drawn = "".join(each for each in data_set if unicodedata.category(each) != "Cf")
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", drawn).casefold())
+    return " ".join(re.findall(r"[^\W_]+", re.sub("['’‘`´ʼ\"“”]", "", folded)))
 
 
 @dataclass

@@ -8,25 +8,26 @@ A reservation that is not void counts as spent. So a crash can lose budget, but 
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from poolrl.ledger.accounts import Account, Entry, OverspendError, Period, ProtectedUnit, UnitsError, apply, replay
+from poolrl.ledger.accounts import (
+    Account,
+    Entry,
+    OverspendError,
+    Period,
+    ProtectedUnit,
+    UnitsError,
+    apply,
+    normal_name,
+    replay,
+)
 from poolrl.ledger.chain import Chain, onto_disk
 from poolrl.ledger.overlap import Sketch, open_sketch, seal_sketch
 from poolrl.ledger.signing import PublicKey, SigningKey
 from poolrl.privacy import zcdp
-
-
-def normal_name(data_set: str) -> str:
-    """A name without what people write in several ways: case, spaces, signs, and forms of the same letter."""
-    drawn = "".join(each for each in data_set if unicodedata.category(each) != "Cf")
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", drawn).casefold())
-    return " ".join(re.findall(r"[^\W_]+", re.sub("['’‘`´ʼ\"“”]", "", folded)))
 
 
 class Ledger:

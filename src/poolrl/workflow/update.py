@@ -26,8 +26,8 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.trees import observed_slots
-from poolrl.ledger.accounts import Account, Period, ProtectedUnit
-from poolrl.ledger.ledger import Ledger, normal_name
+from poolrl.ledger.accounts import Account, Period, ProtectedUnit, normal_name
+from poolrl.ledger.ledger import Ledger
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import ConfigFile, terms_of

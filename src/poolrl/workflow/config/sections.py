@@ -19,8 +19,7 @@ from pydantic.fields import FieldInfo
 
 from poolrl.certificate.terms import Facts
 from poolrl.data.log import Columns
-from poolrl.ledger.accounts import Period, When
-from poolrl.ledger.ledger import normal_name
+from poolrl.ledger.accounts import Period, When, normal_name
 from poolrl.problems.labels import MOST_LABEL_CELLS
 
 if TYPE_CHECKING:
