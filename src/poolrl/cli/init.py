@@ -27,11 +27,12 @@ from poolrl.workflow.config.answers import (
     missing_keys,
     pairs,
     propose_columns,
+    refuse_unknown,
     split_names,
     write_toml,
 )
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
-from poolrl.workflow.config.sections import SALES_ROLES
+from poolrl.workflow.config.sections import SALES_ROLES, Key
 from poolrl.workflow.trades.trade import TRADES, Trade, code_beside, trade_named
 
 init_verb = verb(
@@ -53,26 +54,19 @@ init_verb = verb(
       --units 2000 --data-set "shops 2025" --rho 0.1""",
 )
 
-
 # Asked only where they are needed, and then they are.
 GO_TOGETHER = ("max_per_unit", "scale_memory")
 
 
-def _help(why: str, answer: str | None) -> str:
-    return why if not answer else f"{why} ({answer} if left out)"
+def _flag(key: Key) -> tuple[str, Any, Any]:
+    usual = f" ({key.answer} if left out)" if key.answer else ""
+    return key.flag, Annotated[str | None, Parameter(help=f"{key.why}{usual}")], field(default=None)
 
 
 # One flag for each key that `init` asks for; lists are separated by commas, or are the lines of a file behind @.
+# Its annotations are looked up in its module.
 Flags: Any = Parameter(name="*")(
-    make_dataclass(
-        "Flags",
-        [
-            (key.flag, Annotated[str | None, Parameter(help=_help(key.why, key.answer))], field(default=None))
-            for key in all_flags()
-        ],
-        kw_only=True,
-        namespace={"__module__": __name__},  # where its annotations are looked up
-    )
+    make_dataclass("Flags", map(_flag, all_flags()), kw_only=True, namespace={"__module__": __name__})
 )
 
 
@@ -95,7 +89,7 @@ def init(
     force: Annotated[bool, Parameter(help="Replace an existing file.", negative="")] = False,
 ) -> None:
     """Write a configuration, and with `--example` the table it describes."""
-    console = Console()
+    console = Console(highlight=False)
     if out.exists() and not force:
         raise ValueError(f"{out} exists; write elsewhere with --out, or replace it with --force")
     given = {name: text for name, text in vars(answers or Flags()).items() if text is not None}
@@ -104,67 +98,51 @@ def init(
         if trade.section.has_flags and (facts or columns):
             raise ValueError("--facts and --columns go with --problem of another trade than shops")
         if example:
-            if extra := [*map(flag_of, given), *(flag for flag, text in _own(facts, columns).items() if text)]:
+            own = {"--facts": facts, "--columns": columns}
+            if extra := [*map(flag_of, given), *(flag for flag, text in own.items() if text)]:
                 raise ValueError(f"--example writes its own facts; leave out {', '.join(extra)}")
             written = trade.example(out.parent)
             _write_whole(out, write_toml(written).encode())
-            source = escape(str(out.parent / written["log"]["source"]))
+            table, file = escape(str(out.parent / written["log"]["source"])), escape(str(out))
             console.print(
-                f"A simulated log: [bold]{source}[/] is its table, [bold]{escape(str(out))}[/] says what is public "
-                "about it.",
-                highlight=False,
+                f"A simulated log: [bold]{table}[/] is its table, [bold]{file}[/] says what is public about it."
             )
         else:
             header = None
             if sales is not False:
-                given, header = _with_header(out, given, sales)
-                _print_proposal(console, given, header)
-            own = pairs(facts, "--facts") | ({"columns": columns} if columns else {})
-            if unknown := sorted(own.keys() - {key.flag for key in asked_keys(trade, sales=False)} - {"columns"}):
-                keys = [key.name for key in trade.section.keys(trade)]
-                raise ValueError(f"{trade.kind} has no key {unknown[0]!r}: its keys are {', '.join(keys)}")
-            _write_answers(console, out, trade, given | own, header)
-            console.print(f"Wrote {out}; every key in it says why it is asked for.", highlight=False, markup=False)
+                given, header = _with_header(console, out, given, sales)
+            given |= pairs(facts, "--facts") | ({"columns": columns} if columns else {})
+            _write_answers(console, out, trade, given, header)
+            console.print(f"Wrote {out}; every key in it says why it is asked for.", markup=False)
     flag = "" if out.name == CONFIG_NAME.name and out.parent == Path() else escape(f" --config {out}")
-    console.print(
-        f"Next: [bold]poolrl check{flag}[/] (is the table as the file says?), [bold]poolrl plan{flag}[/] (what "
-        "does each budget buy?)",
-        highlight=False,
-    )
+    check, plan = f"[bold]poolrl check{flag}[/]", f"[bold]poolrl plan{flag}[/]"
+    console.print(f"Next: {check} (is the table as the file says?), {plan} (what does each budget buy?)")
 
 
-def _own(facts: str, columns: str) -> dict[str, str]:
-    return {"--facts": facts, "--columns": columns}
-
-
-def _with_header(out: Path, given: Answers, sales: Path | bool) -> tuple[Answers, Proposal]:
+def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool) -> tuple[Answers, Proposal]:
     """The answers, and for each column that nobody named the one that the header proposes."""
     named = given.get("source", "") if sales is True else str(sales)
     if not named:
         raise ValueError("--sales needs the export: poolrl init --sales export.csv")
-    path = Path(named).expanduser()
-    mark = {"tab": "\t"}.get(given.get("delimiter", ""), given.get("delimiter"))
-    header = propose_columns(path, delimiter=mark, encoding=given.get("encoding", "utf-8"))
-    proposed = {f"{role}_column": header.only(role) for role in SALES_ROLES}
+    path, mark = Path(named).expanduser(), given.get("delimiter")
+    header = propose_columns(path, delimiter="\t" if mark == "tab" else mark, encoding=given.get("encoding", "utf-8"))
+    proposed = {f"{role}_column": column for role in SALES_ROLES if (column := header.only(role)) is not None}
     # Relative to the file that is written, as everything in it.
     where = path if path.is_absolute() or out.parent == Path() else path.resolve()
-    known: Answers = {name: column for name, column in proposed.items() if column is not None}
-    return known | {"delimiter": header.delimiter} | given | {"source": str(where)}, header
-
-
-def _print_proposal(console: Console, given: Answers, header: Proposal) -> None:
-    named = [(role, given.get(f"{role}_column")) for role in SALES_ROLES]
-    columns = ", ".join(f"{role} = {column}" for role, column in named if column)
-    console.print("The header was read, and no line behind it.", highlight=False)
-    console.print(f"Columns by their names: {columns or 'none'}.", highlight=False, markup=False)
+    answers = proposed | {"delimiter": header.delimiter} | given | {"source": str(where)}
+    columns = [f"{role} = {answers[f'{role}_column']}" for role in SALES_ROLES if answers.get(f"{role}_column")]
+    console.print("The header was read, and no line behind it.")
+    console.print(f"Columns by their names: {', '.join(columns) or 'none'}.", markup=False)
     for meaning in LABEL_MEANINGS:
         if header.only(meaning) and meaning not in given.get("labels", ""):
             hint = f"{header.only(meaning)} may be a label; declare its values with --labels '{meaning}=no,yes'"
-            console.print(f"{hint}, in the words of the column.", highlight=False, markup=False)
+            console.print(f"{hint}, in the words of the column.", markup=False)
+    return answers, header
 
 
 def _write_answers(console: Console, out: Path, trade: Trade, given: Answers, header: Proposal | None) -> None:
     sales = header is not None
+    refuse_unknown(trade, given, sales=sales)
     asking = bool(missing_keys(trade, given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
     answers = _ask(console, trade, given, sales=sales) if asking else given
     content = write_toml(facts_from(trade, answers, sales=sales, header=header)).encode()
@@ -200,7 +178,7 @@ def _ask(console: Console, trade: Trade, given: Answers, *, sales: bool) -> Answ
             console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
         usual = answer_for(trade, key)
         needed = usual is None or (key.flag in GO_TOGETHER)
-        console.print(f"[dim]{escape(key.why)}[/]", highlight=False)
+        console.print(f"[dim]{escape(key.why)}[/]")
         while key.flag not in answers:
             try:
                 shown = key.name if needed else f"{key.name} [dim](optional)[/]"

@@ -116,21 +116,29 @@ def missing_keys(trade: Trade, answers: Answers, *, sales: bool) -> list[Key]:
     return [key for key in keys if key.answer is None and key.name != "kind" and not answers.get(key.flag, "").strip()]
 
 
+def refuse_unknown(trade: Trade, answers: Answers, *, sales: bool) -> None:
+    """Refuse an answer to what is not asked."""
+    keys = keys_of(trade, sales=sales)
+    taken = {key.flag for key in keys if not (sales and key.flag in BY_SALES)} | {"source"}
+    if not (extra := sorted(set(answers) - taken)):
+        return
+    if not trade.section.has_flags:
+        known = ", ".join(key.name for key in trade.section.keys(trade))
+        raise ValueError(f"{trade.kind} has no key {extra[0]!r}: its keys are {known}")
+    what = "a sales export" if sales else "a wide table; it goes with --sales"
+    raise ValueError(f"{flag_of(extra[0])} is not for {what}")
+
+
 def facts_from(
     trade: Trade, answers: Answers, *, sales: bool = False, header: Proposal | None = None
 ) -> dict[str, dict[str, Any]]:
     """The facts of a configuration; says all that is missing at once."""
     _refuse_missing(trade, answers, sales=sales, header=header)
-    keys = keys_of(trade, sales=sales)
-    taken = {key.flag for key in keys if not (sales and key.flag in BY_SALES)} | {"source"}
-    if extra := sorted(set(answers) - taken):
-        what = "a sales export" if sales else "a wide table; it goes with --sales"
-        raise ValueError(f"{flag_of(extra[0])} is not for {what if trade.section.has_flags else trade.kind}")
     products = split_names(answers.get("products", ""))
     for name in AMOUNTS:
         _refuse_decimal_comma(name, answers)
     facts: dict[str, dict[str, Any]] = {}
-    for key in keys:
+    for key in keys_of(trade, sales=sales):
         section, text = facts.setdefault(key.section, {}), answers.get(key.flag, "").strip()
         if text := text or answer_for(trade, key) or "":
             section[key.name] = value_of(key, text, products)

@@ -58,13 +58,22 @@ class Config(Facts):
     @field_validator("problem", mode="before")
     @classmethod
     def _of_its_trade(cls, problem: Any) -> Any:
-        """The kind says which trade it is, and the trade says which keys there are."""
-        return _trade_of_facts(problem).section.model_validate(problem) if isinstance(problem, dict) else problem
+        """The kind says which trade it is, and the trade says which keys there are; without one, shops."""
+        if not isinstance(problem, dict):
+            return problem
+        kind = problem.get("kind")
+        return trade_named(kind if isinstance(kind, str) else LOST_SALES).section.model_validate(problem)
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Self:
         faults = [why for place, why in self.problem.unused.items() if self._says(place)]
         faults += faults or self.problem.faults(self)
+        first, horizon = self.first_step, self.problem.horizon
+        faults += [
+            f"[problem] steps must not call a step by the number of another one, as {name!r} does"
+            for number, name in enumerate(self.problem.steps, first)
+            if name.isdecimal() and int(name) != number and first <= int(name) < first + horizon
+        ]
         if self.privacy.labels_public and not self.problem.labels:
             faults.append("[privacy] labels_public needs [problem] labels")
         if faults:
@@ -80,14 +89,6 @@ class Config(Facts):
         if not inside:
             return section not in (None, type(self).model_fields[name].default)
         return bool(getattr(section, inside) != type(section).model_fields[inside].default)
-
-    @model_validator(mode="after")
-    def _numbers_are_no_names(self) -> Self:
-        first = self.first_step
-        for number, name in enumerate(self.problem.steps):
-            if name.isdecimal() and int(name) != first + number and first <= int(name) < first + self.problem.horizon:
-                raise ValueError(f"[problem] steps must not call a step by the number of another one, as {name!r} does")
-        return self
 
     @property
     def first_step(self) -> int:
@@ -137,20 +138,18 @@ class Config(Facts):
 
         return None if self.sales is None else export_query(self.sales, self.columns_of_labels())
 
-    def export_and_query(self) -> str | None:
-        """Both as one, for a certificate."""
-        query, export = self.query(), self.export()
-        return query if query is None or export is None else query.replace("WITH ", f"WITH log AS ({export}), ", 1)
-
     def columns_of_labels(self) -> dict[str, str]:
         """Which column of a sales export holds which label."""
-        return {} if self.sales is None else self.sales.label_columns(list(self.problem.labels))
+        if self.sales is None:
+            return {}
+        usual = {name: name for name in self.problem.labels} | {"shop": self.sales.shop}
+        return {name: self.sales.labels.get(name, usual[name]) for name in self.problem.labels}
 
     def declared_period(self) -> Period | None:
         """Which trajectories a release reads; None stands for all of them."""
         rule = () if self.sales is None or self.sales.scale is None else (self.sales.scale,)
-        found = self.period.of(rule or self.columns().scale)
-        return found if found is None or self.sales is None else replace(found, column=f"{MONDAY} by {self._dates}")
+        period = self.period.of(rule or self.columns().scale)
+        return period and (replace(period, column=f"{MONDAY} by {self._dates}") if self.sales else period)
 
     @property
     def forgetting(self) -> float:
@@ -191,6 +190,9 @@ class Config(Facts):
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
+        query, export = self.query(), self.export()
+        if query is not None and export is not None:
+            query = query.replace("WITH ", f"WITH log AS ({export}), ", 1)
         posed, trade, unit = self.problem.posed, trade_of(self.problem.posed), self.unit()
         # The record speaks in the words of the trade, where nobody has chosen others.
         said, usual = self.publication, self.problem.usual(trade)
@@ -203,7 +205,7 @@ class Config(Facts):
             columns=[unit.trajectory, *self.columns().names()[1:]],
             unit_column=unit.column,
             clip=self.log.clip,
-            query=self.export_and_query(),
+            query=query,
             protects=self.privacy.protects,
             publication=said.model_copy(update=chosen),
             units=units,
@@ -213,25 +215,15 @@ class Config(Facts):
         return Terms(public, self.privacy.data_set, rho, budget, unit, self.declared_period(), *fades)
 
 
-def _trade_of_facts(problem: dict[str, Any]) -> Trade:
-    """The trade of a [problem]; without a kind that is a name, shops, whose section says so."""
-    kind = problem.get("kind", LOST_SALES)
-    return trade_named(kind if isinstance(kind, str) else LOST_SALES)
-
-
 def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
     """Every key that the file of a trade has, in the order of the file.
 
     A sales export has its own section, and a wide table has its own keys.
     """
     left_out = {*trade.section.unused, *((f"log.{name}" for name in WIDE_ONLY) if sales else ("sales",))}
-    keys = [
-        each
-        for section, model in _section_models(trade).items()
-        if section not in left_out
-        for each in (trade.section.keys(trade) if section == "problem" else keys_of_model(section, model))
-    ]
-    return [each for each in keys if each.place not in left_out]
+    keys = {section: keys_of_model(section, model) for section, model in _section_models(trade).items()}
+    keys["problem"] = trade.section.keys(trade)
+    return [key for keys_there in keys.values() for key in keys_there if not left_out & {key.section, key.place}]
 
 
 def _section_models(trade: Trade) -> dict[str, type[BaseModel]]:

@@ -63,60 +63,34 @@ class Key:
     section: str
     name: str
     field: FieldInfo
+    why: str  # the reason for it
+    asked: bool  # whether `init` asks for it
+    answer: str | None  # the text that stands for no answer; "" where there may be none, None where it is needed
+    flag: str  # columns of a sales export have another flag than those of a wide table
+
+    @classmethod
+    def of(cls, section: str, name: str, field: FieldInfo) -> Key:
+        """A field of a section."""
+        extra: Any = field.json_schema_extra or {}
+        flag = extra.get("flag") or name
+        return cls(section, name, field, str(field.description), bool(extra), extra.get("answer"), flag)
 
     @property
     def place(self) -> str:
         """Its name in the whole file."""
         return f"{self.section}.{self.name}"
 
-    @property
-    def why(self) -> str:
-        """The reason for it."""
-        return str(self.field.description)
-
-    @property
-    def asked(self) -> bool:
-        """Whether `init` asks for it."""
-        return self.field.json_schema_extra is not None
-
-    @property
-    def answer(self) -> str | None:
-        """The text that stands for no answer; "" where the key may be left out, None where an answer is needed."""
-        return self._extra.get("answer")
-
-    @property
-    def flag(self) -> str:
-        """The name of its flag; columns of a sales export have another one than those of a wide table."""
-        return self._extra.get("flag") or self.name
-
-    @property
-    def _extra(self) -> dict[str, Any]:
-        return self.field.json_schema_extra if isinstance(self.field.json_schema_extra, dict) else {}
-
 
 def keys_of_model(section: str, model: type[BaseModel]) -> list[Key]:
     """Every key of a section."""
-    return [Key(section, name, field) for name, field in model.model_fields.items()]
-
-
-def faults_of_names(**lists: list[str]) -> list[str]:
-    """What is wrong with lists of names, by their keys."""
-    return [
-        f"{key} must be printable names that differ, ignoring case"
-        for key, names in lists.items()
-        if len({name.lower() for name in names}) < len(names)
-        or not all(name.strip() and name.isprintable() for name in names)
-    ]
+    return [Key.of(section, name, field) for name, field in model.model_fields.items()]
 
 
 def flag_sql(column: str, yes: list[str], no: list[str]) -> str:
     """SQL that reads a field as 1 or 0, and as NULL where it holds neither a word for yes nor one for no."""
     word = f"coalesce(lower(trim(CAST({column} AS VARCHAR))), '')"
-
-    def among(words: list[str]) -> str:
-        return ", ".join("'" + _plain(word).replace("'", "''") + "'" for word in words)
-
-    return f"(CASE WHEN {word} IN ({among(yes)}) THEN 1.0 WHEN {word} IN ({among(no)}) THEN 0.0 END)"
+    true, false = (", ".join("'" + _plain(word).replace("'", "''") + "'" for word in words) for words in (yes, no))
+    return f"(CASE WHEN {word} IN ({true}) THEN 1.0 WHEN {word} IN ({false}) THEN 0.0 END)"
 
 
 def _require_different(yes: list[str], no: list[str]) -> None:
@@ -274,10 +248,6 @@ class SalesTable(Facts):
         """The days of a week that are steps, Monday being 1."""
         return [number for number, day in enumerate(WEEKDAYS, 1) if day not in self.closed]
 
-    def label_columns(self, labels: list[str]) -> dict[str, str]:
-        """Which column holds which label."""
-        return {name: self.labels.get(name, self.shop if name == "shop" else name) for name in labels}
-
 
 def reads_dates(form: str) -> bool:
     """Whether a format gives back the dates that it has written."""
@@ -399,7 +369,6 @@ class ProblemSection(Facts, ABC):
         steps: list[str]
         labels: dict[str, DeclaredValues]
         step_labels: list[str]
-        scale_profile: list[float]
 
         @property
         def horizon(self) -> int:
@@ -438,6 +407,17 @@ class ProblemSection(Facts, ABC):
     def columns_read(self, config: Config) -> list[str]:
         """The columns that a file must have for a query of ours, as far as that is known."""
         return []
+
+    def faults_of_names(self, **more: list[str]) -> list[str]:
+        """What is wrong with the names of steps and labels, and with more lists of names, by their keys."""
+        faults = [
+            f"{key} must be printable names that differ, ignoring case"
+            for key, names in {"steps": self.steps, "labels": list(self.labels), **more}.items()
+            if len({name.lower() for name in names}) < len(names)
+            or not all(name.strip() and name.isprintable() for name in names)
+        ]
+        among = set(self.step_labels) <= set(self.labels)
+        return faults if among else [*faults, "step_labels must be among the labels"]
 
     @classmethod
     def keys(cls, trade: Trade) -> list[Key]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, model_validator
 from pydantic.fields import FieldInfo
 
 from poolrl.data.log import Columns
@@ -19,7 +19,6 @@ from poolrl.workflow.config.sections import (
     LogTable,
     ProblemSection,
     asked,
-    faults_of_names,
     flag_sql,
     keys_of_model,
 )
@@ -59,7 +58,6 @@ class DeclaredFacts(ProblemSection):
     """public facts of a row with their values, declared and never read off the log: { item = ["a", "b"] }"""
     step_labels: list[str] = asked([], "")
     """those labels that may change from one step to the next"""
-    scale_profile: list[float] = Field(default=[], max_length=0)
 
     # Rounds end when nothing is left, and tables often end there too.
     short_is: ClassVar[Literal["note"]] = "note"
@@ -73,9 +71,7 @@ class DeclaredFacts(ProblemSection):
         horizon = given.get("horizon", 1)
         if not isinstance(horizon, int) or not 1 <= horizon <= MOST_STEPS_OF_FILE:
             faults.append(f"horizon must be a whole number from 1 to {MOST_STEPS_OF_FILE:,}")
-        faults += faults_of_names(steps=self.steps, labels=list(self.labels))
-        if not set(self.step_labels) <= set(self.labels):
-            faults.append("step_labels must be among the labels")
+        faults += self.faults_of_names()
         if not faults:
             if not isinstance(self.posed, OutcomeProblem):
                 faults.append(f"kind {self.kind!r} declares no outcomes: the command line needs an OutcomeProblem")
@@ -209,8 +205,8 @@ class DeclaredFacts(ProblemSection):
     @classmethod
     def keys(cls, trade: Trade) -> list[Key]:
         """The constructor's arguments stand behind the kind, each with the reason that the trade's words give."""
-        kind, *others = (each for each in keys_of_model("problem", cls) if each.name != "scale_profile")
-        return [kind, *(Key("problem", name, _argument(trade, name)) for name in arguments_of(trade.problem)), *others]
+        kind, *others = keys_of_model("problem", cls)
+        return [kind, *(_argument(trade, *argument) for argument in arguments_of(trade.problem).items()), *others]
 
     @classmethod
     def usual(cls, trade: Trade) -> dict[str, str]:
@@ -232,14 +228,13 @@ class DeclaredFacts(ProblemSection):
         return column.name not in log.columns and column.spared(self.posed)
 
 
-def _argument(trade: Trade, name: str) -> FieldInfo:
+def _argument(trade: Trade, name: str, default: Any) -> Key:
     """A key for one argument of a constructor, of any type."""
-    default = arguments_of(trade.problem)[name]
     needed = default is inspect.Parameter.empty
     why = trade.words.keys.get(name, "an argument of the problem")
     field: FieldInfo = asked(... if needed else default, None if needed else "", description=why)
     field.annotation = object
-    return field
+    return Key.of("problem", name, field)
 
 
 def arguments_of(kind: type[Problem]) -> dict[str, Any]:

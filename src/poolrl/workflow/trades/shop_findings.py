@@ -357,7 +357,7 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
         return "missing rows", f"have no row and are unobserved; {rule}{first}"
     if name.startswith(UNKNOWN_LABEL):
         label = name.removeprefix(f"{UNKNOWN_LABEL} ")
-        column = sales.label_columns([label])[label]
+        column = config.columns_of_labels()[label]
         declare = f"add it to [problem] labels = {{ {label} = [...] }}"
         undeclared = f"have a value in column {column} that was not declared, or none, and are unobserved"
         return f"label {label}", f"{undeclared}; {declare}"

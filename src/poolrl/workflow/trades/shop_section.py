@@ -24,7 +24,6 @@ from poolrl.workflow.config.sections import (
     ProblemSection,
     SalesTable,
     asked,
-    faults_of_names,
 )
 
 if TYPE_CHECKING:
@@ -74,13 +73,11 @@ class ShopFacts(ProblemSection):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        faults = faults_of_names(products=self.products, steps=self.steps, labels=list(self.labels))
+        faults = self.faults_of_names(products=self.products)
         if "step" in self.products:
             faults.append("products must not be called step: decide has a column of that name")
         if self.steps and len(self.steps) != self.horizon:
             faults.append(f"steps must name each of the {self.horizon} steps, or be left out; got {len(self.steps)}")
-        if not set(self.step_labels) <= set(self.labels):
-            faults.append("step_labels must be among the labels")
         if self.scale_profile and len(self.scale_profile) != self.horizon:
             faults.append(f"scale_profile must have one number for each of the {self.horizon} steps, or be left out")
         products = len(self.products)
