@@ -11,7 +11,7 @@ from rich.progress import track
 
 from benchmarks.report import Report, run
 from poolrl import Backlog, LostSales
-from poolrl.audit.audit import attack_case
+from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import AuditCase
 from poolrl.workflow.paying import LEFT_OVER
 

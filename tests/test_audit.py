@@ -10,8 +10,10 @@ from scipy import stats
 
 from poolrl.audit.attack import (
     Errors,
+    attack_case,
     best_threshold,
     discreteness,
+    exceeds,
     learned_score,
     rate_limit,
     release_moments,
@@ -19,7 +21,6 @@ from poolrl.audit.attack import (
     roc,
     stated_score,
 )
-from poolrl.audit.audit import attack_case, exceeds
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.noise import added
 from poolrl.privacy import zcdp

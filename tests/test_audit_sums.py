@@ -15,8 +15,7 @@ import pytest
 from scipy import stats
 
 from poolrl import Backlog, LostSales
-from poolrl.audit.attack import discreteness, joint_discreteness, stated_score
-from poolrl.audit.audit import attack_case
+from poolrl.audit.attack import attack_case, discreteness, joint_discreteness, stated_score
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.faults import Exact, Revealed, moved_share, moved_tables, revealed
 from poolrl.audit.noise import SHARED, by_lag, noise_parts, products, spectrum

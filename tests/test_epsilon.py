@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from poolrl import LostSales, Policy, Pool
-from poolrl.audit.audit import CERTAINTY, AuditFinding
+from poolrl.audit.attack import CERTAINTY, AuditFinding
 from poolrl.audit.cases import CASES
 from poolrl.certificate.certificate import Certificate, certify
 from poolrl.certificate.leaflet import leaflet, leaflet_sections, registry_record

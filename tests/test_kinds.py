@@ -26,7 +26,7 @@ from poolrl import (
     check_problem,
     simulate_log,
 )
-from poolrl.audit.audit import attack_case
+from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.row_by_row import FORMULAS, row_by_row

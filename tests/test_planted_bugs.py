@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from poolrl import LostSales, Outcomes, Trajectories
-from poolrl.audit.audit import AuditFinding, attack_case
+from poolrl.audit.attack import AuditFinding, attack_case
 from poolrl.audit.cases import CASES
 from poolrl.audit.faults import Exact
 from poolrl.data import kept_rows

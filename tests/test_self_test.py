@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from poolrl.audit.audit import attack_case
+from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES
 from poolrl.audit.faults import in_child, thresholds
 from poolrl.privacy.noise import inversion as tables

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from poolrl import SeededNoise
-from poolrl.audit.audit import attack_case
+from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.faults import KNOWN_KEY, can_be_continued, construction_faults, drawn_with, in_child
 from poolrl.checks import IntArray

@@ -22,8 +22,16 @@ from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from poolrl import __version__
-from poolrl.audit.attack import releases_needed
-from poolrl.audit.audit import CONFIDENCE, DELTA, FLAGGING, AuditFinding, attack_case, draw_audit, refuse_impossible
+from poolrl.audit.attack import (
+    CONFIDENCE,
+    DELTA,
+    FLAGGING,
+    AuditFinding,
+    attack_case,
+    draw_audit,
+    refuse_impossible,
+    releases_needed,
+)
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.noise import CHECKS
 from poolrl.checks import one_of, whole

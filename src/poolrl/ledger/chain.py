@@ -12,7 +12,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -122,27 +122,24 @@ class Chain:
         if self._file.in_transaction:
             yield
             return
-        with self._translated():
-            self._file.execute("BEGIN")
-            try:
-                yield
-            finally:
-                if self._file.in_transaction:
-                    self._file.execute("ROLLBACK")
+        with self._transaction("BEGIN", "ROLLBACK"):
+            yield
+
+    def writing(self) -> AbstractContextManager[None]:
+        """One writer at a time, and all or nothing."""
+        return self._transaction("BEGIN IMMEDIATE", "COMMIT")
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """One writer at a time, and all or nothing."""
+    def _transaction(self, begin: str, end: str) -> Iterator[None]:
         with self._translated():
-            self._file.execute("BEGIN IMMEDIATE")
+            self._file.execute(begin)
             try:
                 yield
-            except BaseException:
+                self._file.execute(end)
+            finally:
                 # A full disk may already have ended the transaction.
                 if self._file.in_transaction:
                     self._file.execute("ROLLBACK")
-                raise
-            self._file.execute("COMMIT")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -208,12 +205,10 @@ def was_made(path: Path) -> bool:
 def write_secret(path: Path, content: bytes) -> None:
     """Write a new file that only this user can read. It is on the disk before anything is sealed or signed with it."""
     path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(handle, content)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def onto_disk(path: Path) -> None:
