@@ -22,8 +22,8 @@ import numpy as np
 
 from benchmarks.report import Report, apart, run
 from poolrl import LostSales, Outcomes, Table
-from poolrl.data.kept_rows import sketch_of
 from poolrl.data.log import Columns
+from poolrl.data.periods import sketch_of
 from poolrl.data.sources.opening import DUCKDB_SETTINGS, open_source
 
 DAYS, RHO, ROUNDS = 7, 1.0, 2

@@ -24,7 +24,7 @@ from rich.console import Console
 from benchmarks.neighbour_logs import LogPair, shop_rows, write_chain_config, write_log
 from poolrl.audit.faults import Frozen
 from poolrl.checks import IntArray
-from poolrl.data.kept_rows import sketch_of
+from poolrl.data.periods import sketch_of
 from poolrl.ledger.chain import onto_disk
 from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise

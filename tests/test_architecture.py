@@ -221,7 +221,7 @@ def test_the_barrier_holds() -> None:
             "learning/backward_induction.py",
             "def peek(problem):\n    return type(problem.simulate_log([])).from_parquet('log')",
         ),
-        ("ledger/ledger.py", "from poolrl.data.kept_rows import sketch_of"),
+        ("ledger/ledger.py", "from poolrl.data.periods import sketch_of"),
         ("certificate/verify.py", "from poolrl.workflow.config_file import load_config"),
         ("workflow/release_folder.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.estimation import estimate_outcomes"),

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from poolrl import Backlog, LostSales, Pool, Table, Trajectories, simulate_log
 from poolrl.checks import FloatArray
 from poolrl.data.column_vector import CoordinateFacts, SharedVector
-from poolrl.data.kept_rows import sketch_of
 from poolrl.data.log import Columns
+from poolrl.data.periods import sketch_of
 from poolrl.data.sources.opening import open_source
 from poolrl.problems.inventory import Inventory
 from tests.helpers.long_tables import (
@@ -268,7 +268,7 @@ def test_a_log_has_the_same_marks_in_both_forms(monkeypatch: pytest.MonkeyPatch)
     one, other = (set(sketch_of(Table(melted(log), **long_columns(SHOWN[i : i + 1])))[1]) for i in (0, 1))
     assert one | other == set(sketch_of(wide)[1])
     assert len(one) == len(other) == 60
-    monkeypatch.setattr("poolrl.data.kept_rows.LOOKED_AT", 30)  # of 120 marks, at random
+    monkeypatch.setattr("poolrl.data.periods.LOOKED_AT", 30)  # of 120 marks, at random
     assert sketch_of(long) == sketch_of(wide)
     assert 10 < len(sketch_of(long)[1]) < 60
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from poolrl import LostSales, Table, Trajectories
 from poolrl.data.ids import canonical_text
-from poolrl.data.kept_rows import rows_of_period
 from poolrl.data.log import Columns
+from poolrl.data.periods import rows_of_period
 from poolrl.ledger.accounts import OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from poolrl.data.counts import count_outcomes
-from poolrl.data.kept_rows import sketch_of
+from poolrl.data.periods import sketch_of
 from poolrl.privacy.sensitivity import every_level
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from poolrl.data.kept_rows import sketch_of
+from poolrl.data.periods import sketch_of
 from poolrl.data.table import Table
 from poolrl.ledger.overlap import Sketch
 from tests.helpers.ledgers import spent

@@ -161,7 +161,7 @@ def test_a_table_counts_spellings_as_one(monkeypatch: pytest.MonkeyPatch) -> Non
     lives = by_unit.lives(1).to_pyarrow().to_pydict()
     kept = [unit for unit, surplus in zip(lives["unit"], lives["surplus"], strict=True) if not surplus]
     assert max(kept.count(unit) for unit in kept) == 2
-    monkeypatch.setattr("poolrl.data.kept_rows.canonical", lambda column: column)
+    monkeypatch.setattr("poolrl.data.table.canonical", lambda column: column)
     assert Table(table, **columns(1)).units > 3 * len(ONE_UNIT)
 
 

@@ -124,7 +124,7 @@ def _check_facts(problem: Problem) -> None:
     refuse_hidden(problem)
     refuse_held_logs(problem)
     width, pair = problem.state_dim, problem.state_dim + problem.action_dim
-    wanted = {"state": width, "action": problem.action_dim}
+    wanted = {"state": width, "action": problem.action_dim, "shown": len(problem.shows)}
     if isinstance(problem, OutcomeProblem):
         wanted["outcome"] = problem.outcome_dim
         for name in DERIVED:
@@ -135,7 +135,6 @@ def _check_facts(problem: Problem) -> None:
                 _break_rule(problem, name, "be that of poolrl")
         for what, rule in broken_declarations(problem):
             _break_rule(problem, what, rule)
-        wanted["shown"] = len(problem.shows)
     for part, length in wanted.items():
         low, high = getattr(problem, f"{part}_low"), getattr(problem, f"{part}_high")
         if low.shape != (length,) or high.shape != (length,) or not (np.isfinite(low) & (low < high)).all():

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise, starmap
 from numbers import Integral, Real
 from typing import Any
 
@@ -150,12 +150,8 @@ def _shortened(text: Any) -> Any:
 
 # Blocks where a character may be special. Ideographs, Hangul syllables and private use are left out.
 _BLOCKS = (
-    (0x80, 0x3400),
-    (0xA000, 0xAC00),
-    (0xD7A4, 0xD800),
-    (0xF900, 0x20000),
-    (0x2F800, 0x2FA20),
-    (0xE0000, 0xE1000),
+    *((0x80, 0x3400), (0xA000, 0xAC00), (0xD7A4, 0xD800)),
+    *((0xF900, 0x20000), (0x2F800, 0x2FA20), (0xE0000, 0xE1000)),
 )
 # Korean letters that make up syllables. A syllable is one character, or two or three of these.
 _JAMO = (*range(0x1100, 0x1200), *range(0xA960, 0xA980), *range(0xD7B0, 0xD800))
@@ -210,7 +206,7 @@ class Folding:
 @cache
 def id_characters() -> IdCharacters:
     """The classes by this Python's version of Unicode."""
-    category = {p: unicodedata.category(chr(p)) for first, end in _BLOCKS for p in range(first, end)}
+    category = {p: unicodedata.category(chr(p)) for p in chain(*starmap(range, _BLOCKS))}
     points = [p for p, kind in category.items() if kind != _UNASSIGNED]
     invisible = {p for p in points if category[p] in _INVISIBLE} | {*range(0x21), 0x7F, *_IGNORED}
     parts = {p: unicodedata.decomposition(chr(p)) for p in points}
@@ -246,9 +242,7 @@ def foldings() -> tuple[Folding, ...]:
     Small letters are those of Unicode's case folding, so that ς is σ. None of them is folded again.
     """
     counts_as = {chr(point): chr(point - _TO_ASCII).lower() for point in _WIDE} | _TURKISH
-    for character in map(
-        chr, (*range(ord("A"), ord("Z") + 1), *(p for first, end in _BLOCKS for p in range(first, end)))
-    ):
+    for character in map(chr, chain(range(ord("A"), ord("Z") + 1), *starmap(range, _BLOCKS))):
         small = character.casefold()
         # A letter that has parts is read by its parts.
         if len(small) == 1 and small != character and not unicodedata.decomposition(character):
@@ -315,13 +309,7 @@ def _id_of(given: Any) -> str:
 
 def first_of_each(owner: NDArray[np.int64], most: int) -> BoolArray:
     """Which trajectories are among the first of their unit, in the order of the log."""
-    return _rank_within(owner) < most
-
-
-def _rank_within(owner: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0 for the first trajectory of each unit in the order of the log, 1 for the second, ..."""
-    order = np.argsort(owner, kind="stable")
-    sizes = np.bincount(owner)
-    rank = np.empty_like(owner)
+    order, sizes = np.argsort(owner, kind="stable"), np.bincount(owner)
+    rank = np.empty_like(owner)  # 0 for the first trajectory of each unit, 1 for the second, ...
     rank[order] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return rank
+    return rank < most

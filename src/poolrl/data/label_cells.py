@@ -91,7 +91,8 @@ def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
         return column.cast("float64") + 0.0
     if not is_text and kind.is_boolean():
         return ibis.cases((column, 1.0), (~column, 0.0), else_=ibis.null("float64"))
-    if not is_text and kind.is_string() and _has(column, ops.TryCast):
+    engine = _engine(column)
+    if not is_text and kind.is_string() and (engine is None or engine.has_operation(ops.TryCast)):
         # Every column of a CSV file is text. Text that is not a number becomes NULL.
         return column.try_cast("float64") + 0.0
     wanted, what = "text" if is_text else "numbers", f"label {name!r}" if name else "coordinate"
@@ -121,7 +122,8 @@ def _with_place(rows: ir.Table, column: str, key: Any, values: Sequence[Any], pl
 
 def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
     """A table of public values, where the engine can see it."""
-    if _backend(rows) != "postgres":
+    engine = _engine(rows)
+    if engine is None or engine.name != "postgres":
         return ibis.memtable(pa.table(columns))
     # Nothing can be written in a read-only transaction of PostgreSQL, so the values stand in the query.
     length = len(next(iter(columns.values())))
@@ -131,16 +133,9 @@ def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:
     return place.select(**{name: values[place["poolrl_at"]] for name, values in lists.items()})
 
 
-def _backend(rows: ir.Table) -> str | None:
-    """The name of a table's engine; None for a table that has none yet."""
+def _engine(rows: ir.Table | ir.Column) -> ibis.BaseBackend | None:
+    """The engine of a table; None for a table that has none yet."""
     try:
-        return str(rows.get_backend().name)
+        return rows.get_backend()
     except IbisError:
         return None
-
-
-def _has(column: ir.Column, operation: type[ops.Node]) -> bool:
-    try:
-        return bool(column.get_backend().has_operation(operation))
-    except IbisError:
-        return True

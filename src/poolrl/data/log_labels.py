@@ -40,11 +40,11 @@ class LogLabel:
         except ValueError:
             raise ValueError(_SHAPE.format(name)) from None
         if array.dtype.kind == "U":
-            return cls._coded(array, np.ones(array.shape, dtype=bool), one_type=True)
+            return cls._coded(array, np.ones(array.shape, dtype=bool))
         if array.dtype.kind in "biuf":
             with np.errstate(over="ignore"):
                 numbers = array.astype(np.float64)
-            return cls._coded(numbers, np.isfinite(numbers), one_type=True)
+            return cls._coded(numbers, np.isfinite(numbers))
         if array.dtype.kind != "O":
             raise ValueError(f"label {name!r} must hold numbers or text")
         places: dict[tuple[bool, str | float], int] = {}
@@ -57,11 +57,11 @@ class LogLabel:
         return cls(_values([value for _, value in places]), codes.reshape(array.shape))
 
     @classmethod
-    def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_], *, one_type: bool) -> LogLabel:
+    def _coded(cls, array: NDArray[Any], there: NDArray[np.bool_]) -> LogLabel:
         values, codes = np.unique(array[there], return_inverse=True)
         every = np.full(array.shape, MISSING, dtype=np.int64)
         every[there] = codes
-        return cls(values, every, one_type)
+        return cls(values, every, one_type=True)
 
     def array(self) -> NDArray[Any]:
         """As it was given: numbers with NaN where one is missing, or text with None."""
@@ -130,10 +130,8 @@ def _values(values: list[Any]) -> NDArray[Any]:
 
 def write_log(path: str | PathLike[str], parts: dict[str, Any]) -> None:
     """Write the arguments that make a log again, as far as it has them."""
-    labels = parts["labels"]
-    absent = {"labels", *(() if labels else ("labels_public",)), *(("scale_memory",) if parts["scale"] is None else ())}
-    arrays = {name: np.asarray(part) for name, part in parts.items() if part is not None and name not in absent}
-    write_arrays(path, arrays | packed(labels))
+    arrays = {name: np.asarray(part) for name, part in parts.items() if part is not None and name != "labels"}
+    write_arrays(path, arrays | packed(parts["labels"]))
 
 
 def read_log(path: str | PathLike[str]) -> dict[str, Any]:

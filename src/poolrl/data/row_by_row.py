@@ -10,7 +10,7 @@ from abc import ABCMeta
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial, reduce
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -140,6 +140,15 @@ class NotRowByRowError(TypeError):
     """A formula does something that needs more than its own row."""
 
 
+def _refused(why: str) -> Callable[..., Any]:
+    """A method that needs more than one row."""
+
+    def method(*_: Any, **__: Any) -> NoReturn:
+        raise NotRowByRowError(why)
+
+    return method
+
+
 def _over_coordinates(rule: np.ufunc) -> Callable[..., RowSymbol]:
     """A method that reduces a vector to a number, from left to right, because NumPy's order depends on the batch."""
 
@@ -168,23 +177,9 @@ class RowSymbol(NDArrayOperatorsMixin):
     ) -> None:
         # The sample is made of ones. It carries shape and kind through NumPy's own rules.
         self.sample, self.rule, self.parts = sample, rule, parts
+        self.shape, self.ndim, self.dtype = sample.shape, sample.ndim, sample.dtype
         # Public rows, on which every operation is tried together and one at a time.
         self.tried = _public_rows(sample.shape) if tried is None else tried
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one row."""
-        return self.sample.shape
-
-    @property
-    def ndim(self) -> int:
-        """1 for a vector, 0 for a number."""
-        return self.sample.ndim
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The kind of its numbers."""
-        return self.sample.dtype
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         # `x += y` names x as the place of the result; Python then rebinds x, so a new symbol does as well.
@@ -199,17 +194,10 @@ class RowSymbol(NDArrayOperatorsMixin):
             raise NotRowByRowError(f"np.{function.__name__} is not known to work on one row at a time")
         return _ROW_FUNCTIONS[function](*args, **options)
 
-    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
-        raise NotRowByRowError("the numbers of a batch are asked for")
-
-    def __bool__(self) -> bool:
-        raise NotRowByRowError("`if`, `and`, `or` or `not` decides for a whole batch")
-
-    def __len__(self) -> int:
-        raise NotRowByRowError("the length of a batch is asked for")
-
-    def __iter__(self) -> Any:
-        raise NotRowByRowError("a batch is gone through by hand")
+    __array__ = _refused("the numbers of a batch are asked for")
+    __bool__ = _refused("`if`, `and`, `or` or `not` decides for a whole batch")
+    __len__ = _refused("the length of a batch is asked for")
+    __iter__ = _refused("a batch is gone through by hand")
 
     def __getitem__(self, place: Any) -> RowSymbol:
         if not isinstance(place, tuple) or not place or place[0] is not Ellipsis:

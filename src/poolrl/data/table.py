@@ -16,27 +16,29 @@ that row. A row that cannot be used is unobserved. The rules look at one unit at
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ibis
 import ibis.expr.types as ir
 import numpy as np
 
-from poolrl.checks import IntArray
+from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
 from poolrl.data.cells import CellFormula, outcome_cells, side_formula, sides
 from poolrl.data.column_vector import CoordinateFacts
-from poolrl.data.expressions import at_nearest, cells_by_step, facts_used, harmless
-from poolrl.data.kept_rows import KeptRows
-from poolrl.data.label_cells import CELL, SHARE, comparable, small_table, with_label_cells
-from poolrl.data.log import Columns, Tally, check_relative, is_relative, refuse_visits
+from poolrl.data.expressions import at_nearest, cells_by_step, count_steps, facts_used, finite, harmless
+from poolrl.data.ids import can_be_ids, canonical
+from poolrl.data.label_cells import CELL, COORDINATE, SHARE, comparable, small_table, with_coordinates, with_label_cells
+from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, missing_column, refuse_visits
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
-from poolrl.data.sources.engine import answer
+from poolrl.data.sources.engine import NoRowsError, answer
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
-from poolrl.problems.labels import LabelValue
+from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 # The cell of an unobserved row. To filter such rows out first would make engines compute every cell twice.
@@ -45,7 +47,7 @@ NOWHERE = -1
 EDGE = "poolrl_edge"
 
 
-class Table(KeptRows):
+class Table(Log):
     """A table with one row per (trajectory, step), in an engine: any Ibis table, or an Arrow, pandas or polars one.
 
         Table(ibis.read_parquet("log/*.parquet"), trajectory="week", step="day", states=["stock"],
@@ -91,7 +93,14 @@ class Table(KeptRows):
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
         table: ir.Table = rows if isinstance(rows, ir.Table) else ibis.memtable(as_arrow(rows, named))
-        self._keep(table, named, coordinates=coordinates, first_step=first_step)
+        whole(at_least=-(2**31), first_step=first_step)
+        check_columns(table, named)
+        self.rows, self.columns, self.first_step = table, named, int(first_step)
+        self._coordinates = checked_coordinates(table, named, coordinates)
+        self.has_coordinates = self._coordinates is not None
+        self._is_placed = False  # known here, and not by a column's name, which may be a user's
+        # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
+        self._readings = {key: _readings(table[name], key) for key, name in self._id_columns().items()}
         self.clip, self.definitions = clip, tuple(definitions)
         self.ids_public, self.step_labels = bool(ids_public), tuple(step_labels)
         if not set(self.step_labels) <= set(self.label_names):
@@ -120,6 +129,111 @@ class Table(KeptRows):
                 raise ValueError(f"{name} must name {number} columns, got {given}")
         for name, column in self.columns.labels.items():
             comparable(self.rows[column], problem.labels, name)
+
+    @property
+    def coordinates(self) -> tuple[LabelValue, ...]:
+        """The declared values of a row's coordinate, in the order of the problem's; none where a row shows all."""
+        return () if self._coordinates is None else self._coordinates.values[0]
+
+    @cached_property
+    def units(self) -> int:
+        """How many units the log holds. This is public, because neighbours replace one unit."""
+        named = self._named(self.rows.select(self._id_columns()))
+        number = int(answer(named.aggregate(units=named[self._keys[0]].nunique()))["units"][0].as_py())
+        if number == 0:
+            raise NoRowsError("the table must not be empty: no row names a trajectory and its unit")
+        return number
+
+    def rows_of_steps(self, horizon: int, **columns: ir.Value) -> ir.Table:
+        """Keys, step, coordinate and further columns of the rows that have ids, a step in 0 .. H−1 and a coordinate.
+
+        `columns` are expressions on the table as it was given.
+        """
+        rows = self.placed().rows
+        step = rows[self.columns.step]
+        steps = step.between(self.first_step, self.first_step + horizon - 1)
+        if not step.type().is_integer():
+            number = step.cast("float64")
+            steps = finite(number) & steps
+            # Engines may compute a floor as a whole number, so it must not see what no whole number can hold.
+            near = ibis.ifelse(steps, number, float(self.first_step))
+            steps = steps & (near == near.floor())
+        # Rows that the filter removes get a step that can be cast too, because engines may filter later.
+        place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
+        return self._named(rows.filter(steps).select(**self._id_columns(), step=place, **self._place(rows), **columns))
+
+    def named_rows(self, **columns: ir.Value) -> ir.Table:
+        """Keys, coordinate and further columns of all rows that have ids and a coordinate, whatever their step."""
+        rows = self.placed().rows
+        return self._named(rows.select(**self._id_columns(), **self._place(rows), **columns))
+
+    def placed(self, facts: Mapping[str, Sequence[float]] | None = None) -> Self:
+        """The table without rows of other coordinates than the declared ones, and with their places and `facts`."""
+        if self._coordinates is None or self.columns.coordinate is None or self._is_placed:
+            return self
+        rows = with_coordinates(self.rows, self.columns.coordinate, self._coordinates, facts or {})
+        return self.with_rows(rows, _is_placed=True)
+
+    def with_rows(self, rows: ir.Table, **more: bool) -> Self:
+        """The same table with other rows, which were made from its own."""
+        found = copy(self)
+        for name, value in {"rows": rows, **more}.items():
+            object.__setattr__(found, name, value)
+        return found
+
+    def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
+        return {"coordinate": rows[COORDINATE].cast("int32")} if self.has_coordinates else {}
+
+    def lives(self, horizon: int) -> ir.Table:
+        """One row per trajectory: its keys and number of rows, whether a step is repeated, whether it is surplus.
+
+        With coordinates there is one row per trajectory and coordinate.
+        """
+        lives = count_steps(self.rows_of_steps(horizon), self._life, horizon)
+        surplus = self._rank(lives) >= self.max_per_unit if self.has_units else ibis.literal(False)
+        return lives.mutate(surplus=surplus)
+
+    @staticmethod
+    def _rank(lives: ir.Table) -> ir.IntegerColumn:
+        """The place of a trajectory in its unit, by id. The order of rows may depend on other units."""
+        return ibis.dense_rank().over(group_by=lives.unit, order_by=lives.trajectory)
+
+    def dropped(self, horizon: int) -> ir.Table:
+        """The keys of what is not used, trajectories or coordinates of them, under a name: engines find them once."""
+        lives = self.lives(horizon)
+        return lives.filter(lives.repeated | lives.surplus).select(self._life).alias("poolrl_dropped")
+
+    def surplus(self, horizon: int) -> ir.Table:
+        """The keys of trajectories that their unit has no slot for."""
+        lives = self.lives(horizon)
+        return lives.filter(lives.surplus).select(self._keys).distinct()
+
+    def _named(self, rows: ir.Table) -> ir.Table:
+        """The rows that have ids, with their ids in one spelling."""
+        for key in self._keys:
+            readings = self._readings[key]
+            if readings is None:
+                rows = rows.mutate(**{key: canonical(rows[key])})
+                rows = rows.filter(rows[key].notnull())
+            else:
+                others = [rows[name] for name in rows.columns if name != key]
+                joined = rows.inner_join(readings, rows[key] == readings.spelling)
+                rows = joined.filter(readings.reading.notnull()).select(readings.reading.name(key), *others)
+        return rows
+
+    @property
+    def _keys(self) -> list[str]:
+        """The identity of a trajectory: equal ids in two units are two trajectories."""
+        return ["unit", "trajectory"] if self.has_units else ["trajectory"]
+
+    @property
+    def _life(self) -> list[str]:
+        """In what no step may come twice: a trajectory, or what it shows of one coordinate."""
+        return [*self._keys, "coordinate"] if self.has_coordinates else self._keys
+
+    def _id_columns(self) -> dict[str, str]:
+        names = {"unit": self.columns.unit, "trajectory": self.columns.trajectory}
+        return {key: name for key, name in names.items() if name is not None}
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
@@ -279,6 +393,48 @@ class Table(KeptRows):
         if problem.labels:
             numbers = {**numbers, "label": self.rows[CELL].cast("int32")}
         return self.rows_of_steps(problem.horizon, **numbers)
+
+
+def _readings(column: ir.Column, key: str) -> ir.Table | None:
+    """Each text of a column beside the id that it spells; None where ids need no reading.
+
+    Texts are grouped first, because to read one takes longer than to group many. They are read from the answer of an
+    aggregate, because engines move a condition on a group's own key to before the grouping.
+    """
+    if not column.type().is_string():
+        return None
+    texts = column.name("spelling").as_table()
+    found = texts.group_by("spelling").aggregate(text=texts.spelling.max())
+    return found.select("spelling", reading=canonical(found.text)).alias(f"poolrl_{key}_ids")
+
+
+def check_columns(rows: ir.Table, columns: Columns) -> None:
+    """Refuse a column that is not there, or whose type cannot hold what it is named for."""
+    schema = rows.schema()
+    for name in columns.names():
+        if name not in schema:
+            raise ValueError(missing_column(name, schema.names))
+        kind = schema[name]
+        if name in (columns.trajectory, columns.unit) and not can_be_ids(kind):
+            raise ValueError(f"column {name!r} must hold ids (numbers, text, dates), but has type {kind}")
+        # The problem's declared values say what a label's column may hold.
+        if name not in columns.as_they_are() and not kind.is_numeric():
+            raise ValueError(f"column {name!r} must hold numbers, but has type {kind}")
+
+
+def checked_coordinates(rows: ir.Table, columns: Columns, given: Iterable[LabelValue]) -> Labels | None:
+    """The declared coordinates as the values of a label without a name; None where a row shows all coordinates."""
+    values = () if isinstance(given, str) else tuple(given)
+    if columns.coordinate is None:
+        if given:
+            raise ValueError("coordinates needs coordinate: name the column that says which coordinate a row shows")
+        return None
+    try:
+        declared = Labels({"": values})
+    except ValueError as error:
+        raise ValueError(str(error).replace("label ''", "coordinates")) from None
+    comparable(rows[columns.coordinate], declared, "")
+    return declared
 
 
 def _with_places(rows: ir.Table, coordinate: int) -> ir.Table:

@@ -44,7 +44,9 @@ class Operations:
         def columns(name: str) -> FloatArray:
             return column_values(public_array(name, np.asarray(getattr(self, name), dtype=np.float64), shape))
 
-        arrays = {each.name: columns(each.name) for each in fields(self) if each.name not in ("cycle", "discount")}
+        arrays: dict[str, Any] = {
+            each.name: columns(each.name) for each in fields(self) if each.name not in ("cycle", "discount")
+        }
         for name, values in arrays.items():
             if name != "salvage" and (values < 0).any():
                 raise ValueError(f"{name} must not be negative, got {values.min():g}")
@@ -62,20 +64,16 @@ class Operations:
             raise ValueError("every product needs a step with deliveries")
         if ((arrays["price"] > 0) & (arrays["price"] < arrays["purchase"])).any():
             raise ValueError("a price below the purchase cost: nobody would order")
+        price = arrays.pop("price")
+        arrays |= {"salvage": arrays["salvage"][:, -1], "pack": arrays["pack"][:, 0]}
         return ShopTerms(
             holding=column_values(problem.holding),
-            shortage=column_values(problem.shortage) + arrays["price"],
-            purchase=arrays["purchase"],
-            spoilage=arrays["spoilage"],
-            fixed=arrays["fixed"],
-            salvage=arrays["salvage"][:, -1],
-            pack=arrays["pack"][:, 0],
-            minimum=arrays["minimum"],
-            deliveries=arrays["deliveries"] > 0,
+            shortage=column_values(problem.shortage) + price,
             cap=column_values(problem.share * problem.label_bounds[..., None, :]),
             products=problem.products,
             cycle=self.cycle,
             discount=self.discount,
+            **arrays | {"deliveries": arrays["deliveries"] > 0},
         )
 
 

@@ -77,6 +77,10 @@ class Problem(ABC):
     initial_state: FloatArray  # (w,)
     boundary: Boundary
     labels: Labels = Labels()  # public facts of trajectories and steps, if any are declared
+    # Names of what a row shows beside the next state, such as a price, with its bounds (e,).
+    shows: tuple[str, ...] = ()
+    shown_low: FloatArray = np.zeros(0)
+    shown_high: FloatArray = np.zeros(0)
     # The state is one whole number, 0 .. N, such as lots that are left; amounts are one action and what is shown.
     counts_down: bool = False
     example: ClassVar[Mapping[str, Any]] = {}  # facts of a small one, to try things on
@@ -151,13 +155,13 @@ class Problem(ABC):
 
     @property
     def arrival_low(self) -> FloatArray:
-        """The least that a row's next state can be, (w,)."""
-        return self.state_low
+        """The least that a row's next state and what it shows can be, (w + e,)."""
+        return np.concatenate([self.state_low, self.shown_low])
 
     @property
     def arrival_high(self) -> FloatArray:
         """The most of it."""
-        return self.state_high
+        return np.concatenate([self.state_high, self.shown_high])
 
     def unit_state(self, state: FloatArray) -> FloatArray:
         """States in oriented unit coordinates."""
@@ -210,10 +214,6 @@ class OutcomeProblem(Problem):
     censored: bool = True  # whether the log can show an outcome cut off
     shared: tuple[str, ...] = ()  # names of coordinates of states and actions beyond those of the outcomes
     action_sets_state: bool = False  # cost and next state depend on the action alone (order-up-to)
-    # Names of what a row shows beside the next state, such as a price, with its bounds (e,).
-    shows: tuple[str, ...] = ()
-    shown_low: FloatArray = np.zeros(0)
-    shown_high: FloatArray = np.zeros(0)
     # Numbers of outcome coordinates of which a row shows one thing only: on which side of a value they lie.
     current_status: tuple[int, ...] = ()
     # Facts that rewards depend on, but neither outcomes nor what a row shows of them.
@@ -302,16 +302,6 @@ class OutcomeProblem(Problem):
     def outcome_dim(self) -> int:
         """k."""
         return len(self.outcome_low)
-
-    @property
-    def arrival_low(self) -> FloatArray:
-        """The least that a row's next state and what it shows can be, (w + e,)."""
-        return np.concatenate([self.state_low, self.shown_low])
-
-    @property
-    def arrival_high(self) -> FloatArray:
-        """The most of it."""
-        return np.concatenate([self.state_high, self.shown_high])
 
     @property
     def bound_share(self) -> FloatArray:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from poolrl.data.kept_rows import rows_of_period
+from poolrl.data.periods import rows_of_period
 from poolrl.data.sources.log_files import CsvFormat
 from poolrl.data.sources.opening import Source, open_source
 from poolrl.data.table import Table

@@ -50,7 +50,7 @@ from poolrl.certificate.release_files import (
     sha256,
 )
 from poolrl.certificate.terms import Terms
-from poolrl.data.kept_rows import sketch_of
+from poolrl.data.periods import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.data.table import Table
 from poolrl.interrupts import deferred
