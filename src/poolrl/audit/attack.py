@@ -28,14 +28,13 @@ from poolrl.audit.faults import (
     MovedTable,
     Repeated,
     Revealed,
-    Rows,
     exact_counts,
     moved_share,
     moved_tables,
     revealed,
     structure_faults,
 )
-from poolrl.audit.noise import NUMBERS_AT_ONCE, Noise, Sums, added, judge_noise, look_at_noise, noise_parts
+from poolrl.audit.noise import NUMBERS_AT_ONCE, Noise, Rows, Sums, added, judge_noise, look_at_noise, noise_parts
 from poolrl.checks import FloatArray, IntArray, one_of, positive, whole
 from poolrl.colours import ACCENT, INK, QUIET, WARNING
 from poolrl.data.log import Log

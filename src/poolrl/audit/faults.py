@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poolrl.audit.cases import AuditCase
+from poolrl.audit.noise import Rows
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
 from poolrl.pool import ON_TOP, OnOutcomes, OnVisits, Prepared
@@ -40,8 +40,6 @@ from poolrl.privacy.noise.self_test import sampler_faults
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
 from poolrl.privacy.sensitivity import TableLayout, outcome_trees, visit_tables
 
-# Rows of released numbers, (releases, numbers).
-Rows = NDArray[np.int32]
 # A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {
     "secure": lambda _: SecureNoise(),

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import combinations, groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,6 @@ from scipy.special import xlogy
 from poolrl.checks import FloatArray, IntArray
 from poolrl.privacy.noise.seeded import discrete_gaussian
 from poolrl.privacy.noise.source import RandomWords
-
-if TYPE_CHECKING:
-    from poolrl.audit.faults import Rows
 
 # How often a sound release may fail, and the share of each of the twelve checks: eleven here, one of several tables.
 LUCK = 1e-6
@@ -53,6 +50,8 @@ SHARED = "two tables share noise"
 # Sums by name, lists of what is kept, and further such dictionaries.
 Sums = dict[str, Any]
 Limit = Callable[[NDArray[Any], float], FloatArray]
+# Rows of released numbers, (releases, numbers).
+Rows = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
