@@ -16,7 +16,7 @@ from poolrl.data.sources.engine import answer
 from poolrl.data.sources.opening import count_lines
 from poolrl.privacy.sensitivity import every_level
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.trades.shop_example import simulated_export, write_example
+from poolrl.workflow.trades.shop_example import simulated_chain, write_example
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.shops import Facts
 
@@ -167,7 +167,7 @@ def test_the_example_is_counted_as_it_was_simulated(tmp_path: Path) -> None:
     facts["sales"]["scale"] = None
     facts["privacy"]["weeks_public"] = False
     facts["problem"]["demand_max"] = 4000.0
-    file, export = configured(tmp_path, facts), simulated_export(3)
+    file, export = configured(tmp_path, facts), simulated_chain(3)[0]
     with open_log(file) as log:
         assert log.units == 2000
         counts = count_outcomes(log, file.config.problem.posed, level_sizes=every_level(2))

@@ -1,15 +1,17 @@
-"""A trade that is made from the declarations of a problem: it serves a user's own, and is where others begin."""
+"""Trades that follow from the declarations of a problem: a user's own, and reserves of auctions, prices and bids."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrl.problems.problem import Problem
-from poolrl.workflow.trades.vocabulary import Words
+from poolrl.problems.problem import OutcomeProblem, Problem
+from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction
+from poolrl.workflow.trades.vocabulary import TableColumn, Words
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 # Paths on which policies of simulated fits are compared.
 JUDGING_PATHS = 10_000
+EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
 
 
 class DeclaredTrade:
@@ -114,3 +117,195 @@ class DeclaredTrade:
         from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_csv
 
         return DECISIONS_FILE, decisions_csv(policy)
+
+
+class RoundTrade(DeclaredTrade):
+    """One of the package's own problems of rounds."""
+
+    @property
+    def cost_words(self) -> dict[str, str]:
+        """An unsold unit is worth something, and so is a win."""
+        words = {"keep": "an unsold unit is worth", "worth": "a win is worth"}
+        return {name: words[name] for name in super().cost_words}
+
+    def example(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """A simulated table, and the facts of its configuration.
+
+        Things of very different size: their scale is what an expert thought before. People decide by that, and a
+        little by chance. Outcomes are about as large as the scale, more or less.
+        """
+        # Here, because `decide` must not wait for what simulates.
+        from poolrl.simulation.logs import simulate_log
+
+        words = self.words
+        problem: Any = self.problem(**self.problem.example)
+        rng = np.random.default_rng(EXAMPLE_SEED)
+        size = np.exp(rng.normal(4.0, 1.2, EXAMPLE_SALES))
+        scale = np.broadcast_to(size[:, None, None], (EXAMPLE_SALES, problem.horizon, 1))
+        value = rng.lognormal(-0.05, 0.35, (EXAMPLE_SALES, problem.horizon, problem.outcome_dim))
+        outcomes = problem.arranged(np.minimum(value, problem.outcome_high)) * scale
+
+        def behaviour(step: int, state: Any, rng: np.random.Generator) -> Any:
+            return scale[:, step] * rng.uniform(0.4, 1.3, (len(state), 1))
+
+        log = simulate_log(problem, outcomes, rng=rng, behaviour=behaviour, scale=scale)
+        source = f"{words.trajectory}s.csv"
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [column.name for column in words.columns]
+        with (folder / source).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [words.trajectory, words.step, "estimate", *names])
+            writer.writeheader()
+            for number, step in np.ndindex(EXAMPLE_SALES, problem.horizon):
+                row = {words.trajectory: number + 1, words.step: step + 1, "estimate": f"{size[number]:.2f}"}
+                parts = (part[number, step] for part in (log.states, log.actions, log.next_states))
+                writer.writerow(row | _table_row(names, problem, *parts))
+        return {
+            "problem": {"kind": self.kind, **dict(self.problem.example)},
+            "log": {
+                "source": source,
+                "trajectory": words.trajectory,
+                "step": words.step,
+                "first_step": 1,
+                "scale": ["estimate"],
+                "scale_memory": 0,
+            },
+            "privacy": {
+                "protects": f"one {words.trajectory}",
+                "rho": 1.0,
+                "budget": 2.0,
+                "data_set": f"example of {self.kind}",
+                "ledger": "ledger.sqlite",
+            },
+            "plan": {"units": EXAMPLE_SALES},
+        }
+
+
+def _table_row(names: list[str], problem: OutcomeProblem, state: Any, action: Any, after: Any) -> dict[str, Any]:
+    """A row of rounds as people have it: count, decision, flag, and what is shown, where it is."""
+    count, decision, flag, *_ = names
+    success = bool(after[0] <= state[0] - 0.5)
+    shown = {
+        name: f"{value:.4f}" if abs(value - action[0]) > 0 or success else ""
+        for name, value in zip(problem.shows, after[problem.state_dim :], strict=True)
+    }
+    return {count: f"{state[0]:g}", decision: f"{action[0]:.4f}", flag: "yes" if success else "no"} | shown
+
+
+RESERVES = RoundTrade(
+    "reserve-auction",
+    ReserveAuction,
+    Words(
+        decision="reserve",
+        decisions="reserves",
+        past="reserves",
+        outcome="bids",
+        outcomes=("highest bids", "second bids"),
+        states=("lots",),
+        trajectory="sale",
+        alone="lot",
+        step="round",
+        logged="reserves, sales and prices",
+        earned="revenue",
+        estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
+        advice="Let no lot go below this reserve while this many lots are left.",
+        keys={
+            "horizon": "rounds of one sale: 1 where each lot is sold by itself",
+            "lots": "lots of one thing at the beginning of a sale",
+            "bid_max": "no bid and no reserve exceeds this, by public knowledge, in money or in multiples of the scale",
+            "keep": "what a lot is worth to you that is never sold",
+            "sees_highest": "whether the log shows the winner's bid, and not only the price that was paid",
+        },
+        columns=(
+            TableColumn("lots", "lots that are left before the round", otherwise="1", spared=lambda one: one.lots == 1),
+            TableColumn("reserve", "the reserve of the round"),
+            TableColumn("sold", "whether the lot was sold", "flag"),
+            TableColumn("price", "what it was sold for; empty if it was not sold"),
+            TableColumn(
+                "highest",
+                "the winner's bid, where sees_highest = true",
+                otherwise="{price}",
+                spared=lambda one: not one.sees_highest,
+            ),
+        ),
+        rows=(("{lots}",), ("{reserve}",), ("{lots} - {sold}",)),
+        shown={
+            "highest": "CASE WHEN {sold} > 0 THEN {highest} ELSE {reserve} END",
+            "price": "CASE WHEN {sold} > 0 THEN {price} ELSE {reserve} END",
+        },
+    ),
+)
+PRICES = RoundTrade(
+    "dynamic-pricing",
+    DynamicPricing,
+    Words(
+        decision="price",
+        decisions="prices",
+        past="prices",
+        outcome="what things are worth to buyers",
+        states=("stock",),
+        trajectory="season",
+        alone="buyer",
+        step="period",
+        logged="prices and sales",
+        earned="revenue",
+        estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
+        advice="Ask this price while this many units are left.",
+        keys={
+            "horizon": "periods of one season, in each of which one buyer comes",
+            "stock": "units at the beginning of a season",
+            "price_max": "no price and no value exceeds this, by public knowledge, in money or multiples of the scale",
+            "keep": "what a unit is worth to you that is never sold",
+        },
+        columns=(
+            TableColumn(
+                "stock", "units that are left before the period", otherwise="1", spared=lambda one: one.stock == 1
+            ),
+            TableColumn("price", "the price that was asked"),
+            TableColumn("sold", "whether it was bought", "flag"),
+        ),
+        rows=(("{stock}",), ("{price}",), ("{stock} - {sold}",)),
+    ),
+)
+BIDS = RoundTrade(
+    "first-price-bidding",
+    FirstPriceBidding,
+    Words(
+        decision="bid",
+        decisions="bids",
+        past="bids",
+        outcome="competing bids",
+        states=("wanted",),
+        trajectory="season",
+        alone="auction",
+        step="round",
+        logged="bids and wins",
+        earned="value above what was paid",
+        estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
+        advice="Bid this amount while this many wins are still wanted.",
+        keys={
+            "horizon": "rounds of one season",
+            "wins": "how many wins are wanted in a season",
+            "worth": "what a win is worth to you",
+            "bid_max": "no bid exceeds this, by public knowledge, in money or in multiples of the scale",
+            "feedback": 'when the competing bid is shown: "lost", "won" or "never"',
+        },
+        columns=(
+            TableColumn(
+                "wanted",
+                "wins that are still wanted before the round",
+                otherwise="1",
+                spared=lambda one: one.wins == 1,
+            ),
+            TableColumn("bid", "your bid"),
+            TableColumn("won", "whether it won", "flag"),
+            TableColumn(
+                "competing",
+                "the highest competing bid, where it is shown",
+                otherwise="{bid}",
+                spared=lambda one: not one.shows,
+            ),
+        ),
+        rows=(("{wanted}",), ("{bid}",), ("{wanted} - {won}",)),
+        shown={"competing": "COALESCE({competing}, {bid})"},
+    ),
+)

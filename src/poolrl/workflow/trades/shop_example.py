@@ -60,7 +60,7 @@ def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
     if (folder / where).exists():
         raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
     (folder / where.parent).mkdir(parents=True, exist_ok=True)
-    pyarrow.csv.write_csv(simulated_export(seed), folder / where)
+    pyarrow.csv.write_csv(simulated_chain(seed)[0], folder / where)
     problem, _, _ = simulated_shop(seed)
     return {
         "problem": {
@@ -71,20 +71,15 @@ def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
             "holding": problem.holding[0].tolist(),
             "shortage": problem.shortage[0].tolist(),
             "demand_max": 4.0,  # in multiples of the scale: nobody expects four times the usual
-            "boundary": 1.0,
             "labels": {"promotion": ["no", "yes"]},
         },
-        "log": {"source": where.as_posix(), "clip": False},
+        "log": {"source": where.as_posix()},
         "sales": {name: name for name in ("shop", "date", "product", "opening", "delivery", "sales", "stock_out")}
         | {
-            "delimiter": ",",
-            "decimal": ".",
             "date_format": "%Y-%m-%d",
             "yes": ["true"],
             "no": ["false"],
-            "missing_days": "unobserved",
             "scale": "same weekday, last 4 weeks",
-            "scale_floor": 1.0,
         },
         "privacy": {
             "rho": 0.3,
@@ -94,7 +89,7 @@ def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
             "weeks_public": True,
             "ledger": "ledger.sqlite",
         },
-        "plan": {"units": SHOP_COUNT * WEEK_COUNT, "demand": "any"},
+        "plan": {"units": SHOP_COUNT * WEEK_COUNT},
         "publication": {
             "name": "Weekly ordering policy",
             "curator": "The example's grocer",
@@ -104,13 +99,8 @@ def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def simulated_export(seed: int) -> pa.Table:
-    """What a till writes: a row per shop, date and product; opening stock, delivery, sales, and whether it ran out."""
-    return simulated_chain(seed)[0]
-
-
 def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
-    """The export, and the demand (weeks, shops, H, k) that only nature knows.
+    """What a till writes (a row per shop, date and product), and the demand (weeks, shops, H, k) that nature knows.
 
     Shops differ in size, and a promotion sells half as much again. Managers order by the sales of the last weeks, and
     more for a promotion. So orders follow demand, until amounts are compared with what was usual.

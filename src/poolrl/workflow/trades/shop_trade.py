@@ -30,6 +30,8 @@ class ShopTrade(DeclaredTrade):
     """Lost sales, or backlog."""
 
     earns = False
+    # Shelves that held more would have sold what was asked for, and the log tells that on most days.
+    why_no_backtest = ""
     before_switch = "replay it on later weeks of the log: poolrl backtest {folder}"
 
     @property
@@ -61,11 +63,6 @@ class ShopTrade(DeclaredTrade):
         from poolrl.workflow.trades.shop_findings import rows_of_shops
 
         return rows_of_shops(file, log)
-
-    @property
-    def why_no_backtest(self) -> str:
-        """Shelves that held more would have sold what was asked for, and the log tells that on most days."""
-        return ""
 
     def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
         """Costs of levels are known exactly. Somebody who knows the demand may order beyond λ."""

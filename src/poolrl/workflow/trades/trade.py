@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 TRADES = {
     "lost sales": "poolrl.workflow.trades.shop_trade:LOST_SALES",
     "backlog": "poolrl.workflow.trades.shop_trade:BACKLOG",
-    "reserve-auction": "poolrl.workflow.trades.round_trade:RESERVES",
-    "dynamic-pricing": "poolrl.workflow.trades.round_trade:PRICES",
-    "first-price-bidding": "poolrl.workflow.trades.round_trade:BIDS",
+    "reserve-auction": "poolrl.workflow.trades.declared_trade:RESERVES",
+    "dynamic-pricing": "poolrl.workflow.trades.declared_trade:PRICES",
+    "first-price-bidding": "poolrl.workflow.trades.declared_trade:BIDS",
 }
 # Problems that are posed on the model of another, and shown as that one.
 SHOWN_AS: dict[type[Problem], str] = {Depot: "lost sales"}
