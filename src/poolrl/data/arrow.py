@@ -96,18 +96,13 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     if (np.bincount(place, minlength=trajectories * horizon) > 1).any():
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
     # Most tables are in order already, and then nothing has to be sought.
-    in_order = bool((place == np.arange(len(place))).all())
-    where = slice(None) if in_order else place
+    where = slice(None) if (place == np.arange(len(place))).all() else place
 
     def gather(names: tuple[str, ...]) -> FloatArray:
         """(n, H, k), but each coordinate by itself in memory: columns are copied in one piece, and so counted."""
         array = np.empty((len(names), len(place)))
         for position, name in enumerate(names):
-            if in_order:
-                # Piece by piece, so that a column is copied once.
-                np.concatenate([np.asarray(piece) for piece in _doubles(table, name).chunks], out=array[position])
-            else:
-                array[position, where] = _numbers(table, name)
+            array[position, where] = _numbers(table, name)
         return array.reshape(len(names), trajectories, horizon).transpose(1, 2, 0)
 
     def gather_label(name: str) -> LogLabel:
@@ -209,16 +204,12 @@ def _label(table: pa.Table, name: str) -> LogLabel:
 
 
 def _numbers(table: pa.Table, name: str) -> FloatArray:
-    return np.asarray(_doubles(table, name), dtype=np.float64)
-
-
-def _doubles(table: pa.Table, name: str) -> pa.ChunkedArray:
     column = table[name]
     if not any(is_kind(column.type) for is_kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}")
     try:
         # Not `safe`, because Arrow's message about a large integer would quote it.
-        return column.cast(pa.float64(), safe=False)
+        return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
     except pa.ArrowException:
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}") from None
 

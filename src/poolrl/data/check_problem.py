@@ -269,12 +269,8 @@ def refuse_held_logs(problem: Problem) -> None:
     can read a file by itself.
     """
     kind = type(problem).__name__
-    for name, value in vars(problem).items():
-        if _holds_rows(value):
-            raise ValueError(f"{name} of {kind} holds a table of rows: a problem may hold public facts only")
-    for owner in type(problem).__mro__:
-        if owner.__module__.startswith("poolrl.") or owner is object:
-            continue
+    classes = [k for k in type(problem).__mro__ if not k.__module__.startswith("poolrl.") and k is not object]
+    for owner in (problem, *classes):
         for name, value in vars(owner).items():
             if _holds_rows(value):
                 raise ValueError(f"{name} of {kind} holds a table of rows: a problem may hold public facts only")

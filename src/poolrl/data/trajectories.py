@@ -149,18 +149,15 @@ class Trajectories(Log):
         parts = {name: np.empty_like(getattr(self, name)) for name in row_rules.PARTS}
         rows = self._array_rows(problem)
         for step in range(self.horizon):
-            given, divided = rows.given(step, slice(None)), rows.multiples(step, slice(None))
-            moved = row_rules.moved_inside(rows.problem, step, divided.row)
-            for part, value, before, after, unit in zip(
-                parts.values(), given, divided.row, moved, divided.divisors, strict=True
-            ):
+            given, (row, divisors, usable) = rows.given(step, slice(None)), rows.multiples(step, slice(None))
+            moved = row_rules.moved_inside(rows.problem, step, row)
+            for part, value, before, after, unit in zip(parts.values(), given, row, moved, divisors, strict=True):
                 # A number that did not move keeps its bits.
-                part[:, step] = np.where(divided.usable & (before != after), after * unit, value)
+                part[:, step] = np.where(usable & (before != after), after * unit, value)
         return type(self)(**self._arguments() | parts)
 
     def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        leaves = self._array_rows(problem).leaves(formula, size=size, bins=bins)
-        return leaves.reshape(*problem.labels.shape, *leaves.shape[1:])
+        return self._array_rows(problem).leaves(formula, size=size, bins=bins)
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
@@ -260,15 +257,6 @@ class Trajectories(Log):
 
 
 @dataclass(frozen=True)
-class Multiples:
-    """Rows as the problem's formulas take them, what they were divided by, and where that was possible."""
-
-    row: row_rules.Row
-    divisors: tuple[FloatArray | float, FloatArray | float, FloatArray | float]  # of states, actions and next states
-    usable: BoolArray | bool
-
-
-@dataclass(frozen=True)
 class ArrayRows(Generic[AnyProblem]):
     """A log's arrays (n, H, coordinates) beside its problem; `cells` (n, H) are its label cells, if it has any.
 
@@ -287,8 +275,11 @@ class ArrayRows(Generic[AnyProblem]):
         state, action, next_state = (np.asfortranarray(part[block, step]) for part in self.parts)
         return state, action, next_state
 
-    def multiples(self, step: int, block: slice) -> Multiples:
-        """Rows of a step, divided by their scale and by their label cell's share of the bound."""
+    def multiples(self, step: int, block: slice) -> tuple[row_rules.Row, row_rules.Row, BoolArray | bool]:
+        """Rows of a step as formulas take them, what they were divided by, and where that was possible.
+
+        They are divided by their scale and by their label cell's share of the bound.
+        """
         row, problem = self.given(step, block), self.problem
         divisor: FloatArray | None = None
         usable: BoolArray | bool = True
@@ -301,7 +292,7 @@ class ArrayRows(Generic[AnyProblem]):
                 share = problem.bound_share.reshape(-1, problem.outcome_dim)[cell]
                 divisor = share if divisor is None else divisor * share
         if divisor is None:
-            return Multiples(row, (1.0, 1.0, 1.0), usable)
+            return row, (1.0, 1.0, 1.0), usable
         amounts = [row_rules.usable_amount(part) for part in row]
         if not problem.scales_state:
             amounts = [part.all(axis=-1, keepdims=True) for part in amounts]
@@ -311,7 +302,7 @@ class ArrayRows(Generic[AnyProblem]):
         state, action, next_state = (
             np.where(usable, part, low) / unit for part, low, unit in zip(row, lows, divisors, strict=True)
         )
-        return Multiples((state, action, next_state), divisors, usable)
+        return (state, action, next_state), divisors, usable
 
     def broken_rule(self) -> row_rules.RowRule | None:
         """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.
@@ -334,7 +325,7 @@ class ArrayRows(Generic[AnyProblem]):
         return broken[min(broken)] if broken else None
 
     def leaves(self: ArrayRows[OutcomeProblem], formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        """How many rows fall into each of the `size` cells of a formula, (label cells, H, k, size)."""
+        """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
         problem, coordinates = self.problem, self.problem.outcome_dim
         trees, everything = problem.labels.count * coordinates, sees_everything(problem)
         # A formula of one's own may give no number at all. Such a row must neither fail nor stand in another's tree.
@@ -356,7 +347,8 @@ class ArrayRows(Generic[AnyProblem]):
 
         # A count of many label cells needs many rows, or most of the time would go into empty cells.
         counted = self._tallied(places, trees * size, numbers=max(BLOCK_NUMBERS, trees * size))
-        return np.moveaxis(counted.reshape(problem.horizon, problem.labels.count, coordinates, size), 0, 1)
+        by_step = counted.reshape(problem.horizon, *problem.labels.shape, coordinates, size)
+        return np.ascontiguousarray(np.moveaxis(by_step, 0, -3))
 
     def crowds(self: ArrayRows[OutcomeProblem], edges: IntArray) -> IntArray:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: at j (k + 1) + i.
@@ -393,8 +385,7 @@ class ArrayRows(Generic[AnyProblem]):
         self: ArrayRows[OutcomeProblem], formula: CellFormula, step: int, block: slice, bins: int
     ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
         """The cells of a formula, where it is observed, and which rows can be used."""
-        multiples = self.multiples(step, block)
-        row, usable = multiples.row, multiples.usable
+        row, _, usable = self.multiples(step, block)
         if relative := self.scale is not None or row_rules.has_own_bounds(self.problem):
             row, fits = row_rules.as_counted(self.problem, step, row, relative=True, clip=False)
             usable = usable & fits

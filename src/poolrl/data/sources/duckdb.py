@@ -235,7 +235,15 @@ def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConn
 
 def in_reach(query: str, created: Collection[tuple[str, str]], own: Collection[str] = ()) -> tuple[str, ...]:
     """The SQL of what a query can come through, of all names with their SQL. `own` are names that run unwritten."""
-    found = _closure(query, created, own)
+    # Operators, count(*) and lists are functions too, so that a macro with such a name runs where no name is written.
+    found = {sql for name, sql in created if name.casefold() in own}
+    texts = [query, *found]
+    while texts:
+        text = texts.pop().casefold()
+        everything = any(_stands_in(text, word) for word in _RUN_TEXT)
+        new = {sql for name, sql in created if everything or _stands_in(text, name.casefold())} - found
+        found |= new
+        texts += new
     if sum(len(sql.encode()) for sql in found) > MOST_DEFINITIONS:
         raise ValueError(
             f"the views, macros and functions that the query may use have more than {MOST_DEFINITIONS:,} bytes, and "
@@ -252,20 +260,6 @@ def _created(schema: str) -> Iterator[tuple[str, str]]:
         if made and (made["kind"] != "TABLE" or _COMPUTED in sql):
             name = made["name"]
             yield (name[1:-1].replace('""', '"') if name.startswith('"') else name), sql
-
-
-def _closure(query: str, created: Collection[tuple[str, str]], own: Collection[str]) -> list[str]:
-    # Operators, count(*) and lists are functions too, so that a macro with such a name runs where no name is written.
-    found = {sql for name, sql in created if name.casefold() in own}
-    texts = [query, *found]
-    while texts:
-        text = texts.pop().casefold()
-        everything = any(_stands_in(text, word) for word in _RUN_TEXT)
-        others = [(name, sql) for name, sql in created if sql not in found]
-        new = {sql for name, sql in others if everything or _stands_in(text, name.casefold())}
-        found |= new
-        texts += new
-    return list(found)
 
 
 def _stands_in(text: str, name: str) -> bool:
