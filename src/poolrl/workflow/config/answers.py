@@ -135,8 +135,7 @@ def facts_from(
     """The facts of a configuration; says all that is missing at once."""
     _refuse_missing(trade, answers, sales=sales, header=header)
     products = split_names(answers.get("products", ""))
-    for name in AMOUNTS:
-        _refuse_decimal_comma(name, answers)
+    _refuse_decimal_comma(answers)
     facts: dict[str, dict[str, Any]] = {}
     for key in keys_of(trade, sales=sales):
         section, text = facts.setdefault(key.section, {}), answers.get(key.flag, "").strip()
@@ -148,7 +147,10 @@ def facts_from(
     facts["problem"]["kind"] = facts["problem"]["kind"] or trade.kind
     facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
     if sales:
-        facts["sales"]["labels"] = _label_columns(facts, header)
+        # Columns of labels, as the header proposes them or as they were named.
+        likely = set(LABEL_MEANINGS) & set(facts["problem"]["labels"] or {})
+        proposed = {name: column for name in sorted(likely) if header and (column := header.only(name))}
+        facts["sales"]["labels"] = proposed | (facts["sales"]["labels"] or {})
     trade.section.complete(trade, facts)
     return facts
 
@@ -157,17 +159,22 @@ def _refuse_missing(trade: Trade, answers: Answers, *, sales: bool, header: Prop
     missing = missing_keys(trade, answers, sales=sales)
     if not missing:
         return
-    stocks = any(key.section == "sales" and key.name in STOCKS for key in missing)
-    other = " A table with other stocks (after the delivery, at closing time) needs this one computed first: "
-    other += "docs/workflow.md shows how."
-    flags = trade.section.has_flags
-    wanted = [
-        _wanted(key, header) if flags or key.section != "problem" else f"--facts '{key.name}=...'" for key in missing
-    ]
-    raise ValueError(
+    wanted = []
+    for key in missing:
+        flag = flag_of(key.flag)
+        if key.section == "problem" and not trade.section.has_flags:
+            flag = f"--facts '{key.name}=...'"
+        elif key.section == "sales" and header is not None:  # why the header did not answer
+            flag += f" ({' or '.join(header.columns.get(key.name, [])) or 'no name in the header tells'})"
+        wanted.append(flag)
+    words = (
         f"init needs {', '.join(wanted)} as well; on a terminal it asks, and 'poolrl init --example' writes a table "
-        f"to try.{other if stocks else ''}"
     )
+    words += "to try."
+    if any(key.section == "sales" and key.name in STOCKS for key in missing):
+        words += " A table with other stocks (after the delivery, at closing time) needs this one computed first: "
+        words += "docs/workflow.md shows how."
+    raise ValueError(words)
 
 
 def pairs(text: str, flag: str) -> dict[str, str]:
@@ -181,30 +188,16 @@ def pairs(text: str, flag: str) -> dict[str, str]:
     return found
 
 
-def _refuse_decimal_comma(name: str, answers: Answers) -> None:
+def _refuse_decimal_comma(answers: Answers) -> None:
     """A comma separates products here. Whoever writes decimal commas in the export may mean one number."""
-    if answers.get("decimal", "").strip() in (",", "comma") and ONE_COMMA.fullmatch(answers.get(name, "").strip()):
-        text = answers[name].strip()
-        point, two = text.replace(",", "."), ",".join(f"{part}.0" for part in text.split(","))
-        raise ValueError(
-            f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for one "
-            f"number, or {two} for two"
-        )
-
-
-def _wanted(key: Key, header: Proposal | None) -> str:
-    """A flag that is missing, and why the header did not answer."""
-    if header is None or key.section != "sales":
-        return flag_of(key.flag)
-    several = header.columns.get(key.name, [])
-    return f"{flag_of(key.flag)} ({' or '.join(several) if several else 'no name in the header tells'})"
-
-
-def _label_columns(facts: dict[str, dict[str, Any]], header: Proposal | None) -> dict[str, str]:
-    """Which column holds which label, as far as it was said or the header proposes it."""
-    declared = facts["problem"].get("labels") or {}
-    found = {name: header.only(name) for name in LABEL_MEANINGS if header is not None and name in declared}
-    return {name: column for name, column in found.items() if column is not None} | (facts["sales"]["labels"] or {})
+    for name in AMOUNTS:
+        text = answers.get(name, "").strip()
+        if answers.get("decimal", "").strip() in (",", "comma") and ONE_COMMA.fullmatch(text):
+            point, two = text.replace(",", "."), text.replace(",", ".0,") + ".0"
+            raise ValueError(
+                f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for one "
+                f"number, or {two} for two"
+            )
 
 
 def check_answer(trade: Trade, key: Key, text: str, products: list[str]) -> None:
@@ -296,14 +289,10 @@ def write_toml(facts: dict[str, dict[str, Any]]) -> str:
     for section, keys in groupby(keys_of(trade, sales="sales" in facts), key=lambda key: key.section):
         parts.append(f"\n[{section}]")
         for key in keys:
-            parts += _key_lines(key.name, key.why, facts.get(section, {}).get(key.name))
+            value = facts.get(section, {}).get(key.name)
+            text = _sql(value) if key.name == "query" and isinstance(value, str) else _literal(value)
+            parts += [f"# {key.why}", f"# {key.name} = ..." if value in (None, {}) else f"{key.name} = {text}"]
     return "\n".join(parts) + "\n"
-
-
-def _key_lines(name: str, why: str, value: Any) -> list[str]:
-    text = _sql(value) if name == "query" and isinstance(value, str) else _literal(value)
-    unset = value is None or value == {}
-    return [f"# {why}", f"# {name} = ..." if unset else f"{name} = {text}"]
 
 
 def _sql(query: str) -> str:

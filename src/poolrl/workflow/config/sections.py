@@ -65,7 +65,7 @@ class Key:
     field: FieldInfo
     why: str  # the reason for it
     asked: bool  # whether `init` asks for it
-    answer: str | None  # the text that stands for no answer; "" where there may be none, None where it is needed
+    answer: str | None  # the text that stands for no answer: "" leaves the key out, None means that one is needed
     flag: str  # columns of a sales export have another flag than those of a wide table
 
     @classmethod

@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from poolrl.certificate.terms import CertifiedWords
 
-# How a column is read: as a number, or as a word that means yes or no.
-Reading = Literal["number", "flag"]
-
-
-def _never(problem: Any) -> bool:
-    return False
-
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -27,9 +20,9 @@ class TableColumn:
 
     name: str
     why: str
-    reads: Reading = "number"
+    reads: Literal["number", "flag"] = "number"  # a flag is a word that means yes or no
     otherwise: str = ""  # SQL in its place, where a problem needs no such column and none is named
-    spared: Callable[[Any], bool] = _never  # of a problem: whether it needs no such column
+    spared: Callable[[Any], bool] = lambda problem: False  # of a problem: whether it needs no such column
 
 
 @dataclass(frozen=True)
