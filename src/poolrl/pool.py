@@ -18,10 +18,10 @@ from poolrl.geometry.resolution import RING_COUNT
 from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.dependence import measure_dependence
 from poolrl.learning.estimation import estimate_outcomes
-from poolrl.learning.fitted import Fitted, FittedPoints
+from poolrl.learning.fitted import Fitted
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_visits
+from poolrl.learning.planning import FoundPoints, ValuePoints, ValueSettings, default_values, lay_out, plan_on_visits
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import ReleasedTrees, Report
 from poolrl.learning.together import choose_edges, measure_together
@@ -215,8 +215,9 @@ class OnOutcomes:
         empty = np.zeros(trees, dtype=np.int64)
         nothing = PrivateOutcomes((leaves,), empty, 1, 1.0, Guarantee.of_nothing(self.problem.horizon))
         # Fitted values take long, and a few of them find the same faults.
-        small = FittedPoints(self.problem, Fitted(states=8, hinges=1, outcomes=8))
-        where = small if isinstance(self.where, FittedPoints) else self.where
+        where = self.where
+        if isinstance(where, FoundPoints) and isinstance(where.settings, Fitted):
+            where = FoundPoints(self.problem, Fitted(states=8, hinges=1, outcomes=8))
         replace(self, where=where).learn(nothing)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -35,17 +34,6 @@ class Visits:
         fraction(failure=self.failure)
 
 
-class Backup(Protocol):
-    """Some nodes of one step of the estimated world."""
-
-    @property
-    def rows(self) -> IntArray | slice:
-        """Which nodes."""
-
-    def backup(self, value: FloatArray) -> FloatArray:
-        """r + P̃ V at these nodes, (..., rows)."""
-
-
 @dataclass(frozen=True)
 class Stage:
     """Nodes with their expected rewards and kernel."""
@@ -62,7 +50,6 @@ class Stage:
 
 
 # A step is given in blocks of rows, because a kernel (N, S) rarely fits in memory.
-Stages = Callable[[int], Iterable[Backup]]
 BLOCK_CELLS = 2_000_000
 
 
@@ -215,11 +202,7 @@ class Marginals:
     axes: Axes
     outcomes: OutcomeDistribution
     step: int
-
-    @property
-    def rows(self) -> slice:
-        """All of them."""
-        return slice(None)
+    rows: slice = field(default_factory=lambda: slice(None))  # all nodes
 
     def backup(self, value: FloatArray) -> FloatArray:
         """Σ w (r + V) over every coordinate's outcomes, (k, N)."""
@@ -243,6 +226,9 @@ class Marginals:
 
         in_blocks(some, len(action))
         return sums.T
+
+
+Stages = Callable[[int], Iterable[Stage | Marginals]]
 
 
 def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
@@ -308,8 +294,7 @@ def backward_induction(
     ranges = reward_ranges or [(0.0, 1.0)] * horizon
     scale = max(high - low for low, high in ranges) or 1.0
     solved = np.zeros((horizon, *values.q_shape))
-    untrusted: list[float] = []
-    cut: list[float] = []
+    shares: list[tuple[float, float]] = []
     value = np.zeros(values.v_shape)
     for step in reversed(range(horizon)):
         q = solved[step]
@@ -325,7 +310,7 @@ def backward_induction(
             penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.shape[-1])
             q[..., stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
             kept += int(np.sum(reward + expected - penalty >= 0))
-        untrusted.append(1 - trusted / q.size)
-        cut.append(1 - kept / q.size)
+        shares.append((1 - trusted / q.size, 1 - kept / q.size))
         value = values.state_values(step, q)
-    return Solution(solved, float(np.mean(untrusted)), float(np.mean(cut)) if pessimism else 0.0)
+    untrusted, cut = (float(np.mean(share)) for share in zip(*shares, strict=True))
+    return Solution(solved, untrusted, cut if pessimism else 0.0)

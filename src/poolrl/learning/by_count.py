@@ -39,14 +39,6 @@ class ByCount:
 
 
 @dataclass(frozen=True)
-class CountPoints:
-    """Counts and actions of a problem: its values stand at all counts."""
-
-    problem: OutcomeProblem
-    settings: ByCount
-
-
-@dataclass(frozen=True)
 class CountTable:
     """The best action of each count, (*labels, H, N + 1, 1), and what it is worth from there on, of the same shape."""
 
@@ -69,9 +61,8 @@ class CountTable:
         return {"actions": self.actions, "values": self.values}
 
 
-def plan_by_count(outcomes: OutcomeDistribution, where: CountPoints) -> CountTable:
+def plan_by_count(outcomes: OutcomeDistribution, problem: OutcomeProblem, settings: ByCount) -> CountTable:
     """The best action of every label cell, step and count."""
-    problem, settings = where.problem, where.settings
     cells, counts = problem.labels.count, round(float(problem.state_high[0] - problem.state_low[0])) + 1
     shape = (cells, problem.horizon, counts, 1)
     actions, values = np.empty(shape), np.empty(shape)

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from poolrl.checks import FloatArray, as_floats
+from poolrl.checks import FloatArray
 from poolrl.npz import Arrays, read_arrays, write_arrays
 from poolrl.privacy.released import PrivateLeft, PrivateOutcomes
 
@@ -27,26 +27,32 @@ LARGEST_TREES = 2**30
 
 @dataclass(frozen=True, eq=False)
 class FadedTrees:
-    """Sums over periods: levels, unobserved slots and totals as in `PrivateOutcomes`, in floating point."""
+    """Sums over periods, in floating point, by the names they have in a file.
 
-    levels: tuple[FloatArray, ...]
-    unobserved: FloatArray | None
-    totals: FloatArray | None
+    `level_B` are the nodes of a level. `unobserved`, `totals` and `left` are as in `PrivateOutcomes`, if every period
+    has released them.
+    """
+
+    arrays: Arrays
     slots: float  # n
     squares: float  # q
     variance: float  # V
-    left: PrivateLeft | None = None  # sums of what was left, added up alike, where every period has released them
+    left_variance: float = 0.0  # of the sums of what was left
 
     @classmethod
     def of(cls, released: PrivateOutcomes) -> Self:
         """The trees of one period."""
-        levels = tuple(np.asarray(level, dtype=np.float64) for level in released.levels)
-        unobserved, totals = (
-            None if each is None else np.asarray(each, dtype=np.float64)
-            for each in (released.unobserved, released.totals)
-        )
-        slots = float(released.total)
-        return cls(levels, unobserved, totals, slots, slots, released.variance, released.left)
+        left, slots = released.left, float(released.total)
+        rest = {"unobserved": released.unobserved, "totals": released.totals, "left": left and left.sums}
+        arrays = {f"level_{level.shape[-1]}": level for level in released.levels} | rest
+        floats = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items() if array is not None}
+        return cls(floats, slots, slots, released.variance, left.variance if left else 0.0)
+
+    @property
+    def levels(self) -> tuple[FloatArray, ...]:
+        """Nodes of every level, from the coarsest to the finest."""
+        levels = [array for name, array in self.arrays.items() if name.startswith("level_")]
+        return tuple(sorted(levels, key=lambda level: int(level.shape[-1])))
 
     @property
     def bins(self) -> int:
@@ -66,51 +72,43 @@ class FadedTrees:
         """The sum of these trees and of earlier, faded ones."""
         if _shapes(self) != _shapes(earlier):
             raise ValueError("the earlier release has trees of another shape: other steps, products, labels or bins")
-        return self._plus(earlier, forgetting)
+        return self._plus(earlier, forgetting, forgetting**2)
 
     def alone(self, earlier: FadedTrees, forgetting: float) -> FadedTrees:
         """The inverse of `after`: the trees of the last period by itself."""
-        return self._plus(earlier, -forgetting, squared=-(forgetting**2))
+        return self._plus(earlier, -forgetting, -(forgetting**2))
 
-    def _plus(self, other: FadedTrees, weight: float, squared: float | None = None) -> FadedTrees:
-        square = weight**2 if squared is None else squared
-
-        def added(mine: FloatArray | None, theirs: FloatArray | None) -> FloatArray | None:
-            return None if mine is None or theirs is None else mine + weight * theirs
-
+    def _plus(self, other: FadedTrees, weight: float, square: float) -> FadedTrees:
+        both = self.arrays.keys() & other.arrays.keys()
         return FadedTrees(
-            tuple(mine + weight * theirs for mine, theirs in zip(self.levels, other.levels, strict=True)),
-            added(self.unobserved, other.unobserved),
-            added(self.totals, other.totals),
+            {name: array + weight * other.arrays[name] for name, array in self.arrays.items() if name in both},
             self.slots + weight * other.slots,
             self.squares + square * other.squares,
             self.variance + square * other.variance,
-            _left_plus(self.left, other.left, weight, square),
+            self.left_variance + square * other.left_variance,
         )
 
     def to_learn_from(self, like: PrivateOutcomes) -> PrivateOutcomes:
         """As counts of the effective number of slots, with the guarantee and labels of the last release."""
         factor = self.slots / self.squares
+        unobserved, totals, left = (
+            self.arrays[name] * factor if name in self.arrays else None for name in ("unobserved", "totals", "left")
+        )
         return replace(
             like,
             levels=tuple(level * factor for level in self.levels),
-            unobserved=None if self.unobserved is None else self.unobserved * factor,
-            totals=None if self.totals is None else self.totals * factor,
+            unobserved=unobserved,
+            totals=totals,
             total=self.slots * factor,
             variance=self.variance * factor**2,
-            left=None
-            if self.left is None
-            else PrivateLeft(factor * as_floats("left", self.left.sums), factor**2 * self.left.variance),
+            left=None if left is None else PrivateLeft(left, factor**2 * self.left_variance),
         )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file."""
-        arrays: Arrays = {f"level_{level.shape[-1]}": level for level in self.levels}
-        given = {"unobserved": self.unobserved, "totals": self.totals}
-        if self.left is not None:
-            given |= {"left": self.left.sums.astype(np.float64), "left_variance": np.array([self.left.variance])}
-        arrays |= {name: array for name, array in given.items() if array is not None}
-        write_arrays(path, arrays | {"sums": np.array([self.slots, self.squares, self.variance])})
+        sums = {"sums": np.array([self.slots, self.squares, self.variance])}
+        doubt = {"left_variance": np.array([self.left_variance])} if "left" in self.arrays else {}
+        write_arrays(path, self.arrays | sums | doubt)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -118,31 +116,18 @@ class FadedTrees:
         try:
             arrays = read_arrays(path, most_bytes=LARGEST_TREES)
             slots, squares, variance = arrays.pop("sums").tolist()
-            rest = arrays.pop("unobserved", None), arrays.pop("totals", None)
-            left, doubt = arrays.pop("left", None), arrays.pop("left_variance", None)
-            sizes = sorted(int(name.removeprefix("level_")) for name in arrays)
-            levels = tuple(arrays[f"level_{size}"] for size in sizes)
+            trees = cls(arrays, slots, squares, variance, arrays.pop("left_variance", np.zeros(1)).item())
+            # Names of levels say how many nodes they have.
+            known = {"unobserved", "totals", "left"} | {f"level_{level.shape[-1]}" for level in trees.levels}
+            left_fits = "left" not in arrays or arrays["left"].shape == trees.levels[0].shape[:-2]
+            positive = slots > 0 and squares > 0 and variance >= 0
         except (LookupError, ValueError, TypeError) as error:
             raise ValueError(f"{path} does not hold released trees, or is truncated") from error
-        parts = [*levels, *(part for part in (*rest, left, doubt) if part is not None)]
-        sound = levels and all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
-        if not sound or not (slots > 0 and squares > 0 and variance >= 0):
+        sound = all(part.dtype == np.float64 and np.isfinite(part).all() for part in arrays.values())
+        if not (sound and positive and left_fits and arrays.keys() <= known):
             raise ValueError(f"{path} does not hold released trees")
-        if left is not None and (left.shape != levels[0].shape[:-2] or doubt is None or doubt.shape != (1,)):
-            raise ValueError(f"{path} does not hold released trees")
-        sums = None if left is None or doubt is None else PrivateLeft(left, float(doubt[0]))
-        return cls(levels, *rest, slots, squares, variance, sums)
+        return trees
 
 
-def _left_plus(
-    mine: PrivateLeft | None, theirs: PrivateLeft | None, weight: float, square: float
-) -> PrivateLeft | None:
-    if mine is None or theirs is None:
-        return None
-    sums = as_floats("left", mine.sums) + weight * as_floats("left", theirs.sums)
-    return PrivateLeft(sums, mine.variance + square * theirs.variance)
-
-
-def _shapes(trees: FadedTrees) -> list[tuple[int, ...] | None]:
-    arrays = [*trees.levels, trees.unobserved, trees.totals]
-    return [None if array is None else array.shape for array in arrays]
+def _shapes(trees: FadedTrees) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in trees.arrays.items() if name != "left"}

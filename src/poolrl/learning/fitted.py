@@ -12,7 +12,7 @@ that was fitted last, with a little less or more than it says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -47,14 +47,6 @@ class Fitted:
         whole(states=self.states, hinges=self.hinges, outcomes=self.outcomes)
         if self.outcomes & (self.outcomes - 1):
             raise ValueError(f"outcomes must be a power of two, got {self.outcomes}")
-
-
-@dataclass(frozen=True)
-class FittedPoints:
-    """Where values of a problem are fitted: states are found on the way."""
-
-    problem: OutcomeProblem
-    settings: Fitted
 
 
 @dataclass(frozen=True)
@@ -102,9 +94,7 @@ class FittedU:
         tables = {"outcomes": self.outcomes, "states": self.states, "actions": self.actions}
         if not self.after:
             return tables
-        hinges = [(each.directions, each.offsets, each.weights, each.least) for each in self.after]
-        names = ("directions", "offsets", "weights", "least")
-        return tables | {name: np.stack(parts) for name, parts in zip(names, zip(*hinges, strict=True), strict=True)}
+        return tables | {field.name: np.stack([getattr(u, field.name) for u in self.after]) for field in fields(Bent)}
 
 
 def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) -> FittedU:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,8 +23,8 @@ from poolrl.geometry.axes import Separable
 from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
 from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_outcomes
-from poolrl.learning.policy import Policy, problem_of
-from poolrl.learning.stored import NOTHING_SAID, Report, read_learned, write_learned
+from poolrl.learning.policy import Policy, facts_of, problem_of
+from poolrl.learning.stored import NOTHING_SAID, Report, complete, read_learned, write_learned
 from poolrl.learning.together import drawn_together
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.problem import LevelProblem, OutcomeProblem
@@ -88,9 +88,8 @@ class PrivateModel:
         """What the model rests on, in one sentence for people."""
         said = f"{self.explored_share:.0%} of outcomes lie in the range that past decisions explored"
         said += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
-        return (
-            said if self.together <= 0 else f"{said} Outcomes move together, with a correlation of {self.together:.2f}."
-        )
+        together = f" Outcomes move together, with a correlation of {self.together:.2f}." if self.together > 0 else ""
+        return said + together
 
     def plan(self, problem: OutcomeProblem | None = None, values: ValueSettings | None = None) -> Policy:
         """The best policy against the model. Free: no log, no noise, no cost.
@@ -146,20 +145,11 @@ class PrivateModel:
             raise ValueError(why)
         if problem.horizon == own.horizon:
             return self.outcomes
-        steps, axis = np.arange(problem.horizon) % own.horizon, self.outcomes.weights.ndim - 3  # behind the labels
-
-        def repeated(values: FloatArray | None, before: int = 0) -> FloatArray | None:
-            return None if values is None else np.take(values, steps, axis=axis + before)
-
-        weights = repeated(self.outcomes.weights)
-        assert weights is not None
-        return replace(
-            self.outcomes,
-            weights=weights,
-            cutoffs=repeated(self.outcomes.cutoffs),
-            slots=repeated(self.outcomes.slots),
-            left=repeated(self.outcomes.left, before=1),
-        )
+        steps = np.arange(problem.horizon) % own.horizon
+        # The steps of each table stand before its coordinates.
+        known, places = self.outcomes.arrays(), {"weights": -3, "cutoffs": -3, "slots": -2, "left": -2}
+        repeated: Any = {name: np.take(known[name], steps, at) for name, at in places.items() if name in known}
+        return replace(self.outcomes, **repeated)
 
     def sample(
         self, paths: int, *, rng: np.random.Generator, labels: Mapping[str, ArrayLike] | None = None
@@ -189,29 +179,20 @@ class PrivateModel:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one npz file."""
-        facts = {
-            "format": MODEL_FORMAT,
-            "problem": self.problem.facts(),
-            "guarantee": self.guarantee.to_dict(),
-            "report": self.report.to_dict(),
-        }
+        facts = {"format": MODEL_FORMAT} | facts_of(self.problem, self.guarantee, self.report)
         write_learned(path, facts, dict(self.outcomes.arrays()))
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, problem: OutcomeProblem | None = None) -> Self:
         """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
         facts, arrays = read_learned(path, MODEL_FORMAT, "model")
-        try:
+        with complete(path, "model"):
             # Laws are (*labels, H, k, bins).
             own = problem_of(facts["problem"], arrays["weights"].shape[:-2], problem)
             if not isinstance(own, OutcomeProblem):
                 raise ValueError("the problem declares no outcomes")
             outcomes = outcomes_from_arrays(arrays, own)
             return cls(own, outcomes, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-        except (LookupError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{path} is not a complete model: an entry is missing or of another kind") from error
 
 
 # A cell without an observed slot still counts a little, so that a population of empty cells is their plain average.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from poolrl.checks import BoolArray, FloatArray, positive, whole
+from poolrl.checks import BoolArray, FloatArray, IntArray, positive, whole
 from poolrl.geometry.bins import bin_edges, outward_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.problems.problem import OutcomeProblem
@@ -139,18 +139,14 @@ class OutcomeDistribution:
         """Up to which level the log looked often enough, (*labels, H, k); infinite where nothing is cut off."""
         if self.cutoffs is None:
             return np.full(self.weights.shape[:-1], np.inf)
+        points, last = np.broadcast_to(self.points[..., None, :, :], self.weights.shape), self.weights.shape[-1] - 1
         if self.higher:
-            return self._explored_down_to(self.cutoffs)
-        last = np.maximum(looked_at(self.cutoffs).sum(axis=-1) - 1, 0)
-        points = np.broadcast_to(self.points[..., None, :, :], self.weights.shape)
-        end = np.take_along_axis(points, last[..., None], -1)[..., 0] + points[..., 0]
+            first = np.minimum((~looked_at(self.cutoffs[..., ::-1])).sum(axis=-1), last)
+            return np.take_along_axis(points, first[..., None], -1)[..., 0] - points[..., 0]
+        place = np.maximum(looked_at(self.cutoffs).sum(axis=-1) - 1, 0)
+        end = np.take_along_axis(points, place[..., None], -1)[..., 0] + points[..., 0]
         # Who looked beyond the last point looked further than outcomes reach.
-        return np.where(last == points.shape[-1] - 1, np.inf, end)
-
-    def _explored_down_to(self, cutoffs: FloatArray) -> FloatArray:
-        points = np.broadcast_to(self.points[..., None, :, :], self.weights.shape)
-        first = np.minimum((~looked_at(cutoffs[..., ::-1]))[..., ::-1].sum(axis=-1), points.shape[-1] - 1)
-        return np.take_along_axis(points, first[..., None], -1)[..., 0] - points[..., 0]
+        return np.where(place == last, np.inf, end)
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
@@ -166,27 +162,16 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
     names = ("points", "weights", "cutoffs", "slots", "left")
     points, weights, cutoffs, slots, left = (arrays.get(name) for name in names)
     observed, variance = (np.asarray(arrays.get(name, usual)) for name, usual in (("observed", 1.0), ("variance", 0.0)))
-    labels, steps = problem.labels.shape, (problem.horizon, problem.outcome_dim)
-    if (
-        points is None
-        or weights is None
-        or points.shape[:-1] != (*labels, problem.outcome_dim)
-        or weights.shape != (*labels, *steps, points.shape[-1])
-        or not points.size
-    ):
-        raise ValueError("the estimate of outcomes has another shape than the problem")
-    if cutoffs is not None and cutoffs.shape != weights.shape:
-        raise ValueError("the estimate of cut-off levels has another shape than that of outcomes")
-    if slots is not None and slots.shape != weights.shape[:-1]:
-        raise ValueError("the estimate of slots has another shape than that of outcomes")
-    if left is not None and left.shape != (2, *weights.shape[:-1]):
-        raise ValueError("the estimate of what was left has another shape than that of outcomes")
+    if points is None or weights is None or not points.size:
+        raise ValueError("the estimate of outcomes lacks its points or weights")
+    cells, bins = (*problem.labels.shape, problem.horizon, problem.outcome_dim), points.shape[-1]
+    shapes = ((*problem.labels.shape, problem.outcome_dim, bins), (*cells, bins), (*cells, bins), cells, (2, *cells))
+    for name, part, shape in zip(names, (points, weights, cutoffs, slots, left), shapes, strict=True):
+        if part is not None and part.shape != shape:
+            raise ValueError(f"the estimate of outcomes has another shape than the problem: {name}")
     parts = [part for part in (points, weights, cutoffs, observed, variance, slots, left) if part is not None]
-    if (
-        observed.ndim
-        or variance.ndim
-        or not all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
-    ):
+    sound = all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
+    if observed.ndim or variance.ndim or not sound:
         raise ValueError("the estimate of outcomes must hold finite numbers")
     higher = problem.boundary.side == "higher"
     return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left, higher, float(variance))
@@ -226,11 +211,14 @@ def cumulative(weights: FloatArray) -> FloatArray:
 def read_at(values: FloatArray, places: FloatArray) -> FloatArray:
     """Values (..., N) at places (..., n) between 0 and N − 1, linear in between."""
     lower = np.minimum(places.astype(np.int64), values.shape[-1] - 2)
-    part = places - lower
+    return _between(values, lower, places - lower)
+
+
+def _between(values: FloatArray, lower: IntArray, part: FloatArray) -> FloatArray:
+    """Values (..., N), this part of the way from those at `lower` (..., n) to the next ones."""
     lower = np.broadcast_to(lower, (*values.shape[:-1], lower.shape[-1]))
-    return np.asarray(
-        np.take_along_axis(values, lower, -1) * (1 - part) + np.take_along_axis(values, lower + 1, -1) * part
-    )
+    here, after = np.take_along_axis(values, lower, -1), np.take_along_axis(values, lower + 1, -1)
+    return np.asarray(here * (1 - part) + after * part)
 
 
 def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
@@ -241,10 +229,7 @@ def share_up_to(weights: FloatArray, wanted: FloatArray) -> FloatArray:
     # The edges are squares, so the place of a value among them is a square root.
     lower = np.minimum((np.sqrt(wanted) * bins).astype(np.int64), bins - 1)
     part = np.clip((wanted - edges[lower]) / (edges[lower + 1] - edges[lower]), 0.0, 1.0)
-    lower = np.broadcast_to(lower, (*weights.shape[:-1], lower.shape[-1]))
-    return np.asarray(
-        np.take_along_axis(below, lower, -1) * (1 - part) + np.take_along_axis(below, lower + 1, -1) * part
-    )
+    return _between(below, lower, part)
 
 
 def share_below(weights: FloatArray, place: FloatArray) -> FloatArray:

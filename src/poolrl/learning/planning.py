@@ -27,8 +27,8 @@ from poolrl.learning.backward_induction import (
     stages_from_outcomes,
     stages_from_visits,
 )
-from poolrl.learning.by_count import ByCount, CountPoints, plan_by_count
-from poolrl.learning.fitted import Fitted, FittedPoints, fit_values
+from poolrl.learning.by_count import ByCount, plan_by_count
+from poolrl.learning.fitted import Fitted, fit_values
 from poolrl.learning.levels import plan_shops, settled_levels
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.policy import Levels, PartitionQ, Rule, SeparableQ
@@ -37,8 +37,18 @@ from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.problem import LevelProblem, OutcomeProblem, Problem, SeparableProblem
 
 ValueSettings = Zones | Grid | Separable | Fitted | ByCount
+
+
+@dataclass(frozen=True)
+class FoundPoints:
+    """Values that stand at all counts of a problem, or at states that are found on the way."""
+
+    problem: OutcomeProblem
+    settings: Fitted | ByCount
+
+
 # Where values of a problem stand.
-ValuePoints = Axes | Partition | FittedPoints | CountPoints
+ValuePoints = Axes | Partition | FoundPoints
 
 
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
@@ -54,7 +64,7 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     if isinstance(values, ByCount):
         if not isinstance(problem, OutcomeProblem) or problem.scales_state:
             raise ValueError(f"ByCount needs a problem whose state is a count; {type(problem).__name__} declares none")
-        return CountPoints(problem, values)
+        return FoundPoints(problem, values)
     if problem.needs_own_planner and not (problem.planner == "levels" and values == Separable()):
         raise ValueError(
             "labels and a scale profile need a problem of inventory and values=Separable(), "
@@ -63,7 +73,7 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
     if isinstance(values, Fitted):
         if not isinstance(problem, OutcomeProblem):
             raise ValueError("Fitted needs a problem that declares its outcomes: use Grid or Zones")
-        return FittedPoints(problem, values)
+        return FoundPoints(problem, values)
     if not isinstance(values, Separable):
         return values.partition(problem)
     if not isinstance(problem, SeparableProblem):
@@ -88,23 +98,16 @@ class KnownBesides:
     together: float = 0.0  # the correlation of outcomes
 
 
-def plan_on_outcomes(
-    outcomes: OutcomeDistribution,
-    where: ValuePoints,
-    *,
-    scale_follows_sales: bool = False,
-    step_labels: Sequence[str] = (),
-    together: float = 0.0,
-) -> tuple[Rule, Report]:
-    """The best rule against an outcome distribution, with a report."""
-    return PLANNERS[_planner_at(where)].plan(outcomes, where, KnownBesides(scale_follows_sales, step_labels, together))
-
-
-def _planner_at(where: ValuePoints) -> str:
+def plan_on_outcomes(outcomes: OutcomeDistribution, where: ValuePoints, **known: Any) -> tuple[Rule, Report]:
+    """The best rule against an outcome distribution and what is `known` besides, with a report."""
     if isinstance(where, Axes):
         # Other resolutions are planned by the problem's formulas.
-        return "levels" if where.problem.planner == "levels" and where.points == ACTION_POINTS else "axes"
-    return "nodes" if isinstance(where, Partition) else "fitted" if isinstance(where, FittedPoints) else "counts"
+        name = "levels" if where.problem.planner == "levels" and where.points == ACTION_POINTS else "axes"
+    elif isinstance(where, Partition):
+        name = "nodes"
+    else:
+        name = "fitted" if isinstance(where.settings, Fitted) else "counts"
+    return PLANNERS[name].plan(outcomes, where, KnownBesides(**known))
 
 
 def _plan_levels(outcomes: OutcomeDistribution, where: Axes, known: KnownBesides) -> tuple[Rule, Report]:
@@ -123,12 +126,12 @@ def _plan_on_axes(outcomes: OutcomeDistribution, where: Axes, known: KnownBeside
     return SeparableQ(where, solution.q), _report(solution)
 
 
-def _plan_by_count(outcomes: OutcomeDistribution, where: CountPoints, known: KnownBesides) -> tuple[Rule, Report]:
-    table = plan_by_count(outcomes, where)
+def _plan_by_count(outcomes: OutcomeDistribution, where: Any, known: KnownBesides) -> tuple[Rule, Report]:
+    table = plan_by_count(outcomes, where.problem, where.settings)
     return table, Report(planned=Planned(table.actions.size))
 
 
-def _plan_fitted(outcomes: OutcomeDistribution, where: FittedPoints, known: KnownBesides) -> tuple[Rule, Report]:
+def _plan_fitted(outcomes: OutcomeDistribution, where: Any, known: KnownBesides) -> tuple[Rule, Report]:
     drawn = quasi_outcomes(outcomes, where.settings.outcomes, known.together)
     return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
 
@@ -144,17 +147,15 @@ def _values_on_nodes(problem: Problem) -> ValueSettings:
 
 
 def _finest_axes(problem: Any) -> Axes:
+    if problem.needs_own_planner:
+        return Separable().axes(problem)
     points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
     # The distribution is known beyond λ too.
     return Axes(problem, points, beyond=True)
 
 
-def _finest_levels(problem: Any) -> Axes:
-    return Separable().axes(problem) if problem.needs_own_planner else _finest_axes(problem)
-
-
-def _finest_counts(problem: Any) -> CountPoints:
-    return CountPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
+def _finest_counts(problem: Any) -> FoundPoints:
+    return FoundPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
 
 
 def _finest_nodes(problem: Any) -> Partition:
@@ -173,7 +174,7 @@ class Planner:
 
 # A problem names its own (`Problem.planner`).
 PLANNERS: dict[str, Planner] = {
-    "levels": Planner(lambda _: Separable(), _finest_levels, _plan_levels),
+    "levels": Planner(lambda _: Separable(), _finest_axes, _plan_levels),
     "axes": Planner(lambda _: Separable(), _finest_axes, _plan_on_axes),
     "counts": Planner(lambda _: ByCount(), _finest_counts, _plan_by_count),
     "fitted": Planner(lambda _: Fitted(), _finest_nodes, _plan_fitted),

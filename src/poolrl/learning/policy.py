@@ -19,7 +19,7 @@ from poolrl.geometry.partition import LARGEST_TABLE, Lattice, Nodes, Partition, 
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.fitted import Bent, FittedU
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
-from poolrl.learning.stored import NOTHING_SAID, Names, Report, read_learned, write_learned
+from poolrl.learning.stored import NOTHING_SAID, Names, Report, complete, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
@@ -153,9 +153,7 @@ def _fitted(problem: Problem, arrays: Mapping[str, FloatArray]) -> FittedU:
 
 
 def _nodes(arrays: Mapping[str, FloatArray], prefix: str, spaces: int, dimensions: int) -> tuple[Nodes, ...]:
-    parts: dict[str, Any] = {
-        name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
-    }
+    parts = _beginning_with(prefix, arrays)
     if "corners" in parts:
         corners = parts["corners"]
         _shaped(corners, (spaces, corners.shape[1], dimensions, dimensions))
@@ -278,36 +276,30 @@ class Policy:
         arrays = self.rule.arrays()
         if self.outcomes is not None:
             arrays = arrays | {f"outcomes.{name}": array for name, array in self.outcomes.arrays().items()}
-        facts = {
-            "format": POLICY_FORMAT,
-            "rule": type(self.rule).__name__,
-            "problem": self.problem.facts(),
-            "guarantee": self.guarantee.to_dict(),
-            "report": self.report.to_dict(),
-        }
-        write_learned(path, facts, arrays)
+        facts = {"format": POLICY_FORMAT, "rule": type(self.rule).__name__}
+        write_learned(path, facts | facts_of(self.problem, self.guarantee, self.report), arrays)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, problem: Problem | None = None) -> Self:
         """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
         facts, arrays = read_learned(path, POLICY_FORMAT, "policy")
-        try:
-            return cls._from_facts(facts, arrays, problem)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-        except (LookupError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{path} is not a complete policy: an entry is missing or of another kind") from error
+        with complete(path, "policy"):
+            problem = problem_of(facts["problem"], stored_shape(facts["rule"], arrays), problem)
+            rule, estimate = rule_from_arrays(facts["rule"], problem, arrays), _beginning_with("outcomes.", arrays)
+            outcomes = None
+            if estimate and isinstance(problem, OutcomeProblem):
+                outcomes = outcomes_from_arrays(estimate, problem)
+            guarantee, report = Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"])
+            return cls(problem, rule, guarantee, report, outcomes)
 
-    @classmethod
-    def _from_facts(cls, facts: dict[str, Any], arrays: Arrays, problem: Problem | None) -> Self:
-        problem = problem_of(facts["problem"], stored_shape(facts["rule"], arrays), problem)
-        rule = rule_from_arrays(facts["rule"], problem, arrays)
-        prefix = "outcomes."
-        estimate = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        outcomes = None
-        if estimate and isinstance(problem, OutcomeProblem):
-            outcomes = outcomes_from_arrays(estimate, problem)
-        return cls(problem, rule, Guarantee.from_dict(facts["guarantee"]), Report.from_dict(facts["report"]), outcomes)
+
+def facts_of(problem: Problem, guarantee: Guarantee, report: Report) -> dict[str, Any]:
+    """What every file says of what was learned."""
+    return {"problem": problem.facts(), "guarantee": guarantee.to_dict(), "report": report.to_dict()}
+
+
+def _beginning_with(prefix: str, arrays: Mapping[str, FloatArray]) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def problem_of(facts: Mapping[str, Any], stored: tuple[int, ...], given: Problem | None) -> Problem:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from typing import Any, Self
@@ -205,6 +207,17 @@ def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[d
     if not intact:
         raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")
     return facts, arrays
+
+
+@contextmanager
+def complete(path: str | PathLike[str], called: str) -> Iterator[None]:
+    """Say which file it is that does not hold what it should."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{path} is not a complete {called}: an entry is missing or of another kind") from error
 
 
 def says_it_is(path: str | PathLike[str], wanted: str) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, whole
-from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, write_learned
+from poolrl.learning.stored import PLAN_FORMAT, Names, complete, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.plans.capacity import CapacityPlan, CapacityRule
 from poolrl.plans.lead_time import LeadTimePlan
@@ -91,7 +91,7 @@ def save_plan(path: str | PathLike[str], plan: AnyPlan, names: Names, labels: La
 def load_plan(path: str | PathLike[str]) -> SavedPlan:
     """Read what `save_plan` wrote."""
     facts, arrays = read_learned(path, PLAN_FORMAT, "plan")
-    try:
+    with complete(path, "plan"):
         names, labels = Names(**facts["names"]), Labels(dict(facts["labels"]))
         if not names.products or not names.steps:
             raise ValueError("a plan names its products and steps")
@@ -101,10 +101,6 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
         if facts["kind"] not in rules:
             raise ValueError("a plan of this kind is not known to this version")
         return SavedPlan(names, labels, rules[facts["kind"]](facts, arrays, names, labels))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a complete plan: an entry is missing or of another kind") from error
 
 
 def _require(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
