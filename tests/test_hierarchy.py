@@ -16,6 +16,7 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.learning.cell_laws import CellLaws, _mean_and_cavity, explain
 from poolrl.learning.estimation import cell_factors
 from poolrl.learning.shapes import dictionary
+from poolrl.learning.trees import Cells
 from poolrl.privacy.sensitivity import every_level
 
 BINS, FINE = 16, dictionary(16, 512)
@@ -57,10 +58,10 @@ def test_thin_cells_lean_on_each_other() -> None:
     log_means, factors = shops_and_days(rng)
     slots = np.full(210, 25.0)
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
-    together = distances(explain(levels, 64.0, slots, factors, **PUBLIC), laws)
+    cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool))
+    together = distances(explain(cells, factors, **PUBLIC), laws)
     alone = [
-        distances(explain([level[[i]] for level in levels], 64.0, slots[[i]], [], **ONE_CELL), laws[[i]])[0]
-        for i in range(0, 210, 7)
+        distances(explain(cells.some(np.arange(210) == i), [], **ONE_CELL), laws[[i]])[0] for i in range(0, 210, 7)
     ]
     assert together[::7].mean() < 0.6 * np.mean(alone)
     assert together.mean() < 0.2
@@ -74,9 +75,10 @@ def test_a_cell_without_rows_is_found_by_its_effects() -> None:
     held_out = [8, 60, 111, 205]
     slots[held_out] = 0.0
     levels, laws = thin_cells(log_means, slots, 64.0, rng)
-    found = distances(explain(levels, 64.0, slots, factors, **PUBLIC), laws)[held_out]
+    cells = Cells(levels, 64.0, slots, np.zeros(210, dtype=bool))
+    found = distances(explain(cells, factors, **PUBLIC), laws)[held_out]
     # The population's law is what is known of a cell without its effects.
-    population = explain(levels, 64.0, slots, [], **PUBLIC)
+    population = explain(cells, [], **PUBLIC)
     without = distances(population, laws)[held_out]
     assert found.max() < 0.2
     assert found.mean() < 0.6 * without.mean()

@@ -14,6 +14,7 @@ from poolrl.learning import cell_laws
 from poolrl.learning.cell_laws import explain
 from poolrl.learning.estimation import cell_factors
 from poolrl.learning.levels import costs_of_levels
+from poolrl.learning.trees import Cells
 from poolrl.privacy.sensitivity import every_level
 
 SHOPS, STEPS, BINS, WEEKS, VARIANCE = 150, 3, 16, 60, 100.0
@@ -49,7 +50,8 @@ def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
     """A shop's own first leaf has 3 zeros under noise of deviation 10. All shops together have 450 under 122."""
     levels = noisy_trees(np.array([0.0, 0.05, 0.15]), cut=cut, seed=0)
     kwargs = {"steps": STEP_OF, "reach": np.ones(1)}
-    laws = explain(levels, VARIANCE, ALWAYS, cell_factors((SHOPS, STEPS, 1)), **kwargs)
+    cells = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool))
+    laws = explain(cells, cell_factors((SHOPS, STEPS, 1)), **kwargs)
     zero = laws.outcomes.reshape(SHOPS, STEPS, -1)[:, :, 0].mean(axis=0)
     error = math.sqrt(VARIANCE * SHOPS) / (SHOPS * WEEKS)
     assert zero == pytest.approx([0.0, 0.05, 0.15], abs=4 * error)
@@ -60,7 +62,7 @@ def test_idle_days_are_found_at_their_own_step(cut: bool) -> None:
 def test_without_idle_days_nothing_changes(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The laws are those of cells that are never asked for idle days, in every bit."""
     levels = noisy_trees(np.zeros(STEPS), cut=cut, seed=1)
-    given = levels, VARIANCE, ALWAYS, cell_factors((SHOPS, STEPS, 1))
+    given = Cells(levels, VARIANCE, ALWAYS, np.zeros(len(ALWAYS), dtype=bool)), cell_factors((SHOPS, STEPS, 1))
     found = explain(*given, steps=STEP_OF, reach=np.ones(1))
     monkeypatch.setattr(cell_laws, "NO_ACCIDENT", math.inf)
     plain = explain(*given, steps=STEP_OF, reach=np.ones(1))

@@ -13,6 +13,7 @@ from poolrl.learning import shapes
 from poolrl.learning.cell_laws import CellLaws, explain
 from poolrl.learning.outcomes import looked_at
 from poolrl.learning.shapes import MISFIT, Observed, beyond, dictionary, expected_shares, log_likelihoods
+from poolrl.learning.trees import Cells
 from poolrl.privacy.sensitivity import every_level
 
 BINS = 8
@@ -106,7 +107,8 @@ def test_a_law_of_the_dictionary_is_found_again(censored: bool) -> None:
     leaves = np.stack([rng.multinomial(n, share.ravel() / share.sum()) for share in shares]).reshape(shares.shape)
     levels = trees(leaves.astype(float), 100.0, rng)
     steps = np.zeros(len(laws), dtype=np.int64)
-    found = explain(levels, 100.0, np.full(len(laws), float(n)), [], steps=steps, reach=np.ones(1))
+    cells = Cells(levels, 100.0, np.full(len(laws), float(n)), np.zeros(len(laws), dtype=bool))
+    found = explain(cells, [], steps=steps, reach=np.ones(1))
     assert found.learned > 0.999
     assert distance(found.outcomes, laws).max() < 0.05
     if censored:

@@ -17,7 +17,7 @@ from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.outcomes import OutcomeDistribution, equal_bins
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import SPREADS, borrowed_share, consistent_masses, upward
+from poolrl.learning.trees import SPREADS, Cells, borrowed_share, consistent_masses, upward
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.privacy.sensitivity import every_level
@@ -120,7 +120,8 @@ def test_masses_are_never_negative_and_add_up(seed: int, rho: float, kind: type,
     levels = [level.reshape(4, kinds, -1).astype(float) for level in released.levels]
     centre = rng.dirichlet(np.ones(kinds * 16), size=4).reshape(4, kinds, 16)
     totals = rng.uniform(0, 40, 4)
-    masses = consistent_masses(levels, released.variance, totals, centre, 0.5)
+    cells = Cells(levels, released.variance, totals, np.zeros(len(totals), dtype=bool))
+    masses = consistent_masses(cells, centre, 0.5)
     assert (masses >= 0).all()
     assert masses.sum(axis=(1, 2)) == pytest.approx(totals)
     weights = kaplan_meier(masses, np.full((4, 16), 1 / 16))
@@ -139,7 +140,8 @@ def test_without_noise_the_masses_are_the_counts() -> None:
     rng = np.random.default_rng(1)
     log = problem.simulate_log(rng.uniform(0, 10, (40, 3, 2)), rng=rng)
     levels = [level.reshape(6, 2, -1).astype(float) for level in release(problem, log, math.inf, bins=32).levels]
-    masses = consistent_masses(levels, 0.0, np.full(6, 40.0), np.full((6, 2, 32), 1 / 64), 0.5)
+    cells = Cells(levels, 0.0, np.full(6, 40.0), np.zeros(6, dtype=bool))
+    masses = consistent_masses(cells, np.full((6, 2, 32), 1 / 64), 0.5)
     assert masses == pytest.approx(levels[-1], abs=1e-9)
 
 

@@ -27,6 +27,7 @@ from poolrl.learning.estimation import isotonic_laws
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.trees import Cells
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.simulation.evaluation import optimum
 from poolrl.workflow.trades.round_forecast import counted_today, forecast_rounds
@@ -154,7 +155,8 @@ def test_isotonic_regression_by_hand() -> None:
     before = np.array([20.0, 60.0, 40.0, 90.0]) * 1e4
     levels = [np.stack([before, 1e6 - before])[None]]
     flat, totals = np.full((1, 64), 1 / 64), np.array([4e6])
-    laws = isotonic_laws(levels, 0.0, totals, flat, flat, np.zeros(1, dtype=np.int64), 0.5)
+    cells = Cells(levels, 0.0, totals, np.ones(1, dtype=bool))
+    laws = isotonic_laws(cells, flat, flat, np.zeros(1, dtype=np.int64), 0.5)
     below = np.concatenate([[0.0], np.cumsum(laws[0])])
     assert below[[8, 24, 40, 56]] == pytest.approx([0.2, 0.5, 0.5, 0.9], abs=0.01)
     assert (np.diff(below) >= 0).all()
@@ -165,9 +167,8 @@ def test_without_rows_the_shape_remains() -> None:
     law = np.array([[0.1, 0.2, 0.3, 0.4]])
     levels = [np.zeros((1, 2, 4))]
     even = np.full((1, 4), 0.25)
-    np.testing.assert_allclose(
-        isotonic_laws(levels, 9.0, np.zeros(1), law, even, np.zeros(1, dtype=np.int64), 0.5), law
-    )
+    cells = Cells(levels, 9.0, np.zeros(1), np.ones(1, dtype=bool))
+    np.testing.assert_allclose(isotonic_laws(cells, law, even, np.zeros(1, dtype=np.int64), 0.5), law)
 
 
 def test_outcomes_at_even_shares_keep_their_law() -> None:

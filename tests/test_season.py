@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from poolrl.learning.estimation import (
     SIZE_SPREADS,
     SIZES_IN_LOGS,
     USUAL_SIZE_SPREAD,
-    Cells,
+    AllCells,
     at_own_size,
     estimate_outcomes,
     resized,
@@ -29,7 +28,7 @@ from poolrl.learning.estimation import (
 )
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import SPREADS, borrowed_share
+from poolrl.learning.trees import SPREADS, Cells, borrowed_share
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 
@@ -71,8 +70,8 @@ def test_sizes_of_rounds_are_found(status: bool, higher: bool) -> None:
 
     def medians(sizes: list[float], rows: float, variance: float) -> FloatArray:
         levels, tried = trees(sizes, rows, status=status, higher=higher)
-        said: dict[str, Any] = {"status": np.full(ROUNDS, status), "higher": higher}
-        found = at_own_size(season, tried, levels, variance, np.full(ROUNDS, rows), **said)
+        cells = Cells(levels, variance, np.full(ROUNDS, rows), np.full(ROUNDS, status))
+        found = at_own_size(season, tried, cells, higher=higher)
         assert found.sum(axis=1) == pytest.approx(1.0)
         natural = found[:, ::-1] if higher else found
         return np.array([np.interp(0.5, np.cumsum(law), bin_edges(512)[1:]) for law in natural])
@@ -109,13 +108,14 @@ def test_one_round_far_off_keeps_a_law() -> None:
 def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
     """Rounds alike: the season. Rounds whose season is twice as wide as each of them: laws of their own."""
     sizes = [-0.5, -0.3, -0.1, 0.1, 0.3, 0.5]
-    said: dict[str, Any] = {"status": np.zeros(ROUNDS, dtype=bool), "same_season": np.zeros(ROUNDS, dtype=np.int64)}
+    status = np.zeros(ROUNDS, dtype=bool)
     for rounds, part in (([0.0] * ROUNDS, 1.0), (sizes, 0.0)):
         own = np.stack([lognormal(size, deviation=0.2) for size in rounds])
         season = np.tile(own.mean(axis=0), (ROUNDS, 1))
         tried = np.tile(lognormal(0.2), (ROUNDS, 1))
-        shares = expected_shares(coarser(own, 16), coarser(tried, 16), said["status"])
-        found = shared_part(season, own, tried, [2_000.0 * shares], 25.0, np.full(ROUNDS, 2_000.0), **said)
+        shares = expected_shares(coarser(own, 16), coarser(tried, 16), status)
+        cells = Cells([2_000.0 * shares], 25.0, np.full(ROUNDS, 2_000.0), status)
+        found = shared_part(season, own, tried, cells, np.zeros(ROUNDS, dtype=np.int64))
         assert found == pytest.approx(part, abs=0.01)
 
 
@@ -167,7 +167,7 @@ def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeyp
 
 def test_a_season_adds_up_its_rounds() -> None:
     counts = np.arange(2 * 3 * 1 * 2 * 4, dtype=np.float64).reshape(2, 3, 1, 2, 4)
-    cells = Cells([counts.reshape(-1, 2, 4)], 5.0, np.arange(6.0), (2, 3, 1))
+    cells = AllCells([counts.reshape(-1, 2, 4)], 5.0, np.arange(6.0), np.zeros(6, dtype=bool), (2, 3, 1))
     season = cells.whole_season()
     np.testing.assert_array_equal(season.levels[0], counts.sum(axis=1).reshape(2, 2, 4))
     assert (season.variance, season.shape, season.totals.tolist()) == (15.0, (2, 1, 1), [3.0, 12.0])

@@ -23,14 +23,14 @@ that a zero is seen at all. Only what clearly exceeds noise and sampling counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
-from poolrl.geometry.resolution import SHAPE_BINS
+from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning.kaplan_meier import refined
 from poolrl.learning.shapes import (
     UNIFORM,
@@ -40,10 +40,9 @@ from poolrl.learning.shapes import (
     current_status,
     dictionary,
     expected_shares,
-    fine_bins,
     log_likelihoods,
 )
-from poolrl.learning.trees import consistent_masses
+from poolrl.learning.trees import Cells, consistent_masses
 
 TURNS = 3
 
@@ -72,30 +71,30 @@ def coarser(law: FloatArray, bins: int) -> FloatArray:
 
 
 def explain(
-    levels: Sequence[FloatArray],
-    variance: float,
-    totals: FloatArray,
+    cells: Cells,
     factors: Sequence[IntArray],
     *,
     steps: IntArray,
     reach: FloatArray,
-    status: BoolArray | None = None,
     higher: bool = False,
     closes: bool = True,
 ) -> CellLaws:
-    """The laws that explain trees of levels (cells, kinds, size), for cells with `totals` (cells,) slots.
+    """The laws that explain the trees of cells.
 
     `steps` (cells,) says which step a cell belongs to. `reach` holds λ of some steps and coordinates: before any data,
-    cut-off levels are uniform up to one of them. `status` (cells,) says where only the side of an outcome is seen, and
-    `higher` that bins count from the top. Where the world never `closes`, no step is idle.
+    cut-off levels are uniform up to one of them. `higher` says that bins count from the top. Where the world never
+    `closes`, no step is idle.
     """
-    sides = np.zeros(len(totals), dtype=bool) if status is None else status
+    levels, variance, totals, sides, resolved = cells.levels, cells.variance, cells.totals, cells.status, cells.resolved
     kinds, bins = levels[-1].shape[1:]
-    resolved = min(bins, SHAPE_BINS)
-    fine, laws = (dictionary(resolved, many, higher=higher, closes=closes) for many in (fine_bins(bins), resolved))
-    observed = Observed.of(list(levels), variance, resolved)
+    fine, laws = (
+        dictionary(resolved, many, higher=higher, closes=closes) for many in (max(bins, PLANNING_BINS), resolved)
+    )
+    observed = Observed.of(levels, variance, resolved)
     prior = np.tile(laws.uniform, (len(totals), 1))
-    limits = _uniform_up_to(reach, fine.table.shape[1], higher=higher)
+    # Cut-off levels before any data, (bins,).
+    edges = np.abs(outward_edges(fine.table.shape[1], higher=higher) - float(higher))
+    limits = np.diff(np.minimum(edges / np.atleast_1d(reach).reshape(-1, 1), 1.0).mean(axis=0))
     outcomes, cutoffs = prior, np.broadcast_to(coarser(limits, resolved), prior.shape) if kinds == 2 else None
     first_leaves, leaf_variance = coarser(levels[-1][:, 0], resolved)[:, 0], variance * bins / resolved
     idle = np.zeros(len(totals))
@@ -103,17 +102,17 @@ def explain(
     def weigh(*, of_cutoffs: bool) -> Posterior:
         found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
         for by_side in (False, True):
-            if not (mine := sides == by_side).any():
+            if not (some := sides == by_side).any():
                 continue
-            trees, slots, law = observed.of_cells(mine), (totals * (1 - idle))[mine], outcomes[mine]
-            other = None if cutoffs is None else cutoffs[mine]
+            trees, slots, law = replace(observed, sums=observed.sums[some]), (totals * (1 - idle))[some], outcomes[some]
+            other = None if cutoffs is None else cutoffs[some]
+            known = {"law": law, "cutoffs": other, "totals": slots}
             if by_side:
-                said = {"law": law, "cutoffs": other, "feedback": current_status, "of_cutoffs": of_cutoffs}
-                found[mine] = log_likelihoods(trees, laws, totals=slots, **said)
+                known |= {"feedback": current_status, "of_cutoffs": of_cutoffs}
             elif of_cutoffs and other is not None:
-                found[mine] = log_likelihoods(trees.swapped(), laws, law=other, cutoffs=law, totals=slots)
-            else:
-                found[mine] = log_likelihoods(trees, laws, law=law, cutoffs=other, totals=slots)
+                # Outcome and cut-off level censor each other, so both are estimated alike, with their roles exchanged.
+                trees, known = replace(trees, sums=trees.sums[:, ::-1]), known | {"law": other, "cutoffs": law}
+            found[some] = log_likelihoods(trees, laws, **known)
         return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1
@@ -124,7 +123,7 @@ def explain(
             order_laws = weigh(of_cutoffs=True)
             cutoffs = cautious(order_laws, laws, coarser(limits, resolved))
             if sides.any():
-                cutoffs[sides] = _levels_tried(levels, variance, totals, sides, cutoffs)
+                cutoffs[sides] = _levels_tried(cells.some(sides), cutoffs[sides])
         found = weigh(of_cutoffs=False)
         outcomes = cautious(found, laws, prior[0])
         if turn < settled or not closes:
@@ -135,31 +134,30 @@ def explain(
             turns = settled + 2
         if turn < turns:
             idle = shares
-            observed = Observed.of(without_zeros(levels, idle * totals * zeros_seen(cutoffs)), variance, resolved)
+            rest = [level.copy() for level in levels]
+            for level in rest:
+                level[:, 0, 0] -= idle * totals * zeros_seen(cutoffs)
+            observed = Observed.of(rest, variance, resolved)
     tried = None
     if cutoffs is not None:
         tried = cautious(order_laws, fine, limits)
         if sides.any():
             tried[sides] = refined(cutoffs[sides], tried[sides])
-    return CellLaws(with_zeros(cautious(found, fine, fine.uniform), idle), tried, learned_part(found), sides)
+    mixed = cautious(found, fine, fine.uniform) * (1 - idle)[:, None]
+    mixed[:, 0] += idle
+    return CellLaws(mixed, tried, learned_part(found), sides)
 
 
-def _levels_tried(
-    levels: Sequence[FloatArray], variance: float, totals: FloatArray, sides: BoolArray, laws: FloatArray
-) -> FloatArray:
+def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
     """Which values were tried, for cells whose rows all show it: both kinds together, around their shape."""
-    both = [level[sides].sum(axis=1, keepdims=True) for level in levels]
-    bins = laws.shape[-1]
-    masses = consistent_masses(both, 2 * variance, totals[sides], _spread_over(laws[sides], both[-1].shape[-1]), 0.5)
+    both = [level.sum(axis=1, keepdims=True) for level in cells.levels]
+    fine, bins = both[-1].shape[-1], laws.shape[-1]
+    even = np.repeat(laws, fine // bins, axis=-1)[:, None] * bins / fine
+    masses = consistent_masses(replace(cells, levels=both, variance=2 * cells.variance), even, 0.5)
     found = coarser(masses[:, 0], bins)
     total = found.sum(axis=-1, keepdims=True)
     # A cell without a slot has tried nothing, and its shape remains.
-    return np.where(total > 0, found / np.where(total > 0, total, 1.0), laws[sides])
-
-
-def _spread_over(laws: FloatArray, bins: int) -> FloatArray:
-    """Laws as expected shares of one kind on finer bins, even inside each."""
-    return np.repeat(laws, bins // laws.shape[-1], axis=-1)[:, None] * laws.shape[-1] / bins
+    return np.where(total > 0, found / np.where(total > 0, total, 1.0), laws)
 
 
 def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
@@ -176,12 +174,6 @@ def learned_part(found: Posterior) -> float:
     So the estimate ends at the public prior as ρ → 0.
     """
     return max(0.0, -float(np.expm1(-found.evidence)))
-
-
-def _uniform_up_to(reach: FloatArray, bins: int, *, higher: bool) -> FloatArray:
-    """Cut-off levels before any data, (bins,): uniform up to one of the reaches."""
-    edges = np.abs(outward_edges(bins, higher=higher) - float(higher))
-    return np.diff(np.minimum(edges / np.atleast_1d(reach).reshape(-1, 1), 1.0).mean(axis=0))
 
 
 ROUNDS = 4
@@ -262,7 +254,8 @@ class _Sizes:
         shift = _total(self.effects, self.factors, cells)
         everywhere = _read(curve, grid, grid + shift[:, None])
         joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
-        (centres, _), (location, variance) = _mean_and_cavity(joint[None], everywhere, np.zeros(cells, np.int64), grid)
+        # Of each value's effect, and of the same effect in each cell without the cell's own curve.
+        (centres, _), (location, variance) = _moments(joint[None], grid), _moments(joint - everywhere, grid)
         for i, factor in enumerate(self.factors):
             farthest = min(FARTHEST_EFFECT, FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
             steps = round(farthest / (grid[1] - grid[0]))
@@ -270,7 +263,8 @@ class _Sizes:
             start = centres[0] + shift - self.effects[i][factor]
             given = _read(curve, grid, start[:, None] + offsets)
             of_values = self._sums[i] @ given - offsets**2 / (2 * self.effect_spreads[i] ** 2)
-            (self.effects[i], doubt), (mean, more) = _mean_and_cavity(of_values, given, factor, offsets)
+            self.effects[i], doubt = _moments(of_values, offsets)
+            mean, more = _moments(of_values[factor] - given, offsets)
             self.effect_spreads[i] = max(float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
             shift = _total(self.effects, self.factors, cells)
             location, variance = location + mean, variance + more
@@ -312,17 +306,8 @@ def _read(curve: FloatArray, grid: FloatArray, places: FloatArray) -> FloatArray
     return np.asarray((1 - part) * curve[rows, lower] + part * curve[rows, lower + 1])
 
 
-Moments = tuple[FloatArray, FloatArray]
-
-
-def _mean_and_cavity(
-    joint: FloatArray, given: FloatArray, owner: IntArray, places: FloatArray
-) -> tuple[Moments, Moments]:
-    """Mean and variance of each value's effect, and of the same effect in each cell without the cell's own curve."""
-    return _moments(joint, places), _moments(joint[owner] - given, places)
-
-
-def _moments(log_weights: FloatArray, places: FloatArray) -> Moments:
+def _moments(log_weights: FloatArray, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of places with these weights."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ places
@@ -366,18 +351,3 @@ def idle_shares(
 def zeros_seen(cutoffs: FloatArray | None) -> FloatArray | float:
     """S_G(0) of every cell: a zero is seen unless nothing was ordered either."""
     return 1.0 if cutoffs is None else np.asarray(1.0 - cutoffs[:, 0] / 2)
-
-
-def without_zeros(levels: Sequence[FloatArray], zeros: FloatArray) -> list[FloatArray]:
-    """Trees of levels (cells, kinds, size) without these numbers of seen zeros (cells,)."""
-    rest = [level.copy() for level in levels]
-    for level in rest:
-        level[:, 0, 0] -= zeros
-    return rest
-
-
-def with_zeros(laws: FloatArray, idle: FloatArray) -> FloatArray:
-    """Laws (cells, B) of slots of which a share (cells,) is idle."""
-    mixed = laws * (1 - idle)[:, None]
-    mixed[:, 0] += idle
-    return mixed

@@ -22,7 +22,7 @@ tried, that law remains. Prices must not follow values that only the seller know
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -30,9 +30,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logsumexp, softmax
 
-from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.geometry.resolution import PLANNING_BINS, SHAPE_BINS
+from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
 from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.outcomes import (
@@ -47,31 +47,31 @@ from poolrl.learning.outcomes import (
     share_up_to,
 )
 from poolrl.learning.shapes import LEAST_LEAF_VARIANCE, MISFIT, Observed, beyond, expected_shares
-from poolrl.learning.trees import SPREADS, consistent_masses, mean_left, observed_slots, upward
+from poolrl.learning.trees import SPREADS, Cells, consistent_masses, mean_left, observed_slots, upward
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Trees of all cells of one `shape` (*labels, H, k): levels (cells, kinds, size), and slots `totals` (cells,)."""
+class AllCells(Cells):
+    """The cells of one `shape` (*labels, H, k)."""
 
-    levels: list[FloatArray]
-    variance: float
-    totals: FloatArray
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, released: PrivateOutcomes, totals: FloatArray) -> Cells:
+    def of(cls, released: PrivateOutcomes, problem: OutcomeProblem, totals: FloatArray) -> AllCells:
         """As they were released."""
         levels = [level.reshape(-1, *level.shape[-2:]).astype(np.float64) for level in released.levels]
-        return cls(levels, released.variance, totals.ravel(), totals.shape)
+        status = np.isin(np.indices(totals.shape)[-1].ravel(), problem.current_status)
+        return cls(levels, released.variance, totals.ravel(), status, totals.shape)
 
-    def number_of(self, axis: int) -> IntArray:
-        """Which step (−2) or coordinate (−1) each cell belongs to, (cells,)."""
-        return np.asarray(np.indices(self.shape)[axis].ravel())
+    @property
+    def same_season(self) -> IntArray:
+        """One number for all steps of a label cell and coordinate, (cells,)."""
+        places = np.indices(self.shape).reshape(len(self.shape), -1)
+        return np.asarray(np.ravel_multi_index((*places[:-2], places[-1]), (*self.shape[:-2], self.shape[-1])))
 
-    def whole_season(self) -> Cells:
+    def whole_season(self) -> AllCells:
         """All steps of a label cell and coordinate as one: counts add up, and so do the variances of their noise."""
         steps = self.shape[-2]
         levels = [
@@ -79,7 +79,8 @@ class Cells:
             for level in self.levels
         ]
         totals = self.totals.reshape(self.shape).sum(axis=-2).ravel()
-        return Cells(levels, self.variance * steps, totals, (*self.shape[:-2], 1, self.shape[-1]))
+        status = self.status.reshape(self.shape)[..., 0, :].ravel()
+        return AllCells(levels, self.variance * steps, totals, status, (*self.shape[:-2], 1, self.shape[-1]))
 
     def of_each_step(self, season: FloatArray) -> FloatArray:
         """Laws of a season, given to each of its steps, (cells, F)."""
@@ -93,7 +94,7 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     Where rows show only on which side an outcome lies, isotonic regression stands in the place of Kaplan-Meier.
     """
     totals = observed_slots(released)
-    cells, season = Cells.of(released, totals), None
+    cells, season = AllCells.of(released, problem, totals), None
     if problem.one_season and problem.horizon > 1:
         season = cells.of_each_step(_season_laws(cells.whole_season(), problem, settings))
     weights, tried = _step_laws(cells, problem, settings, season)
@@ -117,57 +118,51 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     )
 
 
-def _season_laws(cells: Cells, problem: OutcomeProblem, settings: Outcomes) -> FloatArray:
+def _season_laws(cells: AllCells, problem: OutcomeProblem, settings: Outcomes) -> FloatArray:
     """The law that all rounds of a season have together, (cells, F)."""
     laws = _explained(cells, problem)
     found, _ = _by_kaplan_meier(cells, problem, settings, laws)
     # Where only sides are seen, steps correct the shape together anyway (`isotonic_laws`).
-    found[laws.status] = laws.outcomes[laws.status]
+    found[cells.status] = laws.outcomes[cells.status]
     return found
 
 
 def _step_laws(
-    cells: Cells, problem: OutcomeProblem, settings: Outcomes, season: FloatArray | None
+    cells: AllCells, problem: OutcomeProblem, settings: Outcomes, season: FloatArray | None
 ) -> tuple[FloatArray, FloatArray | None]:
     """Laws of outcomes and of values that were tried, (cells, F), around the laws of their season (cells, F)."""
     laws = _explained(cells, problem)
     weights, tried = _around(laws, cells, problem, settings)
     if season is None or tried is None or laws.cutoffs is None:
         return weights, tried
-    trees, higher = (cells.levels, cells.variance, cells.totals), problem.boundary.side == "higher"
-    sized = at_own_size(season, laws.cutoffs, *trees, status=laws.status, higher=higher)
-    groups = _same_season(cells.shape)
-    part = shared_part(sized, laws.outcomes, laws.cutoffs, *trees, status=laws.status, same_season=groups)[:, None]
+    sized = at_own_size(season, laws.cutoffs, cells, higher=problem.boundary.side == "higher")
+    part = shared_part(sized, laws.outcomes, laws.cutoffs, cells, cells.same_season)[:, None]
     shared, tried_too = _around(replace(laws, outcomes=sized), cells, problem, settings, around_season=True)
     assert tried_too is not None
     return part * shared + (1 - part) * weights, part * tried_too + (1 - part) * tried
 
 
 def _around(
-    laws: CellLaws, cells: Cells, problem: OutcomeProblem, settings: Outcomes, *, around_season: bool = False
+    laws: CellLaws, cells: AllCells, problem: OutcomeProblem, settings: Outcomes, *, around_season: bool = False
 ) -> tuple[FloatArray, FloatArray | None]:
     """The trees around their shapes: Kaplan-Meier, or isotonic regression where only sides are seen."""
     weights, tried = _by_kaplan_meier(cells, problem, settings, laws, around_season=around_season)
-    if tried is not None and (sides := laws.status).any():
+    if tried is not None and (sides := cells.status).any():
         assert laws.cutoffs is not None
-        shapes = laws.outcomes[sides], laws.cutoffs[sides]
-        trees = [level[sides] for level in cells.levels], cells.variance, cells.totals[sides]
-        weights[sides] = isotonic_laws(*trees, *shapes, _same_season(cells.shape)[sides], settings.spread)
         tried[sides] = laws.cutoffs[sides]
+        known = laws.outcomes[sides], laws.cutoffs[sides], cells.same_season[sides]
+        weights[sides] = isotonic_laws(cells.some(sides), *known, settings.spread)
     return weights, tried
 
 
-def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
+def _explained(cells: AllCells, problem: OutcomeProblem) -> CellLaws:
     """The shapes of all cells."""
     higher = problem.boundary.side == "higher"
     return explain(
-        cells.levels,
-        cells.variance,
-        cells.totals,
+        cells,
         cell_factors(cells.shape),
-        steps=cells.number_of(-2),
+        steps=np.indices(cells.shape)[-2].ravel(),
         reach=np.concatenate([problem.cutoff_reach(step) for step in range(problem.horizon)]),
-        status=np.isin(cells.number_of(-1), problem.current_status),
         higher=higher,
         # Zeros are lost from sight first on the higher side, and nobody sees them where only sides are seen.
         closes=not (higher or problem.current_status or problem.one_season),
@@ -175,13 +170,11 @@ def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
 
 
 def _by_kaplan_meier(
-    cells: Cells, problem: OutcomeProblem, settings: Outcomes, laws: CellLaws, *, around_season: bool = False
+    cells: AllCells, problem: OutcomeProblem, settings: Outcomes, laws: CellLaws, *, around_season: bool = False
 ) -> tuple[FloatArray, FloatArray | None]:
     """Laws of outcomes and of cut-off levels, (cells, F): the trees around their shapes, or around their season."""
     bins = cells.levels[-1].shape[-1]
-    masses = consistent_masses(
-        cells.levels, cells.variance, cells.totals, laws.expected(bins), settings.spread, a_sample=around_season
-    )
+    masses = consistent_masses(cells, laws.expected(bins), settings.spread, a_sample=around_season)
     weights = refined(kaplan_meier(masses, coarser(laws.outcomes, bins)), laws.outcomes)
     if laws.cutoffs is None:
         return weights, None
@@ -193,12 +186,6 @@ def _by_kaplan_meier(
         # The public prior knows its own tail.
         weights = laws.learned * further + (1 - laws.learned) * weights
     return weights, tried
-
-
-def _same_season(shape: tuple[int, ...]) -> IntArray:
-    """One number for all steps of a label cell and coordinate, (cells,)."""
-    places = np.indices(shape).reshape(len(shape), -1)
-    return np.asarray(np.ravel_multi_index((*places[:-2], places[-1]), (*shape[:-2], shape[-1])))
 
 
 def cell_factors(shape: tuple[int, ...]) -> list[IntArray]:
@@ -224,29 +211,17 @@ LUCK_OF_A_STEP = 1.0
 STEPS_AT_ONCE = 256
 
 
-def at_own_size(
-    season: FloatArray,
-    cutoffs: FloatArray,
-    levels: Sequence[FloatArray],
-    variance: float,
-    totals: FloatArray,
-    *,
-    status: BoolArray,
-    higher: bool,
-) -> FloatArray:
+def at_own_size(season: FloatArray, cutoffs: FloatArray, cells: Cells, *, higher: bool) -> FloatArray:
     """The posterior mean law of every step, (cells, F), given the laws of its season and of tried values (cells, F).
 
-    `levels` (cells, kinds, size) are the steps' own trees, with noise of `variance` and `totals` (cells,) slots.
-    `status` (cells,) says where only the side of an outcome is seen. On the `higher` side bins count from the top.
+    On the `higher` side bins count from the top.
     """
-    resolved = min(levels[-1].shape[-1], SHAPE_BINS)
-    trees = Observed.of(list(levels), variance, resolved), coarser(cutoffs, resolved), totals, status
-    scores = np.empty((len(totals), len(SIZES_IN_LOGS)))
-    for start in range(0, len(totals), STEPS_AT_ONCE):
-        some = slice(start, start + STEPS_AT_ONCE)
-        laws = np.stack([resized(season[some], size, resolved, higher=higher) for size in SIZES_IN_LOGS], axis=1)
-        scores[some] = _log_likelihoods_of(laws, *trees, some, usual=laws[:, SAME_SIZE])
-    weights = weights_of_sizes(scores)
+
+    def laws_of(some: slice) -> tuple[FloatArray, FloatArray]:
+        laws = [resized(season[some], size, cells.resolved, higher=higher) for size in SIZES_IN_LOGS]
+        return np.stack(laws, axis=1), laws[SAME_SIZE]
+
+    weights = weights_of_sizes(_log_likelihoods_of(laws_of, cutoffs, cells))
     return np.asarray(
         sum(
             weight[:, None] * resized(season, size, season.shape[-1], higher=higher)
@@ -279,58 +254,44 @@ def weights_of_sizes(scores: FloatArray) -> FloatArray:
 
 
 def shared_part(
-    sized: FloatArray,
-    own: FloatArray,
-    cutoffs: FloatArray,
-    levels: Sequence[FloatArray],
-    variance: float,
-    totals: FloatArray,
-    *,
-    status: BoolArray,
-    same_season: IntArray,
+    sized: FloatArray, own: FloatArray, cutoffs: FloatArray, cells: Cells, same_season: IntArray
 ) -> FloatArray:
     """How likely the laws of a season explain its steps, (cells,), and not laws of their own; both are (cells, F).
 
     A law of its own has a shape and a size for each step. Having been chosen for its trees, it explains them a bit
     better by luck, which is taken off. `same_season` (cells,) numbers the seasons.
     """
-    resolved = min(levels[-1].shape[-1], SHAPE_BINS)
-    trees = Observed.of(list(levels), variance, resolved), coarser(cutoffs, resolved), totals, status
-    laws = np.stack([coarser(sized, resolved), coarser(own, resolved)], axis=1)
-    better = np.empty(len(totals))
-    for start in range(0, len(totals), STEPS_AT_ONCE):
-        some = slice(start, start + STEPS_AT_ONCE)
-        found = _log_likelihoods_of(laws[some], *trees, some, usual=laws[some].mean(axis=1))
-        better[some] = found[:, 0] - found[:, 1] + LUCK_OF_A_STEP
+    laws = np.stack([coarser(sized, cells.resolved), coarser(own, cells.resolved)], axis=1)
+    scores = _log_likelihoods_of(lambda some: (laws[some], laws[some].mean(axis=1)), cutoffs, cells)
+    better = scores[:, 0] - scores[:, 1] + LUCK_OF_A_STEP
     return np.asarray(expit(np.bincount(same_season, better)[same_season]))
 
 
 def _log_likelihoods_of(
-    laws: FloatArray,
-    observed: Observed,
-    tried: FloatArray,
-    totals: FloatArray,
-    status: BoolArray,
-    some: slice,
-    *,
-    usual: FloatArray,
+    laws_of: Callable[[slice], tuple[FloatArray, FloatArray]], cutoffs: FloatArray, cells: Cells
 ) -> FloatArray:
-    """Of `some` cells' trees under laws (cells, S, B), (cells, S), up to a constant of each cell.
+    """Of every cell's trees under its laws, (cells, S), up to a constant of each cell.
 
-    Noise is as in `log_likelihoods`, sampling that of the `usual` laws (cells, B).
+    `laws_of` gives laws (cells, S, B) of some cells, and their usual ones (cells, B). Noise is as in `log_likelihoods`,
+    sampling that of the usual laws.
     """
-    inverse = np.linalg.inv(observed.precision)
-    leaves = observed.sums[some] @ inverse
-
-    def expected(of: FloatArray) -> FloatArray:
-        given, sides = np.broadcast_to(tried[some, None], of.shape), np.broadcast_to(status[some, None], of.shape[:-1])
-        return totals[some, None, None, None] * expected_shares(of, given, sides)
-
-    mean = expected(usual[:, None])[:, 0]
-    sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2
-    covariance = observed.variance * inverse + sampled[..., None] * np.eye(sampled.shape[-1])  # (cells, kinds, B, B)
-    off = np.moveaxis(leaves[:, None] - expected(laws), 1, -1)  # (cells, kinds, B, S)
-    return np.asarray(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
+    observed, tried = Observed.of(cells.levels, cells.variance, cells.resolved), coarser(cutoffs, cells.resolved)
+    inverse, found = np.linalg.inv(observed.precision), []
+    for start in range(0, len(cells.totals), STEPS_AT_ONCE):
+        some = slice(start, start + STEPS_AT_ONCE)
+        laws, usual = laws_of(some)
+        every = np.concatenate([usual[:, None], laws], axis=1)
+        status = np.broadcast_to(cells.status[some, None], every.shape[:-1])
+        shares = expected_shares(every, np.broadcast_to(tried[some, None], every.shape), status)
+        expected = cells.totals[some, None, None, None] * shares  # (cells, 1 + S, kinds, B)
+        mean = expected[:, 0]
+        sampled = mean + LEAST_LEAF_VARIANCE + (MISFIT * mean) ** 2
+        covariance = observed.variance * inverse + sampled[..., None] * np.eye(
+            sampled.shape[-1]
+        )  # (cells, kinds, B, B)
+        off = np.moveaxis((observed.sums[some] @ inverse)[:, None] - expected[:, 1:], 1, -1)
+        found.append(-0.5 * (off * np.linalg.solve(covariance, off)).sum(axis=(1, 2)))
+    return np.concatenate(found)
 
 
 # The first bins, and how many rows the last ones have, at least and beside the noise of their counts.
@@ -343,41 +304,25 @@ LEAST_SAMPLED = 0.25
 LEAST_WEIGHT = 1e-9
 
 
-def isotonic_laws(
-    levels: Sequence[FloatArray],
-    variance: float,
-    totals: FloatArray,
-    laws: FloatArray,
-    tried: FloatArray,
-    alike: IntArray,
-    spread: float,
-) -> FloatArray:
-    """Laws (cells, F) from trees of levels (cells, 2, size): outcomes before and beyond the values that were tried.
+def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntArray, spread: float) -> FloatArray:
+    """Laws (cells, F) from trees whose kinds are outcomes before and beyond the values that were tried.
 
-    `variance` is the noise of a node, `totals` (cells,) are slots. `laws` (cells, F) are what the shapes explain, and
-    `tried` (cells, F) are the laws of tried values. Cells of one number in `alike` (cells,), such as the steps of a
-    trajectory, miss their shapes in the same way, until they show that they do not. From few bins to many the laws are
-    moved to the isotonic regression of the shares of each bin, while bins have more rows than noise.
+    `laws` (cells, F) are what the shapes explain, and `tried` (cells, F) are the laws of tried values. Cells of one
+    number in `alike` (cells,), such as the steps of a trajectory, miss their shapes in the same way, until they show
+    that they do not. From few bins to many the laws are moved to the isotonic regression of the shares of each bin,
+    while bins have more rows than noise.
     """
-    nodes, noise = upward(levels, variance)
-    found = np.array(laws)
-    for counts, own in zip(nodes, noise, strict=True):
+    totals, found = cells.totals, np.array(laws)
+    for counts, noise in zip(*upward(cells.levels, cells.variance), strict=True):
         bins = counts.shape[-1]
-        if bins >= FEWEST_STATUS_BINS and totals.mean() / bins >= max(ROWS_OF_BIN, NOISES_OF_BIN * own**0.5):
-            found = _corrected(found, counts, totals, tried, alike, own, spread)
+        if bins >= FEWEST_STATUS_BINS and totals.mean() / bins >= max(ROWS_OF_BIN, NOISES_OF_BIN * noise**0.5):
+            found = _corrected(found, replace(cells, levels=[counts], variance=noise), tried, alike, spread)
     return found
 
 
-def _corrected(
-    laws: FloatArray,
-    counts: FloatArray,
-    totals: FloatArray,
-    tried: FloatArray,
-    alike: IntArray,
-    variance: float,
-    spread: float,
-) -> FloatArray:
-    """Laws (cells, F), moved to the shares of bins with counts (cells, 2, bins)."""
+def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArray, spread: float) -> FloatArray:
+    """Laws (cells, F), moved to the shares of the bins of one level, with counts (cells, 2, bins)."""
+    (counts,), totals, variance = cells.levels, cells.totals, cells.variance
     bins, fine = counts.shape[-1], laws.shape[-1]
     # What a law expects of a bin: its mean over the values that were tried there.
     weights = tried.reshape(len(laws), bins, -1) + LEAST_WEIGHT

@@ -31,7 +31,7 @@ from scipy import sparse, special
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.geometry.resolution import LOG_MEAN_STEP, PLANNING_BINS
+from poolrl.geometry.resolution import LOG_MEAN_STEP
 from poolrl.learning.outcomes import looked_at
 
 # Coefficients of variation of single-peaked laws: from deliveries to a fixed list of customers to intermittent demand.
@@ -118,8 +118,7 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
     even = [np.clip((edge / mean - 1 + width) / (2 * width), 0.0, 1.0) for width in EVEN_WIDTHS]
     kinds = (single, peaks, idle, even)
     usual = np.concatenate([np.full(len(kind), share / len(kind)) for kind, share in zip(kinds, USUAL, strict=True)])
-    cumulative = [*single, *peaks, *idle, *even]
-    below = np.stack(cumulative, axis=1)  # (M, S, B + 1)
+    below = np.stack([*single, *peaks, *idle, *even], axis=1)  # (M, S, B + 1)
     below[..., 0], below[..., -1] = 0.0, 1.0
     located = np.maximum(np.diff(below, axis=-1), 0.0).reshape(-1, bins)
     table = np.concatenate([located, np.diff(edge)[None], np.eye(1, bins)]).astype(np.float32)
@@ -127,11 +126,6 @@ def dictionary(resolved: int, bins: int, *, higher: bool = False, closes: bool =
         table = np.ascontiguousarray(table[:, ::-1])
     classes = np.array([*LOCATED_AND_UNIFORM, ALWAYS_ZERO * closes])
     return Laws(np.asarray(log_means, dtype=np.float64), usual, table, classes)
-
-
-def fine_bins(bins: int) -> int:
-    """How finely laws are planned on."""
-    return max(bins, PLANNING_BINS)
 
 
 def _gamma_below(edge: FloatArray, mean: FloatArray, cv: float) -> FloatArray:
@@ -181,14 +175,6 @@ class Observed:
             precision += weight * np.kron(np.eye(size), np.ones((bins // size, bins // size)))
         return cls(sums, precision, variance)
 
-    def swapped(self) -> Observed:
-        """Outcome and cut-off level censor each other, so both are estimated alike, with their roles exchanged."""
-        return Observed(self.sums[:, ::-1], self.precision, self.variance)
-
-    def of_cells(self, chosen: BoolArray) -> Observed:
-        """Some cells of it."""
-        return Observed(self.sums[chosen], self.precision, self.variance)
-
 
 # From the laws of outcomes and of cut-off levels, in any shapes that broadcast, to the shares of both kinds of leaves.
 Feedback = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
@@ -236,7 +222,9 @@ def log_likelihoods(
     # Laws as columns (B, J): a number that all of them share is then one long row.
     table, further = np.ascontiguousarray(laws.table.T), np.ascontiguousarray(laws.beyond.T)
     given = law if of_cutoffs else cutoffs
-    shares = law[..., None, :] if cutoffs is None else np.stack(_shares(feedback, law, cutoffs), axis=-2)
+    shares = law[..., None, :]
+    if cutoffs is not None:
+        shares = np.stack(feedback(law, beyond(law), cutoffs, beyond(cutoffs)), axis=-2)
     groups = _groups(law if given is None else given)
     for group in range(int(groups.max()) + 1):
         cells = np.flatnonzero(groups == group)
@@ -262,11 +250,6 @@ def log_likelihoods(
         n = totals[cells, None].astype(np.float32)
         found[cells] = n * linear - n**2 / 2 * square
     return found
-
-
-def _shares(feedback: Feedback, law: FloatArray, cutoffs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    seen, cut = feedback(law, beyond(law), cutoffs, beyond(cutoffs))
-    return seen, cut
 
 
 def _groups(laws: FloatArray) -> IntArray:

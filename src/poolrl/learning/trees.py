@@ -9,11 +9,12 @@ too (empirical Bayes), at no cost in ρ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.geometry.resolution import LEFT_PARTS
+from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.geometry.resolution import LEFT_PARTS, SHAPE_BINS
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
@@ -25,21 +26,35 @@ SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 LEAST_SPLIT_VARIANCE = 0.25
 
 
-def consistent_masses(
-    levels: Sequence[FloatArray],
-    variance: float,
-    totals: FloatArray,
-    centre: FloatArray,
-    spread: float,
-    *,
-    a_sample: bool = False,
-) -> FloatArray:
-    """Masses of every leaf, (cells, kinds, B), from levels (cells, kinds, size) and totals (cells,).
+@dataclass(frozen=True)
+class Cells:
+    """Trees of cells: levels (cells, kinds, size) with noise of `variance`, and slots `totals` (cells,).
+
+    `status` (cells,) says where only the side of an outcome is seen.
+    """
+
+    levels: list[FloatArray]
+    variance: float
+    totals: FloatArray
+    status: BoolArray
+
+    @property
+    def resolved(self) -> int:
+        """On how many bins shapes are compared with the trees."""
+        return min(self.levels[-1].shape[-1], SHAPE_BINS)
+
+    def some(self, chosen: BoolArray) -> Cells:
+        """Those that are chosen."""
+        return Cells([level[chosen] for level in self.levels], self.variance, self.totals[chosen], self.status[chosen])
+
+
+def consistent_masses(cells: Cells, centre: FloatArray, spread: float, *, a_sample: bool = False) -> FloatArray:
+    """Masses of every leaf, (cells, kinds, B).
 
     `centre` (cells, kinds, B) are the shares that each cell's law expects, and `spread` is how far a split is expected
     to differ from them, before any data. `a_sample` says that slots are a sample of a law that others share.
     """
-    estimates, variances = upward(levels, variance)
+    totals, (estimates, variances) = cells.totals, upward(cells.levels, cells.variance)
     top, top_variance = estimates[0][..., 0], variances[0]  # (cells, kinds)
     expected = _sums(centre)
     mass = totals[:, None, None]
