@@ -254,8 +254,7 @@ class _Sizes:
         shift = _total(self.effects, self.factors, cells)
         everywhere = _read(curve, grid, grid + shift[:, None])
         joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
-        # Of each value's effect, and of the same effect in each cell without the cell's own curve.
-        (centres, _), (location, variance) = _moments(joint[None], grid), _moments(joint - everywhere, grid)
+        (centres, _), (location, variance) = _mean_and_cavity(joint[None], everywhere, np.zeros(cells, np.int64), grid)
         for i, factor in enumerate(self.factors):
             farthest = min(FARTHEST_EFFECT, FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
             steps = round(farthest / (grid[1] - grid[0]))
@@ -263,8 +262,7 @@ class _Sizes:
             start = centres[0] + shift - self.effects[i][factor]
             given = _read(curve, grid, start[:, None] + offsets)
             of_values = self._sums[i] @ given - offsets**2 / (2 * self.effect_spreads[i] ** 2)
-            self.effects[i], doubt = _moments(of_values, offsets)
-            mean, more = _moments(of_values[factor] - given, offsets)
+            (self.effects[i], doubt), (mean, more) = _mean_and_cavity(of_values, given, factor, offsets)
             self.effect_spreads[i] = max(float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
             shift = _total(self.effects, self.factors, cells)
             location, variance = location + mean, variance + more
@@ -306,8 +304,17 @@ def _read(curve: FloatArray, grid: FloatArray, places: FloatArray) -> FloatArray
     return np.asarray((1 - part) * curve[rows, lower] + part * curve[rows, lower + 1])
 
 
-def _moments(log_weights: FloatArray, places: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of places with these weights."""
+Moments = tuple[FloatArray, FloatArray]
+
+
+def _mean_and_cavity(
+    joint: FloatArray, given: FloatArray, owner: IntArray, places: FloatArray
+) -> tuple[Moments, Moments]:
+    """Mean and variance of each value's effect, and of the same effect in each cell without the cell's own curve."""
+    return _moments(joint, places), _moments(joint[owner] - given, places)
+
+
+def _moments(log_weights: FloatArray, places: FloatArray) -> Moments:
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ places

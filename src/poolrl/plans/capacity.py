@@ -217,9 +217,7 @@ def simulated_costs(laws: UnitLaws, rule: Levelling, rng: np.random.Generator, p
     stock, cost = np.zeros((paths, columns)), np.zeros(paths)
     for step in range(horizon):
         level = rule(step, stock)
-        demand = laws.drawn(step, paths, rng)
-        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
-        now = terms.purchase[:, step] * (level - stock) + terms.holding[:, step] * left
-        cost += terms.discount**step * (now + terms.shortage[:, step] * missing).sum(axis=1)
+        left, now = laws.sold(step, level, level - stock, rng)
+        cost += terms.discount**step * now.sum(axis=1)
         stock = (1 - terms.spoilage[:, step]) * left
     return cost - terms.discount**horizon * (terms.salvage * stock).sum(axis=1)

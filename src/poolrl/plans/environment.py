@@ -103,11 +103,7 @@ class _Shops(_World):
     def meet(self, shares: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Order, sell, and pay for what is left or missing."""
         terms, step, order = self.laws.terms, self.step, self.order(shares)
-        level = self.state + order
-        demand = self.laws.drawn(step, len(level), rng)
-        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
-        cost = terms.fixed[:, step] * (order > 0) + terms.purchase[:, step] * order
-        cost = cost + terms.holding[:, step] * left + terms.shortage[:, step] * missing
+        left, cost = self.laws.sold(step, self.state + order, order, rng)
         self.state = (1 - terms.spoilage[:, step]) * left
         if self.number + 1 == self.steps and not terms.cycle:
             cost = cost - terms.salvage * self.state

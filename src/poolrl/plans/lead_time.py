@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +31,7 @@ from numpy.typing import ArrayLike
 from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.learning.model import PrivateModel
 from poolrl.plans.orders import CYCLE_SOLVED, DAMPED_AFTER, MOST_CYCLES, UnitLaws, unit_laws
-from poolrl.problems.operations import Operations, ShopTerms
+from poolrl.problems.operations import Operations
 
 # States times orders of a programme that is still solved exactly.
 LARGEST_PROGRAMME = 3_000_000
@@ -109,35 +110,32 @@ def solve_lead_time(
 ) -> LeadTimePlan:
     """One column: exactly if its programme has at most `largest` states times orders, else by capped base stock."""
     whole(lead_time=lead_time)
-    mine = slice(column, column + 1)
-    terms, chance = laws.terms.columns(mine), laws.chance[column]
-    terms.require_plain_cycle("a lead time")
-    orders, stocks = _reach(terms, chance, float(laws.width[column]), lead_time)
-    stocks = min(stocks, (lead_time + 1) * int(laws.caps[column].max()))
+    own = laws.columns(slice(column, column + 1))
+    own.terms.require_plain_cycle("a lead time")
+    orders, stocks = _reach(own, lead_time)
+    stocks = min(stocks, (lead_time + 1) * int(own.caps.max()))
     orders = min(orders, stocks)
     if (stocks + 1) * (orders + 1) ** lead_time <= largest:
-        return _exact(terms, chance, float(laws.width[column]), lead_time, orders, stocks)
-    return _capped(terms, chance, float(laws.width[column]), lead_time, rng)
+        return _exact(own, lead_time, orders, stocks)
+    return _capped(own, lead_time, rng)
 
 
-def _reach(terms: ShopTerms, chance: FloatArray, width: float, lead_time: int) -> tuple[int, int]:
+def _reach(laws: UnitLaws, lead_time: int) -> tuple[int, int]:
     """The largest order that is tried, and the most that may be there or on its way.
 
     That is rare demand until an order arrives, and the order that a fixed cost makes worth it (√(2 K d / h)). Orders
     are as large only if something is gained by ordering ahead: a fixed cost, or steps that differ. Otherwise no order
     exceeds rare demand of one step.
     """
-    rest = 1 - np.cumsum(chance, axis=-1)
-    most = int((rest > RARE).sum(axis=-1).max())
-    mean = float((chance * np.arange(chance.shape[-1])).sum(axis=-1).max())
-    ahead = terms.fixed.any() or len(chance) > 1
-    position = int(np.ceil(most + lead_time * mean + terms.worth_holding(mean, width)))
+    most = int((1 - np.cumsum(laws.chance[0], axis=-1) > RARE).sum(axis=-1).max())
+    mean = float(laws.mean_steps.max())
+    ahead = laws.terms.fixed.any() or laws.chance.shape[1] > 1
+    position = int(np.ceil(most + lead_time * mean + laws.terms.worth_holding(mean, float(laws.width[0]))))
     return (position if ahead else most), position
 
 
-def _exact(
-    terms: ShopTerms, chance: FloatArray, width: float, lead_time: int, orders: int, stocks: int
-) -> LeadTimePlan:
+def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTimePlan:
+    terms, chance, width = laws.terms, laws.chance[0], float(laws.width[0])
     horizon, stock = len(chance), np.arange(stocks + 1)
     demand = np.arange(chance.shape[-1])
     left = np.maximum(stock[:, None] - demand, 0)
@@ -147,16 +145,14 @@ def _exact(
         costs = terms.holding[0, step] * left + terms.shortage[0, step] * missing
         now[step] = costs @ chance[step] * width
         np.add.at(moves[step], (stock[:, None], left), chance[step])
-    paid = np.arange(orders + 1) * width * terms.purchase[0][:, None] + terms.fixed[0][:, None] * (
-        np.arange(orders + 1) > 0
-    )
+    order = np.arange(orders + 1)
+    paid = order * width * terms.purchase[0][:, None] + terms.fixed[0][:, None] * (order > 0)
     shape = (stocks + 1, *[orders + 1] * (lead_time - 1))
     table = np.zeros((horizon, *shape), dtype=np.int64)
-    arrives = np.minimum(stock[:, None] + np.arange(orders + 1), stocks)  # what is left, and the next arrival
+    arrives = np.minimum(stock[:, None] + order, stocks)  # what is left, and the next arrival
     # Nothing is thrown away: an order that might not fit later is not allowed. States beyond are never reached.
-    position = sum(np.ix_(stock, *[np.arange(orders + 1)] * lead_time))
-    too_much = (position > stocks) & (np.arange(orders + 1) > 0)
-    inside = sum(np.ix_(stock, *[np.arange(orders + 1)] * (lead_time - 1))) <= stocks
+    too_much = (sum(np.ix_(stock, *[order] * lead_time)) > stocks) & (order > 0)
+    inside = sum(np.ix_(stock, *[order] * (lead_time - 1))) <= stocks
 
     def one_round(value: FloatArray) -> FloatArray:
         for step in reversed(range(horizon)):
@@ -172,16 +168,12 @@ def _exact(
     return LeadTimePlan(width, lead_time, table, None, None, (low + high) / 2, (high - low) / 2, low)
 
 
-def _capped(
-    terms: ShopTerms, chance: FloatArray, width: float, lead_time: int, rng: np.random.Generator
-) -> LeadTimePlan:
+def _capped(laws: UnitLaws, lead_time: int, rng: np.random.Generator) -> LeadTimePlan:
     """Base stock and cap of every step, in turn, on the same paths; then judged on fresh ones."""
-    horizon = len(chance)
-    means = (chance * np.arange(chance.shape[-1])).sum(axis=-1)
-    ahead = np.array([sum(means[(h + i) % horizon] for i in range(lead_time + 1)) for h in range(horizon)])
-    base, cap = np.ceil(1.3 * ahead).astype(np.int64), np.ceil(1.5 * means).astype(np.int64) + 1
-    paths = _drawn_demand(chance, rng)
-    best = _average_cost(terms, paths, width, lead_time, base, cap).mean()
+    ahead, horizon = _mean_ahead(laws, lead_time + 1), laws.chance.shape[1]
+    base, cap = np.ceil(1.3 * ahead).astype(np.int64), np.ceil(1.5 * laws.mean_steps[0]).astype(np.int64) + 1
+    paths = _drawn_demand(laws, rng)
+    best = _average_cost(laws, paths, lead_time, base, cap).mean()
     reach = max(1, int(np.ceil(ahead.max() / 8)))
     for sweep in range(FINER_SEARCHES):
         stride = max(1, reach >> sweep)
@@ -192,14 +184,14 @@ def _capped(
                 (chosen, step, move) for chosen in (base, cap) for step in range(horizon) for move in (stride, -stride)
             ):
                 chosen[step] += move
-                cost = _average_cost(terms, paths, width, lead_time, base, cap).mean() if chosen[step] >= 0 else np.inf
+                cost = _average_cost(laws, paths, lead_time, base, cap).mean() if chosen[step] >= 0 else np.inf
                 if cost < best - 1e-12:
                     best, improved = cost, True
                 else:
                     chosen[step] -= move
-    costs = _average_cost(terms, _drawn_demand(chance, rng), width, lead_time, base, cap)
+    costs = _average_cost(laws, _drawn_demand(laws, rng), lead_time, base, cap)
     error = float(costs.std(ddof=1) / np.sqrt(len(costs)))
-    return LeadTimePlan(width, lead_time, None, base, cap, float(costs.mean()), error, None)
+    return LeadTimePlan(float(laws.width[0]), lead_time, None, base, cap, float(costs.mean()), error, None)
 
 
 def base_stock_cost(
@@ -209,20 +201,24 @@ def base_stock_cost(
 
     Of one round, on average: what people do without a plan.
     """
-    terms, chance = laws.terms.columns(slice(column, column + 1)), laws.chance[column]
-    horizon, width = len(chance), float(laws.width[column])
-    means = (chance * np.arange(chance.shape[-1])).sum(axis=-1)
-    ahead = [sum(means[(h + i) % horizon] for i in range(lead_time)) for h in range(horizon)]
-    reached = [levels[(h + lead_time) % horizon] / width for h in range(horizon)]
-    base = np.rint(np.array(ahead) + reached).astype(np.int64)
-    cap = np.full(horizon, int(base.max()))
-    return float(_average_cost(terms, _drawn_demand(chance, rng), width, lead_time, base, cap).mean())
+    own = laws.columns(slice(column, column + 1))
+    reached = np.roll(levels, -lead_time) / float(own.width[0])
+    base = np.rint(_mean_ahead(own, lead_time) + reached).astype(np.int64)
+    cap = np.full(len(base), int(base.max()))
+    return float(_average_cost(own, _drawn_demand(own, rng), lead_time, base, cap).mean())
 
 
-def _drawn_demand(chance: FloatArray, rng: np.random.Generator) -> IntArray:
+def _mean_ahead(laws: UnitLaws, steps: int) -> FloatArray:
+    """Mean demand of this and the next steps together, (H,)."""
+    means = laws.mean_steps[0]
+    return np.array([sum(means[(h + i) % len(means)] for i in range(steps)) for h in range(len(means))])
+
+
+def _drawn_demand(laws: UnitLaws, rng: np.random.Generator) -> IntArray:
     """Demand (rounds, H, paths)."""
-    rounds = _rounds(FIRST_STEPS, len(chance)) + _rounds(COUNTED_STEPS, len(chance))
-    drawn = [rng.choice(len(law), (rounds, PATHS), p=law / law.sum()) for law in chance]
+    horizon = laws.chance.shape[1]
+    rounds = _rounds(FIRST_STEPS, horizon) + _rounds(COUNTED_STEPS, horizon)
+    drawn = [rng.choice(len(law), (rounds, PATHS), p=law / law.sum()) for law in laws.chance[0]]
     return np.stack(drawn, axis=1)
 
 
@@ -230,10 +226,9 @@ def _rounds(steps: int, horizon: int) -> int:
     return -(-steps // horizon)
 
 
-def _average_cost(
-    terms: ShopTerms, paths: IntArray, width: float, lead_time: int, base: IntArray, cap: IntArray
-) -> FloatArray:
+def _average_cost(laws: UnitLaws, paths: IntArray, lead_time: int, base: IntArray, cap: IntArray) -> FloatArray:
     """Of one round on each path, (paths,)."""
+    terms, width = laws.terms, float(laws.width[0])
     rounds, horizon, many = paths.shape
     stock, coming = np.zeros(many, dtype=np.int64), np.zeros((lead_time, many), dtype=np.int64)
     cost, first = np.zeros(many), _rounds(FIRST_STEPS, horizon)
@@ -284,22 +279,23 @@ def plan_backlog(
 def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> BacklogPlan:
     """One column of laws in units."""
     whole(lead_time=lead_time, at_least=0)
-    terms, chance, width = laws.terms.columns(slice(column, column + 1)), laws.chance[column], laws.width[column]
+    own = laws.columns(slice(column, column + 1))
+    terms, chance, width = own.terms, own.chance[0], float(own.width[0])
     terms.require_plain_cycle("demand that waits")
     horizon, size = chance.shape
-    ahead = [_added([chance[(step + i) % horizon] for i in range(lead_time + 1)]) for step in range(horizon)]
+    # The law of all demand until an order of each step shows.
+    laws_ahead = ([chance[(step + i) % horizon] for i in range(lead_time + 1)] for step in range(horizon))
+    ahead = [reduce(np.convolve, parts, np.ones(1)) for parts in laws_ahead]
     demand = np.arange(size)
-    mean = float((chance * demand).sum(axis=-1).max())
-    stocked = int(np.ceil(terms.worth_holding(mean, float(width))))
-    reach = max(int((1 - np.cumsum(each) > 1e-6).sum()) for each in ahead)
+    stocked = int(np.ceil(terms.worth_holding(float(own.mean_steps.max()), width)))
+    reach = max(int((1 - np.cumsum(law) > 1e-6).sum()) for law in ahead)
     lowest, highest = -size - stocked, reach + stocked
     place = np.arange(lowest, highest + 1)
-    now = np.stack(
-        [
-            _expected(place, law, float(terms.holding[0, step]), float(terms.shortage[0, step])) * width
-            for step, law in enumerate(ahead)
-        ]
-    )
+    now = np.empty((horizon, len(place)))
+    for step, law in enumerate(ahead):
+        over = place[:, None] - np.arange(len(law))
+        left, missing = np.maximum(over, 0) @ law, np.maximum(-over, 0) @ law
+        now[step] = (terms.holding[0, step] * left + terms.shortage[0, step] * missing) * width
     # Positions below the lattice are read as its lowest one, plus what every further unit costs to wait and to buy.
     after_demand = place[:, None] - demand
     below = np.maximum(lowest - after_demand, 0)
@@ -320,18 +316,4 @@ def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> Bac
 
     # Only positions that the rule comes back to count.
     low, high = average_cost_of(one_round, np.zeros(len(place)), place >= 0)
-    return BacklogPlan(float(width), lowest, orders, (low + high) / 2, (high - low) / 2)
-
-
-def _added(laws: list[FloatArray]) -> FloatArray:
-    """The law of a sum."""
-    total = np.ones(1)
-    for law in laws:
-        total = np.convolve(total, law)
-    return total
-
-
-def _expected(place: IntArray, law: FloatArray, holding: float, shortage: float) -> FloatArray:
-    left = np.maximum(place[:, None] - np.arange(len(law)), 0) @ law
-    missing = np.maximum(np.arange(len(law)) - place[:, None], 0) @ law
-    return np.asarray(holding * left + shortage * missing)
+    return BacklogPlan(width, lowest, orders, (low + high) / 2, (high - low) / 2)

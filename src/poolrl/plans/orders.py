@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,9 +64,23 @@ class UnitLaws:
         return np.cumsum(self.chance, axis=-1)
 
     @property
-    def mean(self) -> FloatArray:
-        """E D, (C, H), in units."""
-        return (self.chance * np.arange(self.chance.shape[-1])).sum(axis=-1) * self.width[:, None]
+    def mean_steps(self) -> FloatArray:
+        """E D, (C, H), in lattice steps."""
+        return np.asarray((self.chance * np.arange(self.chance.shape[-1])).sum(axis=-1))
+
+    def columns(self, chosen: slice) -> UnitLaws:
+        """Some columns of it."""
+        arrays: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ("chance", "width", "caps", "packs")}
+        return replace(self, terms=self.terms.columns(chosen), **arrays)
+
+    def sold(
+        self, step: int, level: FloatArray, order: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """What is left of levels (m, C) at a step, before it spoils, and what the orders and the step cost, (m, C)."""
+        terms, demand = self.terms, self.drawn(step, len(level), rng)
+        left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
+        cost = terms.fixed[:, step] * (order > 0) + terms.purchase[:, step] * order
+        return left, cost + terms.holding[:, step] * left + terms.shortage[:, step] * missing
 
 
 def unit_laws(
@@ -122,15 +137,7 @@ def one_cell(laws: UnitLaws, cell: int) -> UnitLaws:
     products = laws.terms.products
     if not 0 <= cell < len(laws.width) // products:
         raise ValueError(f"cell must lie in 0 .. {len(laws.width) // products - 1}, got {cell}")
-    mine = slice(cell * products, (cell + 1) * products)
-    return replace(
-        laws,
-        chance=laws.chance[mine],
-        width=laws.width[mine],
-        terms=laws.terms.columns(mine),
-        caps=laws.caps[mine],
-        packs=laws.packs[mine],
-    )
+    return laws.columns(slice(cell * products, (cell + 1) * products))
 
 
 # A cycle is solved when its average cost is known to this share, or its discounted values to this share.
@@ -208,7 +215,7 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     terms, (columns, horizon, size) = laws.terms, laws.chance.shape
     stock = np.arange(size) * laws.width[:, None]
     left = laws.left
-    missing = laws.mean[..., None] - stock[:, None] + left
+    missing = (laws.mean_steps * laws.width[:, None])[..., None] - stock[:, None] + left
     now = terms.holding[..., None] * left + terms.shortage[..., None] * missing
     if prices is not None:
         now = now + prices[..., None] * stock[:, None]
