@@ -14,10 +14,9 @@ from poolrl import Backlog, LostSales, Outcomes, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
-from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.outcomes import OutcomeDistribution, equal_bins
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import SPREADS, Cells, borrowed_share, consistent_masses, upward
+from poolrl.learning.trees import SPREADS, Cells, borrowed_share, consistent_masses, kaplan_meier, refined, upward
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.privacy.sensitivity import every_level

@@ -16,7 +16,7 @@ from poolrl.data.row_by_row import is_our_own
 from poolrl.geometry.partition import Partition, Zones
 from poolrl.geometry.resolution import RING_COUNT
 from poolrl.learning.backward_induction import Bernstein, Visits
-from poolrl.learning.dependence import measure_dependence
+from poolrl.learning.dependence import compare_levels, compared
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.fitted import Fitted
 from poolrl.learning.model import PrivateModel
@@ -202,8 +202,9 @@ class OnOutcomes:
             trees=ReleasedTrees(tuple(level.shape[-1] for level in released.levels), released.variance),
             step_labels=tuple(released.step_labels),  # public, by declaration; plans for the population need it
         )
-        if released.dependence is not None:
-            report = replace(report, dependence=measure_dependence(released.dependence, self.problem))
+        if (joint := released.dependence) is not None:
+            tested = compare_levels(compared(joint.counts, self.problem), joint.variance)
+            report = replace(report, dependence=tested)
         if released.together is not None:
             report = replace(report, together=measure_together(released.together, self.problem, outcomes))
         return PrivateModel(self.problem.world, outcomes, released.guarantee, report)

@@ -31,7 +31,6 @@ from scipy import sparse
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
-from poolrl.learning.kaplan_meier import refined
 from poolrl.learning.shapes import (
     UNIFORM,
     Laws,
@@ -42,7 +41,7 @@ from poolrl.learning.shapes import (
     expected_shares,
     log_likelihoods,
 )
-from poolrl.learning.trees import Cells, consistent_masses
+from poolrl.learning.trees import Cells, consistent_masses, refined
 
 TURNS = 3
 

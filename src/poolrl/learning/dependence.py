@@ -23,7 +23,6 @@ import numpy as np
 
 from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.stored import Dependence
-from poolrl.privacy.released import PrivateDependence
 from poolrl.problems.problem import OutcomeProblem
 
 # For reserves and bids of people who know their lots the effect was 0.3 to 0.5. With more error than this, z would miss
@@ -31,11 +30,6 @@ from poolrl.problems.problem import OutcomeProblem
 TELLING_ERROR = 0.1
 # Shares of bands of levels and of outcomes where the public bound is a few times what is usual.
 USUAL_BANDS = (0.0, 0.05, 0.25, 0.5, 0.2, 0.0, 0.0, 0.0)
-
-
-def measure_dependence(released: PrivateDependence, problem: OutcomeProblem) -> Dependence:
-    """Post-processing of the released table."""
-    return compare_levels(compared(released.counts, problem), released.variance)
 
 
 def compared(counts: IntArray, problem: OutcomeProblem) -> IntArray:

@@ -34,7 +34,6 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.geometry.resolution import PLANNING_BINS
 from poolrl.learning.cell_laws import CellLaws, coarser, explain
-from poolrl.learning.kaplan_meier import kaplan_meier, refined
 from poolrl.learning.outcomes import (
     EXPLORED,
     EXPLORED_BY_CHOICE,
@@ -47,7 +46,16 @@ from poolrl.learning.outcomes import (
     share_up_to,
 )
 from poolrl.learning.shapes import LEAST_LEAF_VARIANCE, MISFIT, Observed, beyond, expected_shares
-from poolrl.learning.trees import SPREADS, Cells, consistent_masses, mean_left, observed_slots, upward
+from poolrl.learning.trees import (
+    SPREADS,
+    Cells,
+    consistent_masses,
+    kaplan_meier,
+    mean_left,
+    observed_slots,
+    refined,
+    upward,
+)
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 

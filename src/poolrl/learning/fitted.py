@@ -12,7 +12,7 @@ that was fitted last, with a little less or more than it says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -94,7 +94,8 @@ class FittedU:
         tables = {"outcomes": self.outcomes, "states": self.states, "actions": self.actions}
         if not self.after:
             return tables
-        return tables | {field.name: np.stack([getattr(u, field.name) for u in self.after]) for field in fields(Bent)}
+        hinges = [asdict(bent) for bent in self.after]
+        return tables | {name: np.stack([parts[name] for parts in hinges]) for name in hinges[0]}
 
 
 def fit_values(problem: OutcomeProblem, outcomes: FloatArray, settings: Fitted) -> FittedU:

@@ -121,17 +121,14 @@ def _sales_ratio(problem: LevelProblem, outcomes: OutcomeDistribution, levels: F
     # E min(D, Y) = ∫ P(D > t) P(Y > t) dt
     looks, lasts = (1 - np.cumsum(law, axis=-1) + law / 2 for law in (outcomes.cutoffs, weights))
     old = (looks * lasts).sum(axis=-1) * 2 * points[..., 0]
-    axes = tuple(i for i in range(len(problem.labels.shape)) if _equal_along(problem, i))
+    every = range(len(problem.labels.shape))
+    axes = tuple(i for i in every if not (np.ptp(problem.holding, i).any() or np.ptp(problem.shortage, i).any()))
     counts = np.maximum(outcomes.slots, 0.0)
     sold, usual = ((part * counts).sum(axis=axes, keepdims=True) for part in (new, old))
     # A day on which hardly anything is sold has no scale to follow.
     open_day = usual > LEAST_SALES * usual.max()
     ratio = np.where(open_day, sold / np.where(open_day, usual, 1.0), 1.0)
     return np.clip(ratio, 1 / LARGEST_SHIFT, LARGEST_SHIFT)
-
-
-def _equal_along(problem: LevelProblem, axis: int) -> bool:
-    return all((np.ptp(costs, axis=axis) == 0).all() for costs in (problem.holding, problem.shortage))
 
 
 def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: FloatArray) -> FloatArray:

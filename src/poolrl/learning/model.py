@@ -53,10 +53,16 @@ class PrivateModel:
         return cls(policy.problem.world, policy.outcomes, policy.guarantee, report)
 
     def __repr__(self) -> str:
-        cells = self.problem.labels.count
-        labels = f", {cells:,} label cells" if self.problem.labels else ""
+        labels = f", {self.problem.labels.count:,} label cells" if self.problem.labels else ""
         size = f"{self.problem.horizon} steps, {self.problem.outcome_dim} coordinates{labels}"
-        return f"PrivateModel({size})\n{self.rests_on}\n{self.guarantee}"
+        points, end = self.outcomes.points[..., None, :, :], self.explored[..., None]
+        beyond = (points < end if self.outcomes.higher else points > end) * self.outcomes.weights
+        explored = 1 - float(beyond.sum(axis=-1).mean())
+        rests_on = f"{explored:.0%} of outcomes lie in the range that past decisions explored"
+        rests_on += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
+        if self.together > 0:
+            rests_on += f" Outcomes move together, with a correlation of {self.together:.2f}."
+        return f"PrivateModel({size})\n{rests_on}\n{self.guarantee}"
 
     @property
     def explored(self) -> FloatArray:
@@ -75,21 +81,6 @@ class PrivateModel:
     def together(self) -> float:
         """The correlation of the products' demand at a step; zero if none was released (`Pool(together=...)`)."""
         return 0.0 if self.report.together is None else float(self.report.together.correlation)
-
-    @property
-    def explored_share(self) -> float:
-        """The share of outcomes that lies in the explored range, on average over all laws."""
-        points, end = self.outcomes.points[..., None, :, :], self.explored[..., None]
-        beyond = (points < end if self.outcomes.higher else points > end) * self.outcomes.weights
-        return 1 - float(beyond.sum(axis=-1).mean())
-
-    @property
-    def rests_on(self) -> str:
-        """What the model rests on, in one sentence for people."""
-        said = f"{self.explored_share:.0%} of outcomes lie in the range that past decisions explored"
-        said += "." if math.isnan(self.noise) else f"; noise is {self.noise:.1%} of what a cell counted."
-        together = f" Outcomes move together, with a correlation of {self.together:.2f}." if self.together > 0 else ""
-        return said + together
 
     def plan(self, problem: OutcomeProblem | None = None, values: ValueSettings | None = None) -> Policy:
         """The best policy against the model. Free: no log, no noise, no cost.
@@ -209,25 +200,17 @@ def population_policy(policy: Policy, unknown: Collection[str]) -> Policy:
     if not isinstance(problem, LevelProblem) or outcomes is None:
         raise ValueError("a value that was not declared needs the policy's estimate of demand, which it does not hold")
     axes = tuple(problem.labels.names.index(name) for name in unknown)
-    chance = _chances_of_values(problem, outcomes, axes)
+    # How common each value is, given the other labels and the step, (*labels, H).
+    shape = (*problem.labels.shape, problem.horizon)
+    counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
+    chance = (counts + LEAST_SLOTS) / (counts + LEAST_SLOTS).sum(axis=axes, keepdims=True)
     everybody = problem.averaged_over(unknown, chance)
     mixed = _mixture(outcomes, chance, axes)
     changing = [name for name in policy.report.step_labels if name not in unknown]
-    rule, report = plan_on_outcomes(
-        mixed,
-        Separable().axes(everybody),
-        scale_follows_sales=policy.guarantee.scale_memory > 0,
-        step_labels=changing,
-    )
+    follows = policy.guarantee.scale_memory > 0
+    where = Separable().axes(everybody)
+    rule, report = plan_on_outcomes(mixed, where, scale_follows_sales=follows, step_labels=changing)
     return Policy(everybody, rule, policy.guarantee, replace(policy.report, planned=report.planned), mixed)
-
-
-def _chances_of_values(problem: LevelProblem, outcomes: OutcomeDistribution, axes: tuple[int, ...]) -> FloatArray:
-    """How common each value of the unknown labels is, given the other labels and the step, (*labels, H)."""
-    shape = (*problem.labels.shape, problem.horizon)
-    counts = np.zeros(shape) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=-1), 0.0)
-    counts = counts + LEAST_SLOTS
-    return np.asarray(counts / counts.sum(axis=axes, keepdims=True))
 
 
 def _mixture(outcomes: OutcomeDistribution, chance: FloatArray, axes: tuple[int, ...]) -> OutcomeDistribution:

@@ -75,7 +75,8 @@ def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcome
         return Together(0.0, 0.0, 1.0)
     share = min(max((beyond + mixed / 2) / pairs, LEAST_SIDE), 1 - LEAST_SIDE)
     # Laws whose edges lie at different shares agree a little less than p says.
-    expected = 1 - _at_chosen(problem, outcomes, released.edges)
+    below_edges, _ = _at_edges(problem, outcomes)
+    expected = 1 - np.take_along_axis(below_edges, released.edges[..., None] - 1, -1)[..., 0]
     uneven = float(np.mean(_mean_product(2 * expected - 1)) - np.mean(2 * expected - 1) ** 2)
     agreeing = (beyond + below - mixed) / pairs - (2 * share - 1) ** 2 - uneven
     tried = np.linspace(0.0, MOST_TOGETHER, 96)
@@ -86,11 +87,6 @@ def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcome
     error = math.sqrt(_row_variance(products, measured) / rows + (doubt / pairs) ** 2) / slope
     used = max(measured - error**2 / measured, 0.0) if measured > 0 else 0.0
     return Together(used, measured, min(error, 1.0))
-
-
-def _at_chosen(problem: OutcomeProblem, outcomes: OutcomeDistribution, edges: IntArray) -> FloatArray:
-    below, _ = _at_edges(problem, outcomes)
-    return np.take_along_axis(below, edges[..., None] - 1, -1)[..., 0]
 
 
 def _mean_product(values: FloatArray) -> FloatArray:

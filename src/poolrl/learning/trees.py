@@ -1,4 +1,4 @@
-"""From noisy trees to consistent, non-negative masses: least squares upwards, splits around a centre downwards.
+"""From noisy trees to consistent, non-negative masses, and from masses to distributions by Kaplan-Meier on bins.
 
 Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, from the cell's
 total, which is public or estimated from the roots, each parent's mass is split between its children. A noise-dominated
@@ -18,12 +18,14 @@ from poolrl.geometry.resolution import LEFT_PARTS, SHAPE_BINS
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
-# Masses and the variance of each.
-NodeEstimate = tuple[FloatArray, float]
+# Of two children, or their shares.
+Pair = tuple[FloatArray, FloatArray]
 # The standard deviations τ that a split may have around its centre, from zero to any split.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
 # Of a count that is a sample: a split that is sure to be empty is not infinitely well known.
 LEAST_SPLIT_VARIANCE = 0.25
+# Mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
+WHISPER = 1e-6
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,30 @@ def consistent_masses(cells: Cells, centre: FloatArray, spread: float, *, a_samp
     to differ from them, before any data. `a_sample` says that slots are a sample of a law that others share.
     """
     totals, (estimates, variances) = cells.totals, upward(cells.levels, cells.variance)
-    top, top_variance = estimates[0][..., 0], variances[0]  # (cells, kinds)
-    expected = _sums(centre)
+    top = estimates[0][..., 0]  # (cells, kinds)
+
+    def split(parent: FloatArray, children: Pair, variance: float, law: Pair) -> FloatArray:
+        """The left child's mass, between 0 and the parent's.
+
+        Given the parent m, the children's estimates z of variance v leave x = z_l + (m − z_l − z_r) / 2, with v / 2.
+        """
+        both = law[0] + law[1]
+        share = np.where(both > 0, law[0] / np.where(both > 0, both, 1.0), 0.5)
+        x = children[0] + (parent - children[0] - children[1]) * 0.5
+        return parent * borrowed_share(parent, x, variance * 0.5, share, spread, a_sample=a_sample)
+
+    # The law's shares of all nodes, root first.
+    expected = [centre]
+    while expected[0].shape[-1] > 1:
+        expected.insert(0, expected[0][..., 0::2] + expected[0][..., 1::2])
     mass = totals[:, None, None]
     if top.shape[-1] == 2:
-        seen, cut = ((top[:, kind], top_variance) for kind in (0, 1))
-        share = _share(expected[0][:, 0, 0], expected[0][:, 1, 0])
-        seen_mass = split(totals, seen, cut, centre=share, spread=spread, a_sample=a_sample)
+        law = expected[0][:, 0, 0], expected[0][:, 1, 0]
+        seen_mass = split(totals, (top[:, 0], top[:, 1]), variances[0], law)
         mass = np.stack([seen_mass, totals - seen_mass], axis=-1)[..., None]
-    for estimate, own, law in zip(estimates[1:], variances[1:], expected[1:], strict=True):
-        left, right = (estimate[..., 0::2], own), (estimate[..., 1::2], own)
-        share = _share(law[..., 0::2], law[..., 1::2])
-        left_mass = split(mass, left, right, centre=share, spread=spread, a_sample=a_sample)
+    for estimate, own, shares in zip(estimates[1:], variances[1:], expected[1:], strict=True):
+        children, law = ((nodes[..., 0::2], nodes[..., 1::2]) for nodes in (estimate, shares))
+        left_mass = split(mass, children, own, law)
         mass = np.stack([left_mass, mass - left_mass], axis=-1).reshape(estimate.shape)
     return np.asarray(np.broadcast_to(mass, centre.shape))
 
@@ -93,27 +107,6 @@ def upward(levels: Sequence[FloatArray | IntArray], variance: float) -> tuple[li
         estimates.insert(0, weight * own[size] + (1 - weight) * from_children)
         variances.insert(0, variance * weight)
     return estimates, variances
-
-
-def split(
-    parent: FloatArray,
-    left: NodeEstimate,
-    right: NodeEstimate,
-    *,
-    centre: FloatArray,
-    spread: float,
-    a_sample: bool = False,
-) -> FloatArray:
-    """The left child's mass, between 0 and the parent's.
-
-    Given the parent m, the children's estimates z leave x = z_l + (m − z_l − z_r) v_l / (v_l + v_r)
-    with variance v_x = v_l v_r / (v_l + v_r).
-    """
-    (left_estimate, left_variance), (right_estimate, right_variance) = left, right
-    both = left_variance + right_variance
-    weight = left_variance / both if both > 0 else 0.5
-    x = left_estimate + (parent - left_estimate - right_estimate) * weight
-    return parent * borrowed_share(parent, x, right_variance * weight, centre, spread, a_sample=a_sample)
 
 
 def borrowed_share(
@@ -151,17 +144,47 @@ def borrowed_share(
     return np.where(parent > 0, share, centre)
 
 
-def _sums(leaves: FloatArray) -> list[FloatArray]:
-    """Leaves and all sums of neighbours above them, root first."""
-    levels = [leaves]
-    while levels[0].shape[-1] > 1:
-        levels.insert(0, levels[0][..., 0::2] + levels[0][..., 1::2])
-    return levels
+def kaplan_meier(masses: FloatArray, law: FloatArray) -> FloatArray:
+    """Probabilities (..., bins) from masses (..., kinds, bins) of seen and cut-off outcomes.
+
+    Outcome and cut-off level are independent, and each is spread evenly inside a bin. With hazards a and b, the share
+    s = a − ab/2 of those at risk is seen in the bin, and c = b − ab/2 is cut off. Solved for a,
+
+        a = u − √(u² − 2s) = 2s / (u + √(u² − 2s)),   u = 1 + (s − c)/2
+
+    Without a cut-off this is s, as usual. It is close to the actuarial rule s / (1 − c/2), but exact in the last bins
+    too. Where nothing is at risk any more, the hazards of `law` (..., bins) continue.
+    """
+    total = masses.sum(axis=(-2, -1))[..., None]
+    whisper = law * np.maximum(total, 1.0) * WHISPER
+    seen = masses[..., 0, :] + whisper
+    if masses.shape[-2] == 1:
+        return np.asarray(seen / seen.sum(axis=-1, keepdims=True))
+    cut = masses[..., 1, :]
+    at_risk = np.cumsum((seen + cut)[..., ::-1], axis=-1)[..., ::-1]
+    safe = np.where(at_risk > 0, at_risk, 1.0)
+    s, c = seen / safe, cut / safe
+    u = 1 + (s - c) / 2
+    hazard = np.clip(2 * s / (u + np.sqrt(np.maximum(u * u - 2 * s, 0.0))), 0.0, 1.0)
+    survival = np.cumprod(1 - hazard, axis=-1)
+    before = np.concatenate([np.ones_like(survival[..., :1]), survival[..., :-1]], axis=-1)
+    weights = before * hazard
+    # Outcomes beyond the last bin exceed every level that was tried. Only "at least that" is known of them.
+    weights[..., -1] += survival[..., -1]
+    return np.asarray(weights)
 
 
-def _share(left: FloatArray, right: FloatArray) -> FloatArray:
-    both = left + right
-    return np.where(both > 0, left / np.where(both > 0, both, 1.0), 0.5)
+def refined(weights: FloatArray, law: FloatArray) -> FloatArray:
+    """Share every bin's weight (..., B) between the finer bins of `law` (..., B · parts), in its proportions.
+
+    No bin gains or loses weight. Where the law has nothing, the parts are equal.
+    """
+    parts = law.shape[-1] // weights.shape[-1]
+    inside = law.reshape(*weights.shape, parts)
+    total = inside.sum(axis=-1, keepdims=True)
+    # A share of almost nothing would be rounding, not shape.
+    shares = np.where(total > 1e-12, inside / np.where(total > 1e-12, total, 1.0), 1 / parts)
+    return np.asarray((weights[..., None] * shares).reshape(law.shape))
 
 
 def observed_slots(released: PrivateOutcomes) -> FloatArray:
@@ -183,7 +206,9 @@ def observed_slots(released: PrivateOutcomes) -> FloatArray:
     weight = released.variance / (released.variance + noise) if noise > 0 else 1.0
     if released.totals is not None or roots.ndim == 2:
         both = weight * roots + (1 - weight) * (slots - released.unobserved)
-        return np.clip(_shrunk(both, _observed_share(both, slots) * slots, noise * weight), 0.0, slots)
+        every = float(slots.mean())  # zero where no row has declared labels
+        observed = float(np.clip(both.mean() / every, 0.0, 1.0)) if every > 0 else 0.0
+        return np.clip(_shrunk(both, observed * slots, noise * weight), 0.0, slots)
     pooled = roots.reshape(-1, *roots.shape[-2:]).sum(axis=0)  # (H, k): labels of all cells together
     cells = roots[..., 0, 0].size
     both = weight / cells * pooled + (1 - weight / cells) * (slots - released.unobserved) if noise > 0 else pooled
@@ -206,12 +231,6 @@ def mean_left(released: PrivateOutcomes, problem: OutcomeProblem, slots: FloatAr
     many = np.maximum(slots, 1.0)
     error = np.broadcast_to(released.left.variance**0.5 / many, slots.shape)
     return np.stack([released.left.sums / many, error]) * part
-
-
-def _observed_share(observed: FloatArray, slots: FloatArray) -> float:
-    """The share of all slots that was observed; zero where no row has declared labels."""
-    every = float(slots.mean())
-    return float(np.clip(observed.mean() / every, 0.0, 1.0)) if every > 0 else 0.0
 
 
 def _shrunk(values: FloatArray, centre: FloatArray, noise: float) -> FloatArray:

@@ -170,27 +170,17 @@ class OrderRule:
 
 
 @dataclass(frozen=True)
-class OrderPlan:
-    """Orders (C, H, N + 1) in lattice steps, by the stock before them, and what they cost by the model.
+class OrderPlan(OrderRule):
+    """The same, and what the orders cost by the model.
 
     `cost` (C,) is that of one trajectory which begins with an empty shelf; in a cycle without discount the average of
     one round, which is known to `doubt`.
     """
 
     laws: UnitLaws
-    orders: IntArray
     after: FloatArray  # G_h (C, H, N + 1), the cost from a level on
     cost: FloatArray
     doubt: float = 0.0
-
-    @property
-    def rule(self) -> OrderRule:
-        """What it says, without what it costs."""
-        return OrderRule(self.orders, self.laws.width, self.laws.terms.products, self.laws.terms.cycle)
-
-    def order(self, step: int, stock: ArrayLike, *, cell: int = 0) -> FloatArray:
-        """What to order at a step (in a cycle any number), in units, for stocks (k,) or (m, k) of one label cell."""
-        return self.rule.order(step, stock, cell=cell)
 
 
 def plan_orders(model: PrivateModel, operations: Operations, *, scale: ArrayLike | None = None) -> OrderPlan:
@@ -213,7 +203,7 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     With `given` orders (C, H, N + 1) nothing is chosen, and `cost` says what they cost.
     """
     terms, (columns, horizon, size) = laws.terms, laws.chance.shape
-    stock = np.arange(size) * laws.width[:, None]
+    rule, stock = (laws.width, terms.products, terms.cycle), np.arange(size) * laws.width[:, None]
     left = laws.left
     missing = (laws.mean_steps * laws.width[:, None])[..., None] - stock[:, None] + left
     now = terms.holding[..., None] * left + terms.shortage[..., None] * missing
@@ -233,7 +223,7 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
             else:
                 value, orders[:, step] = _paid_for(laws, step, stay, given[:, step]), given[:, step]
         if not terms.cycle:
-            return OrderPlan(laws, orders, after, value[:, 0])
+            return OrderPlan(orders, *rule, laws, after, value[:, 0])
         change = np.where(reachable, value - first, (value - first)[:, :1])
         low, high = change.min(axis=1), change.max(axis=1)
         if terms.discount < 1:
@@ -247,7 +237,7 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
         if terms.discount == 1:
             value = first + (value - first) * (0.5 if number > DAMPED_AFTER else 1.0)
             value = value - value[:, :1]
-    return OrderPlan(laws, orders, after, cost, float(doubt.sum()))
+    return OrderPlan(orders, *rule, laws, after, cost, float(doubt.sum()))
 
 
 def _carry_on(laws: UnitLaws, step: int, now: FloatArray, spectrum: FloatArray, value: FloatArray) -> FloatArray:

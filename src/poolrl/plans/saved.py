@@ -71,8 +71,8 @@ def save_plan(path: str | PathLike[str], plan: AnyPlan, names: Names, labels: La
     """Write one npz file: what the plan says, and the names of products, steps and labels."""
     facts: dict[str, Any] = {"format": PLAN_FORMAT, "names": asdict(names), "labels": labels.facts()}
     if isinstance(plan, OrderPlan):
-        facts |= {"kind": "orders", "cycle": plan.rule.cycle}
-        write_learned(path, facts, {"orders": plan.orders, "width": plan.laws.width})
+        facts |= {"kind": "orders", "cycle": plan.cycle}
+        write_learned(path, facts, {"orders": plan.orders, "width": plan.width})
         return
     if isinstance(plan[0], CapacityPlan):
         parts = {name: np.stack([getattr(each, name) for each in plan]) for name in CAPACITY_PARTS}
