@@ -139,7 +139,7 @@ def test_noise_leaves_no_number() -> None:
 def test_no_budget_beats_who_knows_the_demand() -> None:
     """As if the released fit were perfect by luck: simulated fits with less noise would cost less than possible."""
     policy = fitted(past_orders(300, 0.6, 2.4)[0], 0.05)
-    found = forecasts._costs_by_budget(policy, [0.01, 0.05, 10.0], 1.0, 1.0, lambda: None)
+    found = forecasts._costs_by_budget(policy, [0.01, 0.05, 10.0], 1.0, 1.0, Progress(disable=True))
     assert found[0].cost > 1.0
     assert [each.gap for each in found[1:]] == [0.0, 0.0]
 

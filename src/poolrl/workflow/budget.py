@@ -221,12 +221,9 @@ def study_budgets(config: Config, question: StudyQuestion, progress: Progress) -
     rows = log.units * log.filled * problem.horizon * problem.outcome_dim * families * len(budgets)
     worlds = worlds_of(problem, question.demand, runs=max(1, min(1 if families > 1 else 4, MOST_ROWS // rows)))
     simulator = Simulator(problem)
-    task = progress.add_task("budgets", total=len(worlds) * len(budgets))
-    predictions: list[Prediction] = []
-    for number, world in enumerate(worlds):
-        for prediction in simulator.predict(world, log, budgets, seed=number):
-            predictions.append(prediction)
-            progress.advance(task)
+    simulated = (fit for seed, world in enumerate(worlds) for fit in simulator.predict(world, log, budgets, seed=seed))
+    total = len(worlds) * len(budgets)
+    predictions = list(progress.track(simulated, total=total, description="budgets"))
     by_rho = [StudyLine.of([each for each in predictions if each.rho == rho]) for rho in budgets]
     by_size = _grow(simulator, worlds, log, question, progress)
     free = float(np.mean([each.free_gap for each in predictions]))
@@ -252,15 +249,13 @@ def _grow(
     lines: list[StudyLine] = []
     largest = min(_most_units(simulator.problem, log.filled), max(1, SIZES[-1] // log.filled))
     sizes = [size for size in SIZES if size < largest] + [largest]
-    task = progress.add_task("sizes", total=len(sizes))
-    for size in sizes:
+    for size in progress.track(sizes, description="sizes"):
         predictions = [
             prediction
             for number, world in enumerate(worlds)
             for prediction in simulator.predict(world, replace(log, units=size), [question.rho], seed=100 + number)
         ]
         lines.append(StudyLine.of(predictions))
-        progress.advance(task)
         if lines[-1].worst <= question.within or math.isnan(lines[-1].worst):
             break
     return lines

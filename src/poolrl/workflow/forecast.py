@@ -80,7 +80,7 @@ def estimate(mean: float, *errors: float) -> CostEstimate:
 def judged(gain: CostEstimate, today: float, *, decisions: str, earns: bool) -> tuple[SwitchVerdict, str]:
     """Whether to switch, and why: by the interval of what is gained, in shares of what today's decisions bring."""
     verb, better, worse = ("earn", "more", "less") if earns else ("cost", "less", "more")
-    nine = "in nine cases out of ten"
+    predicted, nine = f"are predicted to {verb}", "in nine cases out of ten"
     if today == 0:
         low, high = f"{abs(gain.low):.3g}", f"{abs(gain.high):.3g}"
     else:
@@ -88,10 +88,9 @@ def judged(gain: CostEstimate, today: float, *, decisions: str, earns: bool) -> 
         most = min(gain.high / abs(today), math.inf if earns else 1.0)
         low, high = f"{abs(gain.low / today):.0%}", f"{abs(most):.0%}"
     if gain.low > 0:
-        return "switch", f"These {decisions} are predicted to {verb} {low} to {high} {better} than today's, {nine}."
+        return "switch", f"These {decisions} {predicted} {low} to {high} {better} than today's, {nine}."
     if gain.high <= 0:
-        because = f"These {decisions} are predicted to {verb} {high} to {low} {worse} than today's, {nine}."
-        return "do not switch", because
+        return "do not switch", f"These {decisions} {predicted} {high} to {low} {worse} than today's, {nine}."
     may = f"These {decisions} may {verb} up to {high} {better} than today's, or up to {low} {worse}, {nine}."
     return CANNOT_TELL, may
 

@@ -65,11 +65,12 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress
     counted = None if trees is None else counted_today(trees, model)
     error, known = 0.0, None
     if counted is not None:
-        error = float(np.hypot(counted.noise, played.spread_today / np.sqrt(_logged_trajectories(model))))
+        spread_today = 0.0 if played.today is None else played.today.std()
+        error = float(np.hypot(counted.noise, spread_today / np.sqrt(_logged_trajectories(model))))
         known = estimate(counted.mean, error)
     if why := _followed(policy, played, words):
         return Forecast(today=known, because=why)
-    predicted, today = played.earned(policy), played.earned_today()
+    predicted = played.earned(policy)
     errors, truths = _rehearse(model, played, progress)
     flattered, spread = errors[:, 0].mean(), errors[:, 0].std(ddof=1)
     free = played.earned(data_free(model.problem))
@@ -83,13 +84,13 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress
         noise_dominated=bool(noisy),
         warning=NOISY,
     )
-    if today is None:
+    if played.today is None:
         return forecast
     if _succeeds(model.problem) and not played.varied():
         end = "succeeded" if played.successes() > 0.5 else "failed"
         why = f"By the released numbers nearly every {words.step} {end}. Are the others missing from the log?"
         return replace(forecast, because=why)
-    missed = errors[:, 0] - errors[:, 1]
+    today, missed = float(played.today.mean()), errors[:, 0] - errors[:, 1]
     modelled, doubt = today - missed.mean(), missed.std(ddof=1)
     if counted is None or known is None:
         now = estimate(modelled, doubt, UNREHEARSED * today)
@@ -167,23 +168,23 @@ def _rehearse(model: PrivateModel, played: Played, progress: Progress | None) ->
     many = min(MOST_REHEARSED, _logged_trajectories(model))
     # Noise of a unit that moves c trajectories is that of the budget ρ / c². Trees have their share of it.
     pool = Pool(float(guarantee.mechanisms[0].rho) / moved**2)
-    task = None if progress is None else progress.add_task("rehearsing the fit", total=REHEARSED_FITS)
     errors, truths = np.zeros((REHEARSED_FITS, 2)), np.zeros(REHEARSED_FITS)
-    now = played.earned_today()
-    for number in range(REHEARSED_FITS):
+    fits = range(REHEARSED_FITS)
+    for number in fits if progress is None else progress.track(fits, description="rehearsing the fit"):
         rng = np.random.default_rng([number, 2])
         cells = label_cells_of(model, many, rng)
         outcomes = drawn_alike(model, cells, rng)
-        known = {"labels": labels_of(model, cells)} if problem.labels else {}
+        known: dict[str, Any] = {}
+        if labels := problem.labels:
+            values = zip(labels.values, np.unravel_index(cells, labels.shape), strict=True)
+            known["labels"] = dict(zip(labels.names, (np.array(declared)[at] for declared, at in values), strict=True))
         log = simulate_log(problem, outcomes, rng=rng, behaviour=past_decisions(model, cells), **known)
         rehearsed = pool.model(problem, log, noise=SeededNoise(number))
         plan, own = rehearsed.plan(), Played(rehearsed, np.random.default_rng([number, 3]))
         truths[number] = played.earned(plan)
         errors[number, 0] = own.earned(plan) - truths[number]
-        if now is not None and (predicted_now := own.earned_today()) is not None:
-            errors[number, 1] = errors[number, 0] - (predicted_now - now)
-        if progress is not None and task is not None:
-            progress.advance(task)
+        if played.today is not None and own.today is not None:
+            errors[number, 1] = errors[number, 0] - float(own.today.mean() - played.today.mean())
     return errors, truths
 
 
@@ -195,6 +196,8 @@ class Played:
         self.cells = label_cells_of(model, PLAYED_PATHS, rng)
         self.paths = drawn_alike(model, self.cells, rng)
         self.past = past_decisions(model, self.cells)
+        # What each path earns by decisions as they were made, if the log tells them.
+        self.today = None if self.past is None else self._rewards(self.past)
 
     def earned(self, policy: Policy) -> float:
         """By a policy, a path on average."""
@@ -203,15 +206,6 @@ class Played:
             return policy.rule.act(policy.problem, step, state, self.cells)
 
         return float(self._rewards(act).mean())
-
-    def earned_today(self) -> float | None:
-        """By decisions as they were made, if the log tells them."""
-        return None if self.past is None else float(self._rewards(self.past).mean())
-
-    @property
-    def spread_today(self) -> float:
-        """The standard deviation of what one trajectory earns by them; 0 if the log does not tell them."""
-        return 0.0 if self.past is None else float(self._rewards(self.past).std())
 
     def successes(self) -> float:
         """How often past decisions succeed in the first round, by the model."""
@@ -300,13 +294,6 @@ def label_cells_of(model: PrivateModel, many: int, rng: np.random.Generator) -> 
     count, slots = model.problem.labels.count, model.outcomes.slots
     share = np.ones(count) if slots is None else slots.reshape(count, -1).mean(axis=1) + 1e-9
     return np.asarray(rng.choice(count, size=many, p=share / share.sum()))
-
-
-def labels_of(model: PrivateModel, cells: IntArray) -> dict[str, Any]:
-    """The label values of trajectories in these label cells."""
-    labels = model.problem.labels
-    places = np.unravel_index(cells, labels.shape) if labels else ()
-    return {name: np.array(values)[at] for name, values, at in zip(labels.names, labels.values, places, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -76,45 +76,33 @@ def make_forecast(policy: Policy, *, progress: Progress) -> Forecast:
     rho, slots = policy.guarantee.rho, shop_of(policy)[1].slots
     assert slots is not None
     budgets = sorted({*BUDGETS, rho}) if slots.size <= MOST_BUDGET_TREES and math.isfinite(rho) else []
-    task = progress.add_task("predicting", total=REPETITIONS + 2 + len(budgets))
-    families, trials = _rehearsed(policy, lambda: progress.advance(task))
-    if _noise_dominated(families, trials):
-        nothing = _without_numbers(policy, NOISE_HIDES)
-        return replace(nothing, noise_dominated=True, warning=_noise_warning(families))
+    progress.add_task("predicting", total=None)
+    families, trials = _rehearsed(policy)
+    if warning := _noise_warning(families, trials):
+        return replace(_without_numbers(policy, NOISE_HIDES), noise_dominated=True, warning=warning)
     costs = EstimatedCosts.of(policy)
-    progress.advance(task)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(policy, follows)
     forecast = _with_numbers(policy, costs, families, trials)
     if budgets and forecast.policy is not None and forecast.best is not None:
-        known = (forecast.policy.mean, forecast.best.mean)
-        by_budget = _costs_by_budget(policy, budgets, *known, lambda: progress.advance(task))
+        by_budget = _costs_by_budget(policy, budgets, forecast.policy.mean, forecast.best.mean, progress)
         return replace(forecast, budgets=by_budget, chosen=budgets.index(rho))
     return forecast
 
 
 def noise_warning(policy: Policy) -> str:
     """Whether noise hides what the log could teach, in words; empty if it does not, or cannot be told."""
-    if not _can_rehearse(policy):
-        return ""
-    families, trials = _rehearsed(policy, lambda: None)
-    return _noise_warning(families) if _noise_dominated(families, trials) else ""
+    return _noise_warning(*_rehearsed(policy)) if _can_rehearse(policy) else ""
 
 
 def _can_rehearse(policy: Policy) -> bool:
     return policy.report.trees is not None and policy.outcomes is not None and policy.outcomes.slots is not None
 
 
-def _rehearsed(policy: Policy, advance: Callable[[], None]) -> tuple[Trial, list[Trial]]:
+def _rehearsed(policy: Policy) -> tuple[Trial, list[Trial]]:
     """Fits on demand that nobody estimated, and on that of the estimate."""
     rehearsal = Rehearsal(policy)
-    families = rehearsal.on_families()
-    advance()
-    trials = []
-    for seed in range(REPETITIONS):
-        trials.append(rehearsal.on_estimate(seed))
-        advance()
-    return families, trials
+    return rehearsal.on_families(), [rehearsal.on_estimate(seed) for seed in range(REPETITIONS)]
 
 
 def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials: list[Trial]) -> Forecast:
@@ -129,11 +117,12 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
     # How much a fit overestimates shows where the laws are known, and are not those of an estimate.
     wide = 1 + min(max(families.overestimate, 0.0), MOST_TAKEN_OFF)
     shown_policy, shown_best, best = costs.policy / wide, of_knowing / wide, float(of_knowing.sum())
+    why = f"The cost of past orders is not known: {costs.why_not}"
     forecast = Forecast(
         policy=estimate(float(shown_policy.sum()), ours * policy_error, ours * MODEL_ERROR, tail),
         best=estimate(float(shown_best.sum()), best * best_error, best * MODEL_ERROR, tail),
-        unknown=f"The cost of past orders is not known: {costs.why_not}" if costs.today is None else "",
-        because=f"The cost of past orders is not known: {costs.why_not}",
+        unknown=why,
+        because=why,
     )
     if costs.today is not None:
         forecast = _beside_today(forecast, costs, float(costs.today.sum()), ours, policy_error, tail)
@@ -141,17 +130,10 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
         # The verdict has all of this doubt in its interval, so it may still be clear.
         nothing = _without_numbers(policy, UNSEEN if unseen else TOO_NOISY)
         return replace(nothing, gain=forecast.gain, verdict=forecast.verdict, because=forecast.because)
-    today = costs.today if forecast.today is not None else None
-    products = [
-        replace(
-            product,
-            today=None if today is None else float(today[i]),
-            policy=float(shown_policy[i]),
-            best=float(shown_best[i]),
-        )
-        for i, product in enumerate(hidden_from(policy))
-    ]
-    return replace(forecast, products=products)
+    hidden = hidden_from(policy)
+    today = [None] * len(hidden) if costs.today is None or forecast.today is None else costs.today.tolist()
+    rows = zip(hidden, today, shown_policy.tolist(), shown_best.tolist(), strict=True)
+    return replace(forecast, products=[replace(row, today=a, policy=b, best=c) for row, a, b, c in rows])
 
 
 def _beside_today(
@@ -176,28 +158,23 @@ def _beside_today(
     return replace(forecast, today=today, gain=gain, unknown=unknown, verdict=verdict, because=because)
 
 
-def _noise_dominated(families: Trial, trials: list[Trial]) -> bool:
-    """Whether noise took a good part of what the log could teach.
+def _noise_warning(families: Trial, trials: list[Trial]) -> str:
+    """That noise took a good part of what the log could teach; empty if it did not.
 
     On demand that nobody estimated, more than a quarter is lost. Or some is lost, and the estimate says that data are
     worth little: an estimate that noise has pushed back to the bounds says that.
     """
     lost = noise_share_of_gain(families.gap, families.free_gap)
     gap, free_gap = (float(np.mean([getattr(trial, name) for trial in trials])) for name in ("gap", "free_gap"))
-    if free_gap < WORTHLESS:
-        return lost > LITTLE_LOST
     # Noise pushes an estimate back to the bounds. One that is far from them, and loses little there, is no such one.
     taught = free_gap > WORTH_MUCH and noise_share_of_gain(gap, free_gap) < LITTLE_LOST
-    return lost > NOISE_DOMINATED and not taught
-
-
-def _noise_warning(families: Trial) -> str:
-    lost = min(1.0, noise_share_of_gain(families.gap, families.free_gap))
-    gap, without = signed_percent(families.gap), signed_percent(families.free_gap)
+    if taught or not lost > (LITTLE_LOST if free_gap < WORTHLESS else NOISE_DOMINATED):
+        return ""
+    above, without = signed_percent(families.gap), signed_percent(families.free_gap)
     return (
-        f"This log is noise-dominated. With this few units at this rho, about {lost:.0%} of what data could save is "
-        f"lost ({gap} above the optimum on demand that nobody estimated, {without} without data). The policy leans on "
-        "the declared bounds, and no cost can be predicted."
+        f"This log is noise-dominated. With this few units at this rho, about {min(1.0, lost):.0%} of what data could "
+        f"save is lost ({above} above the optimum on demand that nobody estimated, {without} without data). The policy "
+        "leans on the declared bounds, and no cost can be predicted."
     )
 
 
@@ -206,24 +183,21 @@ def _without_numbers(policy: Policy, why: str) -> Forecast:
 
 
 def _costs_by_budget(
-    policy: Policy, budgets: list[float], spent: float, best: float, advance: Callable[[], None]
+    policy: Policy, budgets: list[float], spent: float, best: float, progress: Progress
 ) -> list[BudgetCost]:
     """The costs of fits at other budgets, by trees of the estimate with other noise; `spent` at the policy's own."""
     rehearsal, rho = Rehearsal(policy, most_trees=BUDGET_TREES), policy.guarantee.rho
-    gaps = []
-    for budget in budgets:
-        gaps.append(rehearsal.on_estimate(0, variance=rehearsal.variance * rho / budget).gap)
-        advance()
+    gaps = [
+        rehearsal.on_estimate(0, variance=rehearsal.variance * rho / budget).gap
+        for budget in progress.track(budgets, description="other budgets")
+    ]
     # More noise never helps. Where it seems to, it is the luck of one draw.
     falling = np.maximum.accumulate(np.maximum(gaps, 0.0)[::-1])[::-1]
     # Nobody does better than somebody who knows the demand.
     costs = np.maximum(spent * (1 + falling) / (1 + falling[budgets.index(rho)]), best)
-    return [
-        BudgetCost(
-            each, epsilon(each, 1e-6), attack_power(each), float(cost), float(cost) / best - 1 if best > 0 else 0.0
-        )
-        for each, cost in zip(budgets, costs, strict=True)
-    ]
+    above = costs / best - 1 if best > 0 else np.zeros_like(costs)
+    rows = zip(budgets, costs.tolist(), above.tolist(), strict=True)
+    return [BudgetCost(budget, epsilon(budget, 1e-6), attack_power(budget), cost, gap) for budget, cost, gap in rows]
 
 
 @dataclass(frozen=True)
@@ -380,7 +354,7 @@ class Rehearsal:
         """A fit on trees of the policy's own estimate."""
         truth = OutcomeDistribution(self.points, self.weights, slots=self.slots)
         tops = (self.points[:, -1] + self.points[:, 0]) / self.shop.demand_max
-        return self._trial(truth, TreeLaws(self.weights, self.cutoffs, tops), seed, variance)
+        return self._trial(truth, TreeLaws(self.weights, self.cutoffs, tops), seed, variance or self.variance)
 
     def on_families(self) -> Trial:
         """Fits where every column's demand is of another public family, and past orders are even up to λ.
@@ -403,12 +377,11 @@ class Rehearsal:
         points = (np.arange(bins) + 0.5) / bins * self.shop.demand_max[:, None]
         even = np.diff(np.minimum(np.arange(bins + 1) / bins / self.shop.share[..., None], 1.0), axis=-1)
         laws = TreeLaws(weights, even if self.shop.censored else None, np.ones(shape[1]))
-        return self._trial(OutcomeDistribution(points, weights, slots=self.slots), laws, first, None)
+        return self._trial(OutcomeDistribution(points, weights, slots=self.slots), laws, first, self.variance)
 
-    def _trial(self, truth: OutcomeDistribution, laws: TreeLaws, seed: int, variance: float | None) -> Trial:
-        noise = self.variance if variance is None else variance
+    def _trial(self, truth: OutcomeDistribution, laws: TreeLaws, seed: int, variance: float) -> Trial:
         rng = np.random.default_rng([seed, len(self.points)])
-        drawn = draw_trees(laws, self.slots, level_sizes=self.sizes, variance=noise, rng=rng)
+        drawn = draw_trees(laws, self.slots, level_sizes=self.sizes, variance=variance, rng=rng)
         policy = Pool(1.0).prepare(self.shop).learn(drawn)
         assert policy.outcomes is not None
         return Trial(

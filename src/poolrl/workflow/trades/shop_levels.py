@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,6 @@ LARGEST = 2**16 - 1
 DEMAND_SHARES = (0.1, 0.9)
 # Marks of a level: past orders seldom went as far, and orders were never let go further.
 SELDOM_TRIED, NEVER_TRIED_MORE = 1, 2
-
-
 # Without a script, a table of this many numbers at most; and of the products whose demand was hidden, the first.
 MOST_PLAIN_NUMBERS, MOST_HIDDEN = 12_000, 20
 
@@ -257,7 +255,7 @@ class PageNumbers:
     def embedded(self) -> dict[str, Any]:
         """For the page's script, as JSON."""
         return {
-            "axes": [{"name": axis.name, "values": axis.values} for axis in self.axes],
+            "axes": [*map(asdict, self.axes)],
             "steps": self.steps,
             "digits": self.digits,
             "rows": self.rows,
@@ -274,7 +272,9 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers
     """Everything about every level if it fits; else the levels alone; else those of the first values of one label."""
     (problem, outcomes), names = shop_of(policy), policy.names
     sizes = [*problem.labels.shape, problem.products]
-    shown = _values_that_fit(sizes, problem.horizon, most_bytes)
+    # All values of each axis, or fewer of the longest one.
+    shown, longest, room = list(sizes), int(np.argmax(sizes)), int(most_bytes / BYTES_OF_LEVEL / problem.horizon)
+    shown[longest] = max(1, min(sizes[longest], room // (math.prod(sizes) // sizes[longest])))
     kept = tuple(slice(size) for size in shown)
 
     def flat(values: NDArray[Any]) -> NDArray[Any]:
@@ -282,9 +282,7 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers
         part = values[(*kept[:-1], slice(None), kept[-1])]
         return part.reshape(-1, *part.shape[-2:])
 
-    limits = problem.share * problem.label_bounds[..., None, :]
-    levels, limit = flat(policy.levels), flat(limits)
-    tried = np.minimum(flat(outcomes.explored), limit)
+    levels, limit = flat(policy.levels), flat(problem.share * problem.label_bounds[..., None, :])
     marks = np.where(flat(levels_seldom_tried(policy)), SELDOM_TRIED, 0)
     marks = np.where(flat(levels_at_limit(policy)), NEVER_TRIED_MORE, marks)
     digits = shown_digits(problem.demand_max, scaled=policy.guarantee.scaled)[kept[-1]]
@@ -300,16 +298,9 @@ def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers
         Axis(name, each[:size])
         for name, each, size in zip((*problem.labels.names, "product"), values, shown, strict=True)
     ]
-    return PageNumbers(
-        axes,
-        names.steps,
-        digits.tolist(),
-        whole(levels),
-        demand,
-        whole(tried) if everything else None,
-        marks.astype(np.int64),
-        shown == sizes,
-    )
+    tried = whole(np.minimum(flat(outcomes.explored), limit)) if everything else None
+    complete = shown == sizes
+    return PageNumbers(axes, names.steps, digits.tolist(), whole(levels), demand, tried, marks, complete)
 
 
 def shown_digits(tops: FloatArray, *, scaled: bool) -> IntArray:
@@ -320,16 +311,6 @@ def shown_digits(tops: FloatArray, *, scaled: bool) -> IntArray:
     """
     wanted = np.maximum(2 if scaled else 1, 3 - np.ceil(np.log10(tops)))
     return np.minimum(np.floor(np.log10(LARGEST / tops)), wanted).astype(np.int64)
-
-
-def _values_that_fit(sizes: list[int], horizon: int, most_bytes: int) -> list[int]:
-    """How many values of each axis the page has room for: all, or fewer of the longest axis."""
-    room = int(most_bytes / BYTES_OF_LEVEL / horizon)
-    longest = int(np.argmax(sizes))
-    others = math.prod(sizes) // sizes[longest]
-    shown = list(sizes)
-    shown[longest] = max(1, min(sizes[longest], room // others))
-    return shown
 
 
 def _percentiles(policy: Policy) -> FloatArray:
