@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -61,33 +61,21 @@ def backtest(
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
     period, sales = file.config.declared_period(), file.config.sales
-    options: dict[str, Any] = {
-        "explained": sales is not None,
-        "every_period": sales is not None,
-        "also": [] if by is None else [by],
-    }
-    console = Console(stderr=True, quiet=json)
-    with console.status("reading the log"), open_log(file, **options) as log:
-        # Scales are made from sales of weeks before the period too.
-        weeks = read_weeks(log, cast(Inventory, policy.problem), since, by, period if sales is not None else None)
+    console, export, also = Console(stderr=True, quiet=json), sales is not None, [] if by is None else [by]
+    # Scales are made from sales of weeks before the period too.
+    opened = open_log(file, explained=export, every_period=export, also=also)
+    with console.status("reading the log"), opened as log:
+        weeks = read_weeks(log, cast(Inventory, policy.problem), since, by, period if export else None)
     remade = None if sales is None or sales.weeks is None else SameWeekday(sales.weeks, sales.scale_floor)
     with Progress(console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("replaying", total=100)
-        replayed = replay_policy(
-            policy,
-            weeks,
-            remade=remade,
-            called="trajectories" if sales is None else "weeks of shops",
-            progress=lambda share: bars.advance(task, 100 * share),
-        )
+        called = "trajectories" if sales is None else "weeks of shops"
+        replayed = replay_policy(policy, weeks, remade, called, lambda share: bars.advance(task, 100 * share))
     warning = noise_warning(policy)
     if json:
         print(dumps(replayed.facts() | {"warning": warning}, indent=2))
-    else:
-        _print(Console(), replayed, learned_from=since is None, warning=warning)
-
-
-def _print(console: Console, replayed: Backtest, *, learned_from: bool, warning: str) -> None:
+        return
+    console = Console()
     console.print(f"[bold red]{EYES_ONLY}[/]\n", highlight=False)
     for line in _what_was_replayed(replayed):
         console.print(f"{line}\n", highlight=False)
@@ -95,7 +83,7 @@ def _print(console: Console, replayed: Backtest, *, learned_from: bool, warning:
     console.print(f"\n{replayed.in_words}", highlight=False)
     if warning:
         console.print(f"\n[bold red]{warning} So 'estimated' says little here.[/]", highlight=False)
-    if learned_from:
+    if since is None:
         console.print("These may be the weeks that the policy has learned from: --from names later ones.")
 
 

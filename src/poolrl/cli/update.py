@@ -53,8 +53,7 @@ def update(
 ) -> None:
     """Say what the update costs, make it, draw its page, and print what changed and the leaflet."""
     file = load_config(config)
-    period = file.config.period
-    folder = out or file.folder / f"release-{period.first}"
+    folder = out or file.folder / f"release-{file.config.period.first}"
     console = Console(quiet=json)
     earlier = load_earlier(file, release)
     cost = [*cost_in_words(file), noise_in_words(file, earlier)]
@@ -73,9 +72,7 @@ def update(
     if moved:
         words = trade_of(made.policy.problem).words
         sentence = in_one_sentence(decisions_of(earlier.policy), decisions_of(made.policy), words.decisions)
-        console.print(f"What changed: {sentence}", highlight=False, markup=False)
-        for change in changes:
-            console.print(f"  {change}", highlight=False, markup=False)
+        console.print("\n  ".join([f"What changed: {sentence}", *changes]), highlight=False, markup=False)
         console.print(f"\n[bold]{advised}[/]\n" if advised else "", highlight=False)
     forecast = page_of(made, console)
     if json:

@@ -71,18 +71,16 @@ class Backtest:
     @property
     def in_all(self) -> Replayed:
         """All products together: what a week with all of them costs in the mean."""
-        both = ([product.shops for product in self.products], [product.policy for product in self.products])
-        return Replayed("in all", self.weeks, *(np.sum(part, axis=0).tolist() for part in both))
+        shops, policy = np.sum([(product.shops, product.policy) for product in self.products], axis=0).tolist()
+        return Replayed("in all", self.weeks, shops, policy)
 
     @property
     def in_words(self) -> str:
         """Whether the policy would have been cheaper, for every demand that the log allows."""
         changes, shops = self.in_all.change, self.in_all.shops
         low, high = min(changes), max(changes)
-        if high < 0:
-            verdict = "cheaper, whatever was missed on empty shelves"
-        elif low > 0:
-            verdict = "dearer, whatever was missed on empty shelves"
+        if high < 0 or low > 0:
+            verdict = f"{'cheaper' if high < 0 else 'dearer'}, whatever was missed on empty shelves"
         elif changes[1] < 0:
             verdict = "cheaper by the estimate, but that rests on what was missed on empty shelves"
         else:
@@ -104,7 +102,6 @@ class Backtest:
 def replay_policy(
     policy: Policy,
     weeks: Weeks,
-    *,
     remade: SameWeekday | None = None,
     called: str = "trajectories",
     progress: Callable[[float], object] = lambda share: None,
@@ -133,24 +130,20 @@ def replay_policy(
         # One scale for the three of them, of the likeliest sales: shelves that always sell all they could would make
         # scales that no shop has ever seen.
         unit = remade_scales(problem, weeks, used, demands[1], ordering, remade, progress)
-    costs: list[tuple[FloatArray, FloatArray]] = []
-    for demand in demands:
+    costs = np.empty((2, len(SCENARIOS), problem.products))  # of the shops and of the policy
+    for scenario, demand in enumerate(demands):
         orders = replayed_orders(problem, opening[:, 0], demand, unit, ordering, every)
-        shops, ours = (costs_of(problem, levels, demand, cells, used[kept]) for levels in (level, orders))
-        costs.append((shops, ours))
-    number = used.sum(axis=0)
-    products = [
-        Replayed(name, int(number[i]), [float(shops[i]) for shops, _ in costs], [float(ours[i]) for _, ours in costs])
-        for i, name in enumerate(policy.names.products)
-    ]
+        costs[:, scenario] = [costs_of(problem, levels, demand, cells, used[kept]) for levels in (level, orders)]
+    facts = zip(policy.names.products, used.sum(axis=0).tolist(), *costs.swapaxes(1, 2).tolist(), strict=True)
+    products = [Replayed(*fact) for fact in facts]
     scaled = "none" if scale is None else RECORDED if remade is None else REMADE
     why = weeks.why[weeks.chosen]
-    reasons = {reason: int((why == place).sum()) for place, reason in enumerate(LEFT_OUT, 1)}
+    reasons = {reason: int(count) for place, reason in enumerate(LEFT_OUT, 1) if (count := (why == place).sum())}
     return Backtest(
         len(kept),
         int(used.all(axis=1).sum()),
         int(weeks.chosen.sum()) - len(kept),
-        {reason: count for reason, count in reasons.items() if count},
+        reasons,
         float(empty.sum() / (used.sum() * problem.horizon)),
         scaled,
         products,
@@ -243,7 +236,8 @@ def remade_scales(
         sold = np.where(weeks.sold > -5e-4, weeks.sold, np.nan)
     sold = np.concatenate([sold, np.full((1, *sold.shape[1:]), np.nan)])
     scales = np.ones_like(demand)
-    for part in _weeks_of_one_date(weeks.number[kept]):
+    for date in np.unique(weeks.number[kept]):
+        part = np.flatnonzero(weeks.number[kept] == date)
         rows, own = kept[part], used[kept[part], None]
         scales[part] = np.where(own, _mean_sales(sold[earlier[part]], rule), 1.0)
         stock = np.where(own[:, 0], weeks.opening[rows, 0], 0.0)
@@ -251,12 +245,6 @@ def remade_scales(
         sold[rows] = np.where(own, np.minimum(levels, demand[part]), sold[rows])
         progress(len(part) / len(kept))
     return scales
-
-
-def _weeks_of_one_date(numbers: IntArray) -> list[IntArray]:
-    """Places of equal numbers, the smallest number first."""
-    order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
 
 def _weeks_before(weeks: Weeks, kept: IntArray, memory: int) -> IntArray:

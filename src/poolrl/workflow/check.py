@@ -52,11 +52,11 @@ class LogFinding:
 def look_at(file: ConfigFile) -> list[LogFinding]:
     """What `fit` would refuse or leave unobserved, and what the data holder should know before it."""
     config = file.config
-    findings = [
-        LogFinding("configuration", "good", config.problem.in_words),
-        _budget(file),
-        *_next_month(file),
-    ]
+    findings = [LogFinding("configuration", "good", config.problem.in_words), _budget(file)]
+    if config.declared_period() is None:  # such a release cannot be continued, which is too late to know after it
+        later = f"later {trade_of(config.problem.posed).words.trajectory}s"
+        says = f"no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add {later} to it"
+        findings.append(LogFinding("next month", "note", says))
     try:
         trade = trade_of(config.problem.posed)
         findings += trade.fields(file)
@@ -90,19 +90,11 @@ def _budget(file: ConfigFile) -> LogFinding:
     return LogFinding("budget", "good" if after <= account.budget else "bad", seen)
 
 
-def _next_month(file: ConfigFile) -> Iterator[LogFinding]:
-    """A release without a period cannot be continued, which is too late to know after it."""
-    if file.config.declared_period() is None:
-        later = f"later {trade_of(file.config.problem.posed).words.trajectory}s"
-        says = f"no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add {later} to it"
-        yield LogFinding("next month", "note", says)
-
-
 def trajectories_of(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """Ids and steps: who is in the table, and with how many rows."""
     config, horizon, rows = file.config, file.config.problem.horizon, log.rows
     lives = log.lives(horizon)
-    seen = _integers_of(rows.aggregate(rows=rows.count())) | _integers_of(
+    seen = integers_of(rows.aggregate(rows=rows.count())) | integers_of(
         lives.aggregate(
             trajectories=lives.count(),
             used=lives["count"].sum(),
@@ -184,16 +176,14 @@ def faulty_rows(file: ConfigFile, log: Table, faults: Iterable[RowFault]) -> lis
     """How many rows break each rule. One scan of the log."""
     rules, clip = list(faults), file.config.log.clip
     counted = {f"rule_{i}": fault.rows.fill_null(False).sum() for i, fault in enumerate(rules)}
-    seen = _integers_of(log.rows.aggregate(**counted, rows=log.rows.count()))
+    seen = integers_of(log.rows.aggregate(**counted, rows=log.rows.count()))
     findings = []
     for i, fault in enumerate(rules):
         if number := seen[f"rule_{i}"]:
             clipped, wrong = fault.moved and clip, number > fault.most * seen["rows"]
-            text = f"{many(number, 'row')} {fault.why} ({'will be clipped' if clipped else 'are unobserved'})"
-            stands: Standing = "bad" if wrong and not clipped else "note"
-            findings.append(
-                LogFinding(fault.what, stands, text + (fault.hint if number > FEW_FAULTY * seen["rows"] else ""))
-            )
+            hint = fault.hint if number > FEW_FAULTY * seen["rows"] else ""
+            text = f"{many(number, 'row')} {fault.why} ({'will be clipped' if clipped else 'are unobserved'}){hint}"
+            findings.append(LogFinding(fault.what, "bad" if wrong and not clipped else "note", text))
     return findings or [LogFinding("rows", "good", "every row is possible")]
 
 
@@ -231,5 +221,6 @@ def share_of(part: float, whole: float) -> str:
     return f"{min(max(part / whole, 0.001), 0.999):.1%}"
 
 
-def _integers_of(question: ir.Table) -> dict[str, int]:
+def integers_of(question: ir.Table) -> dict[str, int]:
+    """The one row of counts that answers a question."""
     return {name: int(value or 0) for name, value in answer(question).to_pylist()[0].items()}

@@ -29,14 +29,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from poolrl import __version__
-from poolrl.certificate.certificate import (
-    AuditSummary,
-    Certificate,
-    EarlierRelease,
-    LedgerEntry,
-    Software,
-    certify,
-)
+from poolrl.certificate.certificate import AuditSummary, Certificate, EarlierRelease, LedgerEntry, Software, certify
 from poolrl.certificate.leaflet import leaflet, neighbours_keep, registry_record
 from poolrl.certificate.release_files import (
     CERTIFICATE,
@@ -144,8 +137,7 @@ def fit_release(
         _refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
-            own = own_problem(file.config.problem.posed)
-            return Released.load(folder, earlier_fit=earlier_fit, problem=own)
+            return Released.load(folder, earlier_fit=earlier_fit, problem=own_problem(file.config.problem.posed))
         opened = require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:
@@ -170,10 +162,8 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
     confirm = f"If nothing was ever released of {name!r}, say so with --new-account"
     if not was_made(file.ledger):
         if not new_account:
-            raise ValueError(
-                f"there is no ledger {file.ledger}, so nobody knows what was spent on {name!r}. {confirm}; "
-                "otherwise name its ledger in [privacy] ledger"
-            )
+            unknown = f"there is no ledger {file.ledger}, so nobody knows what was spent on {name!r}"
+            raise ValueError(f"{unknown}. {confirm}; otherwise name its ledger in [privacy] ledger")
         file.ledger.parent.mkdir(mode=DRAFT_MODE, parents=True, exist_ok=True)
         return True
     # A ledger whose making was interrupted has no tables yet, and is finished by the fit that may make one.
@@ -195,8 +185,8 @@ def _release(
     ledger: Ledger,
     draft: Path,
     folder: Path,
-    audit: AuditSummary | None = None,
-    earlier: Earlier | None = None,
+    audit: AuditSummary | None,
+    earlier: Earlier | None,
 ) -> Released:
     """The steps of a release, in the order in which a crash may cut them off.
 
@@ -237,10 +227,10 @@ def _release(
             policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
-            periods = tuple(PeriodRead(*astuple(period)) for period in _all_periods(terms, earlier))
+            facts, periods = _periods_read(terms, earlier)
             names, words = config.names(), config.scale_in_words
             policy.report = replace(policy.report, names=names, units=units, scale_in_words=words, periods=periods)
-            declared = {"definitions": list(log.definitions), "audit": audit} | _certified_periods(terms, earlier)
+            declared = {"definitions": list(log.definitions), "audit": audit} | facts
             sums.save(draft / TREES)
             certificate = _write_draft(draft, policy, file, reservation, account, signing, declared)
         except (Exception, KeyboardInterrupt) as error:
@@ -272,6 +262,14 @@ def _write_draft(
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / POLICY)
     terms = file.config.terms(units=policy.report.units or 0)
+    versions: dict[Software, str] = {
+        "cryptography": version("cryptography"),
+        "numpy": version("numpy"),
+        "opendp": opendp_version() or "not installed",
+        "poolrl": __version__,
+        "python": platform.python_version(),
+        "scipy": version("scipy"),
+    }
     certificate = certify(
         policy.guarantee,
         issued=reservation.time,
@@ -279,7 +277,7 @@ def _write_draft(
         trees_sha256=sha256(draft / TREES),
         config_sha256=file.sha256,
         public=terms.public,
-        versions=_versions(),
+        versions=versions,
         ledger=LedgerEntry.of(reservation, account, terms.unit),
         owns_at_most=terms.unit.owns_at_most,
         other_units=account.other_units(terms.unit),
@@ -294,17 +292,6 @@ def _write_draft(
     for path in (*draft.iterdir(), draft, draft.parent):
         onto_disk(path)
     return certificate
-
-
-def _versions() -> dict[Software, str]:
-    return {
-        "cryptography": version("cryptography"),
-        "numpy": version("numpy"),
-        "opendp": opendp_version() or "not installed",
-        "poolrl": __version__,
-        "python": platform.python_version(),
-        "scipy": version("scipy"),
-    }
 
 
 def _one_row_may_have_caused(error: BaseException, *, queried: bool) -> bool:
@@ -373,22 +360,14 @@ def _with_earlier(
     return replace(released, guarantee=replace(released.guarantee, periods=words)), trees
 
 
-def _all_periods(terms: Terms, earlier: Earlier | None) -> list[Period]:
-    """The periods that a policy rests on, the last one last; none where everything is read."""
-    before = [] if earlier is None else [release.period for release in earlier.releases()]
-    return [] if terms.period is None else [*before, terms.period]
-
-
-def _certified_periods(terms: Terms, earlier: Earlier | None) -> dict[str, Any]:
-    """The certificate's facts of this period and of earlier ones; nothing where everything is read."""
+def _periods_read(terms: Terms, earlier: Earlier | None) -> tuple[dict[str, Any], tuple[PeriodRead, ...]]:
+    """The certificate's facts of periods, and those that a policy rests on; nothing where everything is read."""
     if terms.period is None:
-        return {}
-    return {
-        "period": terms.period,
-        "forgetting": terms.forgetting,
-        "bins": None if earlier is None else earlier.trees.bins,
-        "earlier": [] if earlier is None else earlier.releases(),
-    }
+        return {}, ()
+    bins, releases = (None, []) if earlier is None else (earlier.trees.bins, earlier.releases())
+    facts = {"period": terms.period, "forgetting": terms.forgetting, "bins": bins, "earlier": releases}
+    periods = [*(release.period for release in releases), terms.period]
+    return facts, tuple(PeriodRead(*astuple(period)) for period in periods)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.stored import Names
 from poolrl.plans.capacity import JUDGED_PATHS, CapacityPlan, scaled_down, simulated_costs, solve_capacity
 from poolrl.plans.lead_time import LeadTimePlan, base_stock_cost, solve_lead_time
-from poolrl.plans.orders import UnitLaws, fill_up, one_cell, solve_orders, unit_laws
+from poolrl.plans.orders import OrderPlan, UnitLaws, fill_up, one_cell, solve_orders, unit_laws
 from poolrl.plans.saved import AnyPlan, load_plan, save_plan
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.labels import Labels
@@ -131,9 +131,8 @@ class ReplannedOrders:
         ]
         if self.bound is not None and self.bound > 0:
             most = max(self.planned / self.bound - 1, 0.0) + self.doubt / self.bound
-            lines.append(
-                f"No plan costs less than {self.bound:.4g} on the model, so this one is within {most:.1%} of the best."
-            )
+            least = f"No plan costs less than {self.bound:.4g} on the model"
+            lines.append(f"{least}, so this one is within {most:.1%} of the best.")
         if self.room_falls:
             lines.append("The room becomes smaller later. The bound does not ask that stock fits into it then.")
         return lines
@@ -150,9 +149,7 @@ def replan_orders(
     model = known_model(source, file, folder).under(problem)
     facts = config.operations
     if model.guarantee.scaled and facts.usual_scale is None:
-        raise ValueError(
-            "the release's amounts are multiples of a scale: say in [operations] usual_scale how large it usually is"
-        )
+        raise ValueError("amounts are multiples of a scale: say in [operations] usual_scale how large it usually is")
     scale = facts.usual_scale if model.guarantee.scaled else None
     laws = unit_laws(model, facts.of_steps(config.names().steps), scale=scale)
     levels = column_values(source.policy.levels * np.asarray(1.0 if scale is None else scale))
@@ -174,8 +171,8 @@ def replan_orders(
 
 
 def _average_cell(problem: Inventory, model: PrivateModel, costs: FloatArray) -> float:
-    """Of an average label cell, all products together."""
-    by_cell = costs.reshape(*problem.labels.shape, problem.products)
+    """Of an average label cell, all products together, from costs by cell or by cell and product."""
+    by_cell = costs.reshape(*problem.labels.shape, -1)
     return float(average_over_cells(problem, model.outcomes, by_cell).sum())
 
 
@@ -189,23 +186,20 @@ def _shared(
     report: Progress,
 ) -> ReplannedOrders:
     """A plan for every label cell: each has the capacity for itself."""
-    products, cells = problem.products, problem.labels.count
     plans: list[CapacityPlan] = []
-    costs, errors = np.zeros((3, cells, products)), np.zeros((cells, products))
-    for cell in range(cells):
-        own, rng = one_cell(laws, cell), np.random.default_rng(SEED)
-        plan = solve_capacity(own, volume, capacity, rng=rng)
-        rule = scaled_down(levels[cell * products : (cell + 1) * products].T, plan.volumes, plan.capacity)
+    costs = np.empty((4, problem.labels.count))
+    for cell, own_levels in enumerate(levels.reshape(-1, problem.products, problem.horizon)):
+        own = one_cell(laws, cell)
+        plan = solve_capacity(own, volume, capacity, rng=np.random.default_rng(SEED))
+        rule = scaled_down(own_levels.T, plan.volumes, plan.capacity)
         kept = float(simulated_costs(own, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
-        # Products share these numbers, so they stand with the first.
-        costs[:, cell, 0], errors[cell, 0] = (kept, plan.cost, plan.bound), plan.error
+        costs[:, cell] = kept, plan.cost, plan.bound, plan.error
         plans.append(plan)
-        report(cell + 1, cells)
-    kept, planned, bound = (_average_cell(problem, model, each) for each in costs)
+        report(cell + 1, problem.labels.count)
+    kept, planned, bound, error = (_average_cell(problem, model, each) for each in costs)
     instead = "Filling up to the levels of the release, all lowered by the same share until they fit,"
-    doubt = 2 * _average_cell(problem, model, errors)
     falls = any((plan.capacity < plan.room).any() for plan in plans)
-    return ReplannedOrders(plans, kept, planned, False, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt, falls)
+    return ReplannedOrders(plans, kept, planned, False, instead, (PLAN_FILE, EMPTY_FILE), bound, 2 * error, falls)
 
 
 def _later(
@@ -213,26 +207,23 @@ def _later(
 ) -> ReplannedOrders:
     """A plan for every column."""
     plans: list[LeadTimePlan] = []
-    kept = np.empty(len(laws.width))
-    for column in range(len(laws.width)):
-        rng = np.random.default_rng(SEED)
-        plans.append(solve_lead_time(laws, lead_time, column=column, rng=rng))
-        kept[column] = base_stock_cost(laws, lead_time, levels[column], column=column, rng=np.random.default_rng(SEED))
+    costs = np.empty((4, len(laws.width)))
+    for column, own_levels in enumerate(levels):
+        plan = solve_lead_time(laws, lead_time, column=column, rng=np.random.default_rng(SEED))
+        kept = base_stock_cost(laws, lead_time, own_levels, column=column, rng=np.random.default_rng(SEED))
+        costs[:, column] = kept, plan.cost, plan.bound or 0.0, plan.doubt
+        plans.append(plan)
         report(column + 1, len(laws.width))
-    costs = np.array([plan.cost for plan in plans])
-    known = all(plan.bound is not None for plan in plans)
-    bound = _average_cell(problem, model, np.array([plan.bound or 0.0 for plan in plans])) if known else None
+    kept, planned, least, error = (_average_cell(problem, model, each) for each in costs)
+    bound = least if all(plan.bound is not None for plan in plans) else None
     instead = "Filling up to the levels of the release, and to what is sold until then,"
-    means = _average_cell(problem, model, kept), _average_cell(problem, model, costs)
-    doubt = 2 * _average_cell(problem, model, np.array([plan.doubt for plan in plans]))
-    return ReplannedOrders(plans, *means, True, instead, (PLAN_FILE, EMPTY_FILE), bound, doubt)
+    return ReplannedOrders(plans, kept, planned, True, instead, (PLAN_FILE, EMPTY_FILE), bound, 2 * error)
 
 
 def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> None:
     save_plan(draft / PLAN_FILE, made.plan, names, labels)
-    text = (
-        from_empty_csv(load_plan(draft / PLAN_FILE))
-        if EMPTY_FILE in made.files
-        else orders_csv(made.plan, names, labels)  # type: ignore[arg-type]
-    )
+    if isinstance(made.plan, OrderPlan):
+        text = orders_csv(made.plan, names, labels)
+    else:
+        text = from_empty_csv(load_plan(draft / PLAN_FILE))
     (draft / made.files[-1]).write_text(text, encoding="utf-8", newline="")

@@ -58,14 +58,63 @@ class Weeks:
 
 @dataclass
 class _Rows:
-    """Rows of the log: which week, step and product each shows, and columns of numbers and codes."""
+    """Rows of the log, to be laid out as `shape` = (weeks, steps, products); columns of numbers and codes.
 
-    weeks: int
+    A row of a long table shows one product, and one of a wide table all of them.
+    """
+
+    shape: tuple[int, int, int]
     week: IntArray
-    step: IntArray
-    product: IntArray | None
+    place: IntArray  # of the week and step, and of the product in a long table
+    long: bool
     number: dict[str, FloatArray]
     code: dict[str, tuple[IntArray, list[Any]]]  # numbers of values, and the values
+
+    @property
+    def seen(self) -> IntArray:
+        """How many rows show each place."""
+        places = int(np.prod(self.shape if self.long else self.shape[:2]))
+        return np.asarray(self._spread(np.bincount(self.place, minlength=places)))
+
+    def _spread(self, values: Any) -> Any:
+        """In a wide table, a fact of a step holds for all products."""
+        return np.broadcast_to(values.reshape(*self.shape[:2], self.shape[2] if self.long else 1), self.shape)
+
+    def numbers(self, names: tuple[str, ...]) -> FloatArray:
+        """Columns of amounts, (n, H, k); NaN where one is missing."""
+        amounts = np.full(self.shape, np.nan)
+        if self.long:
+            amounts.reshape(-1)[self.place] = self.number[names[0]]
+        else:
+            for place, name in enumerate(names):
+                amounts.reshape(-1, self.shape[-1])[self.place, place] = self.number[name]
+        return amounts
+
+    def cells(self, problem: Inventory, labels: Mapping[str, str]) -> IntArray:
+        """Label cells (n, H, k); −1 where a label was not declared."""
+        cell = np.zeros(len(self.place), dtype=np.int64)
+        for name, size in zip(problem.labels.names, problem.labels.shape, strict=True):
+            codes, values = self.code[f"label {name}"]
+            places = np.append(problem.labels.places(name, values), -1) if values else np.array([-1])
+            cell = np.where((cell < 0) | (places[codes] < 0), -1, cell * size + places[codes])
+        by_place = np.full(int(np.prod(self.shape if self.long else self.shape[:2])), -1, dtype=np.int64)
+        by_place[self.place] = cell
+        return np.asarray(self._spread(by_place))
+
+    def told(self, reason: str) -> BoolArray:
+        """Where the query of a sales export gave this reason."""
+        rows = np.zeros(self.shape, dtype=bool)
+        codes, values = self.code.get("why", (np.zeros(0, dtype=np.int64), []))
+        if reason in values:
+            rows.reshape(-1)[self.place[codes == values.index(reason)]] = True
+        return rows
+
+    def in_every_row(self, held: BoolArray) -> BoolArray:
+        """Of which weeks no row fails."""
+        every = np.zeros(self.shape[0], dtype=bool)
+        every[self.week] = True
+        every[self.week[~held]] = False
+        return every
 
 
 def read_weeks(
@@ -82,11 +131,10 @@ def read_weeks(
         if name not in log.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
     rows = _asked(log, problem, by)
-    filled = _Filled(rows, (rows.weeks, problem.horizon, problem.products), long=log.has_coordinates)
-    opening, level, left = (filled.numbers(part) for part in (columns.states, columns.actions, columns.next_states))
-    scale = filled.numbers(columns.scale) if columns.scale else None
-    cells = filled.cells(problem, columns.labels)
-    seen, sold = filled.seen, level - left
+    opening, level, left = (rows.numbers(part) for part in (columns.states, columns.actions, columns.next_states))
+    scale = rows.numbers(columns.scale) if columns.scale else None
+    cells = rows.cells(problem, columns.labels)
+    seen, sold = rows.seen, level - left
     if log.clip:
         opening = np.maximum(opening, problem.state_low.min() if not problem.censored else 0.0)
         level = np.maximum(level, opening)
@@ -99,8 +147,8 @@ def read_weeks(
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
     rules = {
-        _DOUBLE: (seen > 1) | filled.told(TWICE),
-        _CLOSED: filled.told(SHUT),
+        _DOUBLE: (seen > 1) | rows.told(TWICE),
+        _CLOSED: rows.told(SHUT),
         _UNREADABLE: (seen == 1) & ~number,
         _MISSING: seen == 0,
         _IMPOSSIBLE: ~fits,
@@ -108,17 +156,19 @@ def read_weeks(
         _UNSCALED: ~scaled,
     }
     why = np.select([broken.any(axis=1) for broken in rules.values()], list(rules), 0)
-    chosen = np.ones(rows.weeks, dtype=bool)
+    chosen = np.ones(len(why), dtype=bool)
     if since is not None:
-        chosen &= filled.in_every_row(_not_before(*rows.code[by or columns.trajectory], since=since))
+        chosen &= rows.in_every_row(_not_before(*rows.code[by or columns.trajectory], since=since))
     own: dict[str, IntArray] = {}
     if "shop" in rows.code and "monday" in rows.code:
         codes, mondays = rows.code["monday"]
         days = np.array([day.toordinal() if isinstance(day, date) else 0 for day in mondays], dtype=np.int64)
-        own = {"shop": filled.of_week(rows.code["shop"][0]), "number": filled.of_week(days[codes] // 7)}
+        # All rows of a week say the same.
+        own = {name: np.full(len(why), -1, dtype=np.int64) for name in ("shop", "number")}
+        own["shop"][rows.week], own["number"][rows.week] = rows.code["shop"][0], days[codes] // 7
         if period is not None:
             inside = np.array([isinstance(day, date) and period.holds(day.isoformat()) for day in mondays])
-            chosen &= filled.in_every_row(inside[codes])
+            chosen &= rows.in_every_row(inside[codes])
     return Weeks(opening, level, left, sold, scale, cells, why, chosen, **own)
 
 
@@ -134,14 +184,16 @@ def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
         if log.has_coordinates and name in rows.columns:
             texts.setdefault(name, rows[name])
     for label in problem.labels.names:
-        column = columns.labels[label]
-        texts[_key_of_label(label)] = comparable(rows[column], problem.labels, label)
+        texts[f"label {label}"] = comparable(rows[columns.labels[label]], problem.labels, label)
     if by is not None:
         texts.setdefault(by, rows[by])
     asked = {f"n{i}": column for i, column in enumerate(numbers.values())}
     asked |= {f"t{i}": column for i, column in enumerate(texts.values())}
     table = answer(rows.select(**asked))
-    number = {name: _floats(table[f"n{i}"]) for i, name in enumerate(numbers)}
+    number = {
+        name: np.asarray(table[f"n{i}"].to_numpy(zero_copy_only=False), dtype=np.float64)
+        for i, name in enumerate(numbers)
+    }
     code = {name: _coded(table[f"t{i}"]) for i, name in enumerate(texts)}
     del table
     spelt, ids = code[columns.trajectory]
@@ -149,88 +201,18 @@ def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
     week = np.append(np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)[spelt]
     step = number.pop(columns.step) - log.first_step
     known = (week >= 0) & np.isin(step, np.arange(problem.horizon))
-    product = None
+    place = week * problem.horizon + np.where(known, step, 0).astype(np.int64)
     if columns.coordinate is not None:
         codes, values = code.pop(columns.coordinate)
         places = {str(name): place for place, name in enumerate(log.coordinates)}
         product = np.array([*(places.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
+        place = place * problem.products + product
         known &= product >= 0
-    weeks = len(ids)
     if not known.all():
         number = {name: values[known] for name, values in number.items()}
         code = {name: (codes[known], values) for name, (codes, values) in code.items()}
-        product = None if product is None else product[known]
-    return _Rows(weeks, week[known], step[known].astype(np.int64), product, number, code)
-
-
-class _Filled:
-    """Rows laid out as (weeks, steps, products)."""
-
-    def __init__(self, rows: _Rows, shape: tuple[int, int, int], *, long: bool) -> None:
-        self._rows, self._shape, self._long = rows, shape, long
-        weeks, horizon, products = shape
-        self._place = rows.week * horizon + rows.step
-        if rows.product is not None:
-            self._place = self._place * products + rows.product
-        places = weeks * horizon * (products if long else 1)
-        self.seen = self._spread(np.bincount(self._place, minlength=places))
-
-    def _spread(self, values: Any) -> Any:
-        """In a wide table, a fact of a step holds for all products."""
-        if self._long:
-            return values.reshape(self._shape)
-        return np.broadcast_to(values.reshape(*self._shape[:2], 1), self._shape)
-
-    def numbers(self, names: tuple[str, ...]) -> FloatArray:
-        """Columns of amounts, (n, H, k); NaN where one is missing."""
-        amounts = np.full(self._shape, np.nan)
-        if self._long:
-            amounts.reshape(-1)[self._place] = self._rows.number[names[0]]
-        else:
-            for place, name in enumerate(names):
-                amounts.reshape(-1, self._shape[-1])[self._place, place] = self._rows.number[name]
-        return amounts
-
-    def cells(self, problem: Inventory, labels: Mapping[str, str]) -> IntArray:
-        """Label cells (n, H, k); −1 where a label was not declared."""
-        cell = np.zeros(len(self._place), dtype=np.int64)
-        for name, size in zip(problem.labels.names, problem.labels.shape, strict=True):
-            codes, values = self._rows.code[_key_of_label(name)]
-            places = np.append(problem.labels.places(name, values), -1) if values else np.array([-1])
-            cell = np.where((cell < 0) | (places[codes] < 0), -1, cell * size + places[codes])
-        places = np.full(self.seen.size if self._long else self.seen[..., 0].size, -1, dtype=np.int64)
-        places[self._place] = cell
-        spread: IntArray = self._spread(places)
-        return spread
-
-    def told(self, reason: str) -> BoolArray:
-        """Where the query of a sales export gave this reason."""
-        rows = np.zeros(self._shape, dtype=bool)
-        codes, values = self._rows.code.get("why", (np.zeros(0, dtype=np.int64), []))
-        if reason in values:
-            rows.reshape(-1)[self._place[codes == values.index(reason)]] = True
-        return rows
-
-    def in_every_row(self, held: BoolArray) -> BoolArray:
-        """Of which weeks no row fails."""
-        every = np.zeros(self._shape[0], dtype=bool)
-        every[self._rows.week] = True
-        every[self._rows.week[~held]] = False
-        return every
-
-    def of_week(self, values: IntArray) -> IntArray:
-        """What all rows of a week say alike."""
-        by_week = np.full(self._shape[0], -1, dtype=np.int64)
-        by_week[self._rows.week] = values
-        return by_week
-
-
-def _key_of_label(name: str) -> str:
-    return f"label {name}"
-
-
-def _floats(column: pa.ChunkedArray) -> FloatArray:
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    shape = len(ids), problem.horizon, problem.products
+    return _Rows(shape, week[known], place[known], log.has_coordinates, number, code)
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[IntArray, list[Any]]:

@@ -92,16 +92,9 @@ def readings(sales: SalesTable) -> dict[str, str]:
 
 def unreadable(name: str) -> str:
     """Whether what was read of a column cannot be used: missing, another word, no number, or beyond all numbers."""
-    return (
-        f"{name} IS NULL"
-        if name in ("open", "stock_out")
-        else f"(isfinite({name}) AND abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
-    )
-
-
-def product_reading(sales: SalesTable) -> str:
-    """The name of a product, without blanks around it."""
-    return f"trim(CAST({quoted_name(sales.product)} AS VARCHAR))"
+    if name in ("open", "stock_out"):
+        return f"{name} IS NULL"
+    return f"(isfinite({name}) AND abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
 
 
 def columns_read(sales: SalesTable, labels: Mapping[str, str]) -> list[str]:
@@ -119,15 +112,13 @@ def export_query(sales: SalesTable, labels: Mapping[str, str]) -> str | None:
 
 def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
     """Every row of the export, its fields read: NULL where one cannot be. `texts` are columns that stay text."""
+    plain = {name: f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '')" for name, column in texts.items()}
     columns = [
         f"{ID_FUNCTION}({quoted_name(sales.shop)}) AS shop",
-        f"{product_reading(sales)} AS product",
+        f"trim(CAST({quoted_name(sales.product)} AS VARCHAR)) AS product",
         f"{date_reading(sales)} AS date",
         *(f"{read} AS {name}" for name, read in readings(sales).items()),
-        *(
-            f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '') AS {quoted_name(name)}"
-            for name, column in texts.items()
-        ),
+        *(f"{read} AS {quoted_name(name)}" for name, read in plain.items()),
     ]
     return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
 
@@ -197,9 +188,8 @@ def _nothing_happened(sales: SalesTable, labels: list[str], step_labels: list[st
     row could tell.
     """
     changed = {"opening": "remaining", "order_up_to": "remaining", "sales": "0 * sales"}
-    changed |= dict.fromkeys(
-        [*(["scale"] if "scale" in readings(sales) else []), *map(quoted_name, step_labels)], "NULL"
-    )
+    unknown = ["scale"] if "scale" in readings(sales) else []
+    changed |= dict.fromkeys([*unknown, *map(quoted_name, step_labels)], "NULL")
     columns = [f"CASE WHEN day = of_day THEN {name} ELSE {other} END AS {name}" for name, other in changed.items()]
     after = f"lead(day, 1, {len(sales.open_days) + 1}) OVER (PARTITION BY shop, monday, product ORDER BY day)"
     return f"""rows AS (

@@ -6,6 +6,7 @@ Costs come from public facts, changes from released numbers alone. So saying the
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,7 +27,7 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.policy import Policy
 from poolrl.learning.trees import observed_slots
-from poolrl.ledger.accounts import Account, Period, ProtectedUnit, normal_name
+from poolrl.ledger.accounts import normal_name
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
@@ -48,17 +49,23 @@ def cost_in_words(file: ConfigFile) -> list[str]:
 
     The numbers come from the ledger, the configuration and nothing else.
     """
-    account, period = _account(file)
+    period = file.config.declared_period()
+    if period is None:
+        raise ValueError(f"{file.path} has no [period]: say which period the update reads")
+    with Ledger.existing(file.ledger) as ledger:
+        account = ledger.account(file.config.privacy.data_set)
+    if account is None:
+        raise ValueError(f"{file.ledger} has no account {file.config.privacy.data_set!r}: the first fit opens it")
     terms = file.config.terms(units=0)
     unit, rho = terms.unit, terms.rho
-    before, after = account.spent_by(unit), account.with_spend(rho, unit, period)
-    budget = account.budget
+    before, after, budget = account.spent_by(unit), account.with_spend(rho, unit, period), account.budget
     said = [f"This update reads {period}, and takes rho = {float(rho):g}."]
     if unit.column is None:
-        said.append(
-            f"{_losers(unit)} One {unit.name} will then have lost {float(after):g} at most, "
-            f"of a budget of {float(budget):g}."
-        )
+        losers = "Only trajectories of this period lose it."
+        if unit.scale_memory:
+            losers = "Trajectories of this period lose it, and less of it those before that its scales come from."
+        most = f"{float(after):g} at most, of a budget of {float(budget):g}"
+        said.append(f"{losers} One {unit.name} will then have lost {most}.")
         if any(found is None for found in account.released_in(period)):
             said.append("An earlier release read everything, without a period. So it counts for this period too.")
     else:
@@ -88,49 +95,30 @@ def noise_in_words(file: ConfigFile, earlier: Earlier) -> str:
     )
 
 
-def _account(file: ConfigFile) -> tuple[Account, Period]:
-    period = file.config.declared_period()
-    if period is None:
-        raise ValueError(f"{file.path} has no [period]: say which period the update reads")
-    with Ledger.existing(file.ledger) as ledger:
-        account = ledger.account(file.config.privacy.data_set)
-    if account is None:
-        raise ValueError(f"{file.ledger} has no account {file.config.privacy.data_set!r}: the first fit opens it")
-    return account, period
-
-
-def _losers(unit: ProtectedUnit) -> str:
-    if unit.scale_memory:
-        return "Trajectories of this period lose it, and less of it those before that its scales come from."
-    return "Only trajectories of this period lose it."
-
-
 def load_earlier(file: ConfigFile, folder: Path) -> Earlier:
     """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it."""
-    paths = [folder / name for name in (POLICY, CERTIFICATE, TREES)]
+    policy, certificate, trees = paths = [folder / name for name in (POLICY, CERTIFICATE, TREES)]
     for path in paths:
         if not path.is_file():
             raise ValueError(f"{folder} cannot be continued: it has no {path.name}. 'poolrl fit' makes a release")
     own = own_problem(file.config.problem.posed)
     # The configuration that the user names may name code. The earlier one may name the same.
     with nullcontext() if own is None else code_beside(file.path):
-        checks = verify_release(*paths[:2], read_terms=terms_of, ledger=file.ledger, problem=own)
+        checks = verify_release(policy, certificate, read_terms=terms_of, ledger=file.ledger, problem=own)
     if broken := [check for check in checks if not check.good]:
-        raise ValueError(f"{paths[1]} does not hold ({broken[0].what}); see 'poolrl verify'")
-    claim = Certificate.read(paths[1].read_bytes())
+        raise ValueError(f"{certificate} does not hold ({broken[0].what}); see 'poolrl verify'")
+    claim = Certificate.read(certificate.read_bytes())
     costs = file.config.problem.posed.costs
     _require_alike(claim, file.config.terms(units=claim.assumed_public.units), costs, folder)
-    return Earlier(Policy.load(paths[0], problem=own), claim, sha256(paths[1]), FadedTrees.load(paths[2]))
+    return Earlier(Policy.load(policy, problem=own), claim, sha256(certificate), FadedTrees.load(trees))
 
 
 def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], folder: Path) -> None:
     """Refuse a release whose trees mean something else, by public facts alone. Trees do not depend on costs."""
     if claim.period is None or terms.period is None:
         which = f"{folder} read everything" if claim.period is None else "the configuration has no [period]"
-        raise ValueError(
-            f"an update adds one period to another, but {which}: declare [period] before the first fit, and a later "
-            "one for each update"
-        )
+        declare = "declare [period] before the first fit, and a later one for each update"
+        raise ValueError(f"an update adds one period to another, but {which}: {declare}")
     facts = [
         {name: fact for name, fact in public.problem.items() if name not in costs}
         for public in (claim.assumed_public, terms.public)
@@ -148,10 +136,8 @@ def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], fol
         raise ValueError(f"{folder} was made with another configuration: {changed[0]} differs. Fit anew instead")
     for period in [*(known.period for known in claim.earlier), claim.period]:
         if period.overlaps(terms.period):
-            raise ValueError(
-                f"{folder} has read {period} already, which overlaps with [period] of the configuration: name a period "
-                "that no release has read"
-            )
+            overlap = f"{folder} has read {period} already, which overlaps with [period] of the configuration"
+            raise ValueError(f"{overlap}: name a period that no release has read")
 
 
 @dataclass(frozen=True)
@@ -207,7 +193,7 @@ def decisions_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, fo
     means = [_mean(outcomes).reshape(laws) for outcomes in (old, new, alone)]
     spreads = [_spread(outcomes).reshape(laws) for outcomes in (old, new)]
     deviation = deviation.reshape(laws)
-    places, outcomes = _Places(policy), _outcomes_by_name(policy, problem.outcome_dim)
+    places, outcomes = list(_places(policy)), _outcomes_by_name(policy, problem.outcome_dim)
     usual = np.maximum(np.abs(before).mean(axis=(0, 1, 2)), 1e-9)
     moved = []
     for number in np.argsort(-(np.abs(after - before) / usual).ravel(), kind="stable"):
@@ -218,7 +204,7 @@ def decisions_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, fo
         law = cell, step, decision if problem.action_dim == problem.outcome_dim else int(change.argmax())
         moved.append(
             Moved(
-                places.named(*place),
+                places[number],
                 outcomes[law[-1]][0],
                 float(before[place]),
                 float(after[place]),
@@ -233,25 +219,18 @@ def decisions_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, fo
     return moved
 
 
-class _Places:
-    """How people call the places of a table of decisions (cells, states, H, d)."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._names, self._states, step = policy.names, shown_states(policy), trade_of(policy.problem).words.step
-        self._steps = [f"{step} {name}" if name.isdecimal() else name for name in policy.names.steps]
-        self._cells = [
-            [f"{name} {value}" for name, value in zip(policy.problem.labels.names, values, strict=True)]
-            for values in product(*policy.problem.labels.values)
-        ]
-        self._by_product = len(self._states) == 1 and policy.problem.action_dim == len(self._names.products)
-
-    def named(self, cell: int, state: int, step: int, decision: int) -> str:
-        """Labels, step, and the product or the state."""
-        products = self._names.products
-        last = [products[decision]] if self._by_product else []
-        if len(self._states) > 1:
-            last = [f"{name} {value:g}" for name, value in zip(products, self._states[state], strict=True)]
-        return ", ".join([*self._cells[cell], self._steps[step], *last])
+def _places(policy: Policy) -> Iterator[str]:
+    """How people call each place of a table of decisions (cells, states, H, d): labels, step, and product or state."""
+    labels, products, states = policy.problem.labels, policy.names.products, shown_states(policy)
+    word, decisions = trade_of(policy.problem).words.step, policy.problem.action_dim
+    steps = [f"{word} {name}" if name.isdecimal() else name for name in policy.names.steps]
+    by_product = len(states) == 1 and decisions == len(products)
+    for values, state, step, decision in product(product(*labels.values), states, steps, range(decisions)):
+        last = [products[decision]] if by_product else []
+        if len(states) > 1:
+            last = [f"{name} {value:g}" for name, value in zip(products, state, strict=True)]
+        cell = [f"{name} {value}" for name, value in zip(labels.names, values, strict=True)]
+        yield ", ".join([*cell, step, *last])
 
 
 def _outcomes_by_name(policy: Policy, many: int) -> list[tuple[str, str]]:

@@ -11,8 +11,6 @@ from poolrl.data.expressions import finite
 from poolrl.data.sources.engine import answer
 from poolrl.data.table import Table
 from poolrl.learning.by_count import less_succeeds
-from poolrl.learning.dependence import TELLING_ERROR
-from poolrl.learning.stored import Dependence
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.check import (
     LogFinding,
@@ -95,12 +93,7 @@ def _habits(words: Words, problem: OutcomeProblem, log: Table) -> Iterator[LogFi
     follows = bool(rise > FOR_SURE * doubt) or (wide and rise > -HARDLY_CHANGES)
     if not follows and problem.shows_levels:
         tested = exact_dependence(log, problem)
-        follows, follow = tested.flagged, f"{_advice(tested, words)} (effect {tested.effect:.2f})"
+        mend = "give a scale, or labels for what people know"
+        follow = f"{words.decisions} follow {words.outcome}: {mend} (effect {tested.effect:.2f})"
+        follows = tested.flagged
     yield LogFinding(habits_of(words), "note" if follows else "good", follow if follows else shares)
-
-
-def _advice(tested: Dependence, words: Words) -> str:
-    if tested.flagged:
-        return f"{words.decisions} follow {words.outcome}: give a scale, or labels for what people know"
-    follow = f"{words.decisions} follow {words.outcome}"
-    return f"it cannot be told whether {follow}" if tested.error > TELLING_ERROR else f"no sign that {follow}"

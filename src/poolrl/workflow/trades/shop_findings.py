@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from json import dumps
 from typing import Any
 
 import ibis
@@ -37,6 +38,7 @@ from poolrl.workflow.check import (
     faults_of_numbers,
     faulty_rows,
     habits_of,
+    integers_of,
     many,
     share_of,
     trajectories_of,
@@ -74,9 +76,8 @@ def rows_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
         yield empty_shelves(file.config, log)
     else:
         columns, problem = log.columns, file.config.problem.posed
-        called = [
-            [f"column {name}" for name in part] for part in (columns.states, columns.actions, columns.next_states)
-        ]
+        parts = columns.states, columns.actions, columns.next_states
+        called = [[f"column {name}" for name in part] for part in parts]
         yield from trajectories_of(file, log)
         yield from faulty_rows(file, log, [*faults_of_numbers(file, log, called, most=0.0), *_misfits(problem, log)])
         yield used_by_a_fit(log, problem)
@@ -133,10 +134,8 @@ def _limits(problem: Inventory) -> list[float]:
 
 def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
     """Whether the fields of the export can be read as [sales] says, column by column."""
-    config = file.config
-    counts = _count_fields(file, sales)
+    counts, lines = _count_fields(file, sales), count_lines(file.config.log.source, file.folder)
     rows = counts.pop("rows")
-    lines = count_lines(config.log.source, file.folder)
     if lines is not None and rows < lines:
         lost = lines - rows
         why = (
@@ -152,8 +151,7 @@ def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
     by_day = {day: counts.pop(day) for day in WEEKDAYS if day in counts}
     never = [day for day, number in by_day.items() if not number]
     if never and any(by_day.values()):
-        closed = ", ".join(f'"{day}"' for day in never)
-        says = f"no row lies on {', '.join(never)}; if no shop opens then: closed = [{closed}]"
+        says = f"no row lies on {', '.join(never)}; if no shop opens then: closed = {dumps(never)}"
         yield LogFinding("days", "note", says)
     for name, number in counts.items():
         if number:
@@ -196,8 +194,8 @@ def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
         folder=file.folder,
         csv=CsvFormat(sales.delimiter, sales.encoding),
     ) as opened:
-        (numbers,) = answer(opened.rows).to_pylist()
-    return {name: int(numbers[f"counted_{name}"]) for name in counts}
+        numbers = integers_of(opened.rows)
+    return {name: numbers[f"counted_{name}"] for name in counts}
 
 
 def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
@@ -221,15 +219,13 @@ def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
 def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """How many weeks of shops there are, how many are complete, and what the others lack."""
     config = file.config
-    counts = answer(_reasons_by_week(config, log)).to_pylist()[0]
-    seen = {name: int(value or 0) for name, value in counts.items()}
+    seen = integers_of(_reasons_by_week(config, log))
     by_shop = log.rows.group_by("shop").aggregate(weeks=log.rows["week"].nunique())
     most = config.privacy.max_per_unit or 0
-    owned = answer(by_shop.aggregate(weeks=by_shop.weeks.sum(), surplus=ibis.greatest(by_shop.weeks - most, 0).sum()))
-    weeks, surplus = (int(owned[name][0].as_py() or 0) for name in ("weeks", "surplus"))
-    in_week = config.problem.horizon * len(config.problem.products)
-    cells, used = weeks * in_week, seen["cells_used"]
-    complete = seen["weeks_complete"]
+    beyond = ibis.greatest(by_shop.weeks - most, 0)
+    weeks, surplus = integers_of(by_shop.aggregate(weeks=by_shop.weeks.sum(), surplus=beyond.sum())).values()
+    cells = weeks * config.problem.horizon * len(config.problem.products)
+    used, complete = seen["cells_used"], seen["weeks_complete"]
     says = f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
     yield LogFinding("weeks of shops", "good" if weeks else "bad", says)
     names = _reason_names(config)
@@ -244,8 +240,8 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
             yield LogFinding(what, _stands(in_cells, cells), f"{lost_share}, in {many(in_weeks, 'week')}, {fix}")
     yield from _lost_products(config, log, weeks)
     if surplus and config.privacy.unit is not None:
-        beyond = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
-        yield LogFinding("max_per_unit", "note", beyond)
+        says = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
+        yield LogFinding("max_per_unit", "note", says)
     stands: Standing = "bad" if used <= MOSTLY * cells else "note" if used < 0.9 * cells else "good"
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
 
@@ -358,9 +354,8 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
     if name.startswith(UNKNOWN_LABEL):
         label = name.removeprefix(f"{UNKNOWN_LABEL} ")
         column = config.columns_of_labels()[label]
-        declare = f"add it to [problem] labels = {{ {label} = [...] }}"
         undeclared = f"have a value in column {column} that was not declared, or none, and are unobserved"
-        return f"label {label}", f"{undeclared}; {declare}"
+        return f"label {label}", f"{undeclared}; add it to [problem] labels = {{ {label} = [...] }}"
     words = {
         TWICE: "stand more than once and are unobserved; is a column that tells them apart missing?",
         SHUT: "are rows of closed shops and unobserved",
@@ -396,10 +391,8 @@ def advice_about_orders(tested: Dependence) -> str:
     if tested.error > MOST_ERROR:
         return "it cannot be told whether orders follow demand: there are too few rows, or too much noise"
     if tested.effect < -LEAST_EFFECT and tested.z < -LEAST_Z:
-        return (
-            "higher order-up-to levels go with lower demand, as where stock is left after slow days or in slow "
-            "shops; demand may be underestimated"
-        )
+        slow = "as where stock is left after slow days or in slow shops"
+        return f"higher order-up-to levels go with lower demand, {slow}; demand may be underestimated"
     return "no sign that orders follow demand"
 
 
@@ -407,7 +400,7 @@ def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
     """What to add to a sales export's file, and how the log would stand then."""
     config, remedies = file.config, []
     assert config.sales is not None
-    if int(answer(log.rows.aggregate(rows=log.rows.count()))["rows"][0].as_py()) > MOST_TRIED_ROWS:
+    if integers_of(log.rows.aggregate(rows=log.rows.count()))["rows"] > MOST_TRIED_ROWS:
         return "give [sales] a scale, or [problem] labels that tell shops or promotions apart (not tried: a large log)"
     if config.sales.scale is None:
         scale = f"same weekday, last {MEAN_OF} weeks"
