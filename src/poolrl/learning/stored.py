@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from os import PathLike
 from typing import Any, Self
 from zipfile import ZipFile
@@ -28,46 +28,57 @@ LEAST_EFFECT, LEAST_Z = 0.05, 3.0
 MOST_TOGETHER = 0.95
 
 
+def _limits(low: float = -math.inf, high: float = math.inf, *, whole: bool = False) -> dict[str, Any]:
+    """Of a field: between which numbers it lies."""
+    return {"low": low, "high": high, "kinds": int | np.integer if whole else int | float | np.integer | np.floating}
+
+
 @dataclass(frozen=True)
-class Names:
+class _Part:
+    """A part of a report. Its numbers lie between their limits, unless they are not known."""
+
+    def __post_init__(self) -> None:
+        facts = asdict(self)
+        for part in (part for part in fields(self) if part.metadata):
+            value, limits = facts[part.name], part.metadata
+            if value is None and part.default is None:
+                continue
+            for number in value if isinstance(value, tuple) else (value,):
+                known = isinstance(number, limits["kinds"]) and not isinstance(number, bool) and math.isfinite(number)
+                if not known or not limits["low"] <= number <= limits["high"]:
+                    raise ValueError(f"{part.name} must lie in {limits['low']:g} .. {limits['high']:g}")
+
+
+@dataclass(frozen=True)
+class Names(_Part):
     """What people call products and steps, and the number of the first step in the log."""
 
     products: list[str]
     steps: list[str]
-    first_step: int = 0
+    first_step: int = field(default=0, metadata=_limits(whole=True))
 
     def __post_init__(self) -> None:
         lists = all(isinstance(names, list) for names in (self.products, self.steps))
         if not lists or not all(isinstance(name, str) for name in [*self.products, *self.steps]):
             raise ValueError("names of products and steps must be lists of words")
-        _require_number("first_step", self.first_step, whole=True)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
-class ReleasedTrees:
+class ReleasedTrees(_Part):
     """How many nodes each level of a released tree has, and the variance σ² of a node."""
 
-    sizes: tuple[int, ...]
-    variance: float
-
-    def __post_init__(self) -> None:
-        for size in self.sizes:
-            _require_number("the size of a level", size, low=1, whole=True)
-        _require_number("the variance of trees", self.variance, low=0)
+    sizes: tuple[int, ...] = field(metadata=_limits(1, whole=True))
+    variance: float = field(metadata=_limits(0))
 
 
 @dataclass(frozen=True)
-class Dependence:
+class Dependence(_Part):
     """Do levels follow outcomes? The effect in [−1, 1], its standard error if they do not, and z = effect / error."""
 
-    effect: float
-    error: float
-    z: float
-
-    def __post_init__(self) -> None:
-        _require_number("the effect of dependence", self.effect, low=-1, high=1)
-        _require_number("the error of dependence", self.error, low=0, high=1)
-        _require_number("the z of dependence", self.z)
+    effect: float = field(metadata=_limits(-1, 1))
+    error: float = field(metadata=_limits(0, 1))
+    z: float = field(metadata=_limits())
 
     @property
     def flagged(self) -> bool:
@@ -76,17 +87,12 @@ class Dependence:
 
 
 @dataclass(frozen=True)
-class Together:
+class Together(_Part):
     """The correlation r that plans use, what was measured, and its standard error: noise and sampling."""
 
-    correlation: float
-    measured: float
-    error: float
-
-    def __post_init__(self) -> None:
-        _require_number("the model's correlation", self.correlation, low=0, high=MOST_TOGETHER)
-        _require_number("the measured correlation", self.measured, low=-1, high=1)
-        _require_number("the error of the correlation", self.error, low=0, high=1)
+    correlation: float = field(metadata=_limits(0, MOST_TOGETHER))
+    measured: float = field(metadata=_limits(-1, 1))
+    error: float = field(metadata=_limits(0, 1))
 
 
 @dataclass(frozen=True)
@@ -105,39 +111,32 @@ class PeriodRead:
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(_Part):
     """Points of a plan's values, and the shares of nodes that fell back to a uniform kernel or were cut to zero."""
 
-    nodes: int
-    fell_back_to_uniform: float = 0.0
-    clipped_to_zero: float = 0.0
-
-    def __post_init__(self) -> None:
-        _require_number("the nodes of a plan", self.nodes, low=0, whole=True)
-        _require_number("the share of nodes that fell back", self.fell_back_to_uniform, low=0, high=1)
-        _require_number("the share of nodes that were cut", self.clipped_to_zero, low=0, high=1)
+    nodes: int = field(metadata=_limits(0, whole=True))
+    fell_back_to_uniform: float = field(default=0.0, metadata=_limits(0, 1))
+    clipped_to_zero: float = field(default=0.0, metadata=_limits(0, 1))
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(_Part):
     """How a policy or a model was learned: released numbers and public facts only, as far as they are known."""
 
-    observed: float | None = None  # the share of the log that was observed, by released counts
+    # The share of the log that was observed, by released counts.
+    observed: float | None = field(default=None, metadata=_limits(0, 1))
     trees: ReleasedTrees | None = None
     step_labels: tuple[str, ...] = ()  # labels that may change from step to step
     dependence: Dependence | None = None
     together: Together | None = None
     names: Names | None = None
-    units: int | None = None  # of the log
+    units: int | None = field(default=None, metadata=_limits(0, whole=True))  # of the log
     scale_in_words: str | None = None
     periods: tuple[PeriodRead, ...] = ()
     planned: Planned | None = None  # of the plan, and not of the model
 
     def __post_init__(self) -> None:
-        if self.observed is not None:
-            _require_number("the observed share", self.observed, low=0, high=1)
-        if self.units is not None:
-            _require_number("the number of units", self.units, low=0, whole=True)
+        super().__post_init__()
         if not all(isinstance(text, str) for text in (*self.step_labels, self.scale_in_words or "")):
             raise ValueError("labels of steps and the scale must be words")
 
@@ -163,7 +162,7 @@ NOTHING_SAID = Report()
 
 def _part(kind: type[Any], facts: Any) -> Any:
     """A dataclass from the entries of a JSON object, which must be its fields."""
-    types = {field.name: str(field.type) for field in fields(kind)}
+    types = {part.name: str(part.type) for part in fields(kind)}
     if not isinstance(facts, dict) or not facts.keys() <= types.keys():
         raise ValueError(f"the report has an entry that {kind.__name__} of this version does not know")
     tuples = [name for name in facts if types[name].startswith("tuple")]
@@ -173,15 +172,6 @@ def _part(kind: type[Any], facts: Any) -> Any:
         return kind(**facts | {name: tuple(facts[name]) for name in tuples})
     except TypeError:
         raise ValueError(f"{kind.__name__} in the report lacks an entry, or has one of another kind") from None
-
-
-def _require_number(
-    what: str, number: Any, *, low: float = -math.inf, high: float = math.inf, whole: bool = False
-) -> None:
-    kinds = int | np.integer if whole else int | float | np.integer | np.floating
-    known = isinstance(number, kinds) and not isinstance(number, bool) and math.isfinite(number)
-    if not known or not low <= number <= high:
-        raise ValueError(f"{what} must lie in {low:g} .. {high:g}" + (", a whole number" if whole else ""))
 
 
 def write_learned(path: str | PathLike[str], facts: dict[str, Any], arrays: Arrays) -> None:

@@ -70,22 +70,20 @@ class SavedPlan:
 def save_plan(path: str | PathLike[str], plan: AnyPlan, names: Names, labels: Labels) -> None:
     """Write one npz file: what the plan says, and the names of products, steps and labels."""
     facts: dict[str, Any] = {"format": PLAN_FORMAT, "names": asdict(names), "labels": labels.facts()}
+    arrays: Arrays = {}
     if isinstance(plan, OrderPlan):
         facts |= {"kind": "orders", "cycle": plan.cycle}
-        write_learned(path, facts, {"orders": plan.orders, "width": plan.width})
-        return
-    if isinstance(plan[0], CapacityPlan):
-        parts = {name: np.stack([getattr(each, name) for each in plan]) for name in CAPACITY_PARTS}
-        write_learned(path, facts | {"kind": "capacity"}, parts)
-        return
-    arrays: Arrays = {}
-    for number, each in enumerate(plan):
-        assert isinstance(each, LeadTimePlan)
-        arrays[f"width_{number}"] = np.array([each.width])
-        tables = {"table": each.table, "base": each.base_stock, "cap": each.cap}
-        arrays |= {f"{name}_{number}": table for name, table in tables.items() if table is not None}
-        lead_time = each.lead_time
-    write_learned(path, facts | {"kind": "lead time", "lead_time": lead_time}, arrays)
+        arrays = {"orders": plan.orders, "width": plan.width}
+    elif isinstance(plan[0], CapacityPlan):
+        facts["kind"] = "capacity"
+        arrays = {name: np.stack([getattr(cell, name) for cell in plan]) for name in CAPACITY_PARTS}
+    else:
+        facts |= {"kind": "lead time", "lead_time": plan[0].lead_time}
+        for number, own in enumerate(plan):
+            assert isinstance(own, LeadTimePlan)
+            tables = {"width": np.array([own.width]), "table": own.table, "base": own.base_stock, "cap": own.cap}
+            arrays |= {f"{name}_{number}": table for name, table in tables.items() if table is not None}
+    write_learned(path, facts, arrays)
 
 
 def load_plan(path: str | PathLike[str]) -> SavedPlan:
