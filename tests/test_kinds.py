@@ -35,7 +35,7 @@ from poolrl.privacy.release import release_rows
 from poolrl.privacy.sensitivity import joint_table, outcome_trees
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.problems.registry import KINDS
-from poolrl.problems.rounds import Rounds
+from poolrl.problems.rounds import DynamicPricing, Rounds
 from poolrl.workflow.trades.trade import TRADES, trade_named
 
 LABELS: dict[str, Any] = {"item": ["watch", "game"], "house": [1, 2]}
@@ -155,6 +155,20 @@ def test_an_action_of_two_numbers_is_no_level() -> None:
     # And if it came so far, rows are not counted.
     with pytest.raises(ValueError, match="one value for each outcome"):
         rows.joint_leaves(problem, bands=8)
+
+
+class Boaster(DynamicPricing):
+    """A price shows one side of a value, whatever the class says."""
+
+    @property
+    def shows_levels(self) -> bool:
+        return True
+
+
+def test_what_follows_from_declarations_cannot_be_replaced() -> None:
+    """The noise of the joint table rests on it."""
+    with pytest.raises(ValueError, match="shows_levels of Boaster must be that of poolrl"):
+        check_problem(Boaster(horizon=2, stock=1, price_max=4.0))
 
 
 @pytest.mark.parametrize("name", KINDS)

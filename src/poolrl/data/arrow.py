@@ -82,7 +82,10 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
     if table.num_rows == 0:
         raise ValueError("the table must not be empty")
     trajectory = _codes(table, columns.trajectory)
-    step = _whole_numbers(table, columns.step) - first_step
+    numbers = _numbers(table, columns.step)
+    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any() or np.abs(numbers).max() > 2**53:
+        raise ValueError(f"column {columns.step!r} must hold whole numbers")
+    step = numbers.astype(np.int64) - first_step
     trajectories, horizon = int(trajectory.max()) + 1, int(step.max()) + 1
     if step.min() < 0:
         raise ValueError(f"column {columns.step!r} must not lie below first_step = {first_step}")
@@ -212,10 +215,3 @@ def _numbers(table: pa.Table, name: str) -> FloatArray:
         return np.asarray(column.cast(pa.float64(), safe=False), dtype=np.float64)
     except pa.ArrowException:
         raise ValueError(f"column {name!r} must hold numbers, but has type {column.type}") from None
-
-
-def _whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    numbers = _numbers(table, name)
-    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any() or np.abs(numbers).max() > 2**53:
-        raise ValueError(f"column {name!r} must hold whole numbers")
-    return numbers.astype(np.int64)

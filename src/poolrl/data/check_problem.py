@@ -106,7 +106,7 @@ def dummy_rows(problem: Problem, step: int) -> DummyRows:
     state = np.repeat(np.stack(on_bounds), len(shares) // len(on_bounds), axis=0)
     state = np.concatenate([state, rng.uniform(low, high, (INNER_ROWS, problem.state_dim))])
     shares = np.concatenate([shares, rng.uniform(0, 1, (INNER_ROWS, 2))])
-    state = problem.nearest_states(state)
+    state = state if problem.scales_state else np.rint(state)
     least, most = (np.broadcast_to(limit, (len(state), problem.action_dim)) for limit in problem.feasible(step, state))
     action = np.clip(least + shares[:, :1] * (most - least), problem.action_low, problem.action_high)
     if not isinstance(problem, OutcomeProblem):

@@ -232,7 +232,9 @@ def id_characters() -> IdCharacters:
         else:
             several.add(point)
     classes = {"marks": _class(marks), "marked": _class(marked), "several": _class(several)}
-    return IdCharacters(visible=_visible(invisible), digits=tuple(map(_class, digits)), **classes)
+    gaps = pairwise([-1, *sorted(invisible), _LAST + 1])
+    visible = "".join(f"{chr(a + 1)}-{chr(b - 1)}" for a, b in gaps if b > a + 1)
+    return IdCharacters(visible=visible, digits=tuple(map(_class, digits)), **classes)
 
 
 @cache
@@ -262,12 +264,6 @@ def _class(points: Iterable[int]) -> str:
         else:
             runs.append([point, point])
     return "".join(f"{chr(first)}-{chr(last)}" if last > first else chr(first) for first, last in runs)
-
-
-def _visible(invisible: set[int]) -> str:
-    """Everything else."""
-    gaps = [-1, *sorted(invisible), _LAST + 1]
-    return "".join(f"{chr(a + 1)}-{chr(b - 1)}" for a, b in pairwise(gaps) if b > a + 1)
 
 
 def owners(unit: ArrayLike, trajectories: int) -> NDArray[np.int64]:

@@ -122,11 +122,11 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     shown_by = zip(*(part[:MOST_MARKS].tolist() for part in (place, one, other)), strict=True)
     every, once, twice = len(times), int((times == 1).sum()), int((times == 2).sum())
     by_chance = (every - once + min(once, 2 * twice)) / max(1, every)
-    return whole.digest()[:16], tuple(_mark(*each) for each in shown_by), by_chance
-
-
-def _mark(place: int, one: float, other: float) -> bytes:
-    return place.to_bytes(8, "big") + hashlib.sha256(f"poolrl mark 1: {one} {other}".encode()).digest()[:8]
+    marks = (
+        place.to_bytes(8, "big") + hashlib.sha256(f"poolrl mark 1: {one} {other}".encode()).digest()[:8]
+        for place, one, other in shown_by
+    )
+    return whole.digest()[:16], tuple(marks), by_chance
 
 
 def _finite_number(column: ir.Column) -> ir.FloatingColumn:

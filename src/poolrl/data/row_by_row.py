@@ -285,10 +285,6 @@ def _joined(parts: Sequence[Any], axis: int = 0) -> RowSymbol:
     return _recorded(lambda *values: np.concatenate(values, axis=-1), *parts)
 
 
-def _broadcast_to(values: RowSymbol, shape: tuple[int, ...]) -> RowSymbol:
-    return _each(lambda given, like: np.broadcast_arrays(given, like)[0], values, np.broadcast_to(True, shape))
-
-
 _ROW_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.clip: _clip,
     np.where: _where,
@@ -296,7 +292,9 @@ _ROW_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.interp: lambda x, xp, fp: _each(partial(np.interp, xp=np.array(xp), fp=np.array(fp)), x),
     np.concatenate: _joined,
     np.stack: lambda parts, axis=0: _joined([part[..., None] for part in parts], axis),
-    np.broadcast_to: _broadcast_to,
+    np.broadcast_to: lambda values, shape: _each(
+        lambda given, like: np.broadcast_arrays(given, like)[0], values, np.broadcast_to(True, shape)
+    ),
     np.zeros_like: lambda values, dtype=None: np.zeros(values.shape, dtype or values.dtype),
     np.ones_like: lambda values, dtype=None: np.ones(values.shape, dtype or values.dtype),
     np.full_like: lambda values, fill, dtype=None: np.full(values.shape, fill, dtype or values.dtype),

@@ -93,12 +93,9 @@ class Inventory(LevelProblem):
     def coordinate_cost(self, step: int, action: FloatArray, outcome: FloatArray, cell: IntArray) -> FloatArray:
         """h (y − D)⁺ + b (D − y)⁺ of each product, (..., k), with the costs of its label cell, (..., 1) or (..., k)."""
         left, missing = np.maximum(action - outcome, 0.0), np.maximum(outcome - action, 0.0)
-        products = np.arange(self.products)
-        holding, shortage = (self._in_cells(costs)[cell, step, products] for costs in (self.holding, self.shortage))
+        shape, products = (self.labels.count, self.horizon, self.products), np.arange(self.products)
+        holding, shortage = (costs.reshape(shape)[cell, step, products] for costs in (self.holding, self.shortage))
         return np.asarray(holding * left + shortage * missing)
-
-    def _in_cells(self, values: FloatArray) -> FloatArray:
-        return values.reshape(self.labels.count, self.horizon, self.products)
 
     def without_boundary(self) -> Self:
         """The same shop with λ = 1: no limit on orders, and every row is observed."""

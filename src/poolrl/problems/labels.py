@@ -81,8 +81,9 @@ class Labels:
         if values.dtype.kind not in ("UO" if is_text else "biufO"):
             raise ValueError(f"label {name!r} must hold {'text' if is_text else 'numbers'}, as declared")
         if values.dtype.kind == "O":
-            read = _text_of if is_text else number_of
-            values = np.array([read(value) for value in values.ravel()]).reshape(values.shape)
+            # For anything but a text, a text that nobody can declare.
+            entries = [(v if isinstance(v, str) else "\0") if is_text else number_of(v) for v in values.ravel()]
+            values = np.array(entries).reshape(values.shape)
         known = np.array(declared, dtype=kind)
         order = np.argsort(known)
         at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
@@ -97,11 +98,6 @@ class Labels:
     def facts(self) -> list[list[Any]]:
         """Pairs of name and declared values, for JSON: an object has no order, and the order numbers the cells."""
         return [[name, list(values)] for name, values in zip(self.names, self.values, strict=True)]
-
-
-def _text_of(value: Any) -> str:
-    """A text; for anything else, a text that nobody can declare."""
-    return value if isinstance(value, str) else "\0"
 
 
 def number_of(value: Any) -> float:

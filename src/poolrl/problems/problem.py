@@ -149,10 +149,6 @@ class Problem(ABC):
         """Whether states are amounts, which a scale divides. A count and its bounds are the same in every unit."""
         return not self.counts_down
 
-    def nearest_states(self, state: FloatArray) -> FloatArray:
-        """The possible states nearest to some values: whole numbers where the state is a count."""
-        return np.rint(state) if self.counts_down else state
-
     @property
     def arrival_low(self) -> FloatArray:
         """The least that a row's next state and what it shows can be, (w + e,)."""

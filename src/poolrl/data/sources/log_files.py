@@ -153,7 +153,10 @@ def header_of(file: str, form: CsvFormat = COMMAS) -> tuple[str, ...]:
     coding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
     try:
         with open(file, "rb") as bytes_of:
-            line = _first_line(_unpacked(bytes_of) if file.endswith(".gz") else iter(lambda: bytes_of.read(1), b""))
+            single = _unpacked(bytes_of) if file.endswith(".gz") else iter(lambda: bytes_of.read(1), b"")
+            # What follows the first end of a line are rows, and no error may depend on them.
+            first = itertools.takewhile(lambda byte: byte not in (b"\r", b"\n"), single)
+            line = b"".join(itertools.islice(first, LONGEST_HEADER))
         names = tuple(next(csv.reader([line.decode(coding)], delimiter=form.delimiter), []))
     except (UnicodeDecodeError, zlib.error, csv.Error):
         names = ()
@@ -161,13 +164,6 @@ def header_of(file: str, form: CsvFormat = COMMAS) -> tuple[str, ...]:
         written = form.encoding.upper()
         raise ValueError(f"{file} is not a readable CSV file: {written}, with a header line of different names")
     return names
-
-
-def _first_line(single: Iterator[bytes]) -> bytes:
-    """Single bytes up to the first end of a line. What follows are rows, and no error may depend on them."""
-    return b"".join(
-        itertools.islice(itertools.takewhile(lambda byte: byte not in (b"\r", b"\n"), single), LONGEST_HEADER)
-    )
 
 
 def _unpacked(packed: BinaryIO) -> Iterator[bytes]:

@@ -201,6 +201,9 @@ def _table(
 # PostgreSQL's own numbers (OIDs) for its types.
 _INTEGERS, _FLOATS, _NUMERIC, _BOOLEAN, _DATE, _TIMES = (20, 21, 23), (700, 701), 1700, 16, 1082, (1114, 1184)
 _TEXTS, _UUID = (19, 25, 1042, 1043), 2950
+# What Ibis calls them. Others are text.
+_IBIS_TYPES = {_BOOLEAN: "boolean", _DATE: "date", **dict.fromkeys(_INTEGERS, "int64")}
+_IBIS_TYPES |= dict.fromkeys(_FLOATS, "float64") | dict.fromkeys(_TIMES, "timestamp")
 # Functions, operators and casts for PostgreSQL's own types that are not its own, but might be taken for such.
 # Casts with numbers from 16384 on are a user's. We use no operator on text such as % of pg_trgm.
 _SHADOWS = """
@@ -258,7 +261,7 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         like_numbers = {name for name in wanted.names if kinds[name] in (*_FLOATS, _NUMERIC)} - wanted.ids
         numbers = {*wanted.names} - wanted.as_they_are | like_numbers
         chosen = [_double_column(n) if n in numbers else _as_it_is(n, kinds[n]) for n in wanted.names]
-        schema = {n: "float64" if n in numbers else _type(kinds[n]) for n in wanted.names}
+        schema = {n: "float64" if n in numbers else _IBIS_TYPES.get(kinds[n], "string") for n in wanted.names}
         backend = ibis.postgres.from_connection(connection)
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
         # Ibis may have rewritten the query, so the server checks it again.
@@ -349,12 +352,6 @@ def _as_it_is(name: str, kind: int) -> str:
     # 7 and 7.00 are one id. NaN and infinity are no ids.
     value = f"CASE WHEN abs({column}) < 1e100 THEN trim_scale({column}) END" if kind == _NUMERIC else column
     return f'CAST({value} AS text) COLLATE "C" AS {column}'
-
-
-def _type(kind: int) -> str:
-    names = {_BOOLEAN: "boolean", _DATE: "date"}
-    names |= dict.fromkeys(_INTEGERS, "int64") | dict.fromkeys(_FLOATS, "float64") | dict.fromkeys(_TIMES, "timestamp")
-    return names.get(kind, "string")
 
 
 def _double_column(name: str) -> str:
