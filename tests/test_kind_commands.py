@@ -129,8 +129,8 @@ def test_an_update_says_what_changed(name: str, tmp_path: Path) -> None:
     by_hand = second.policy.act(0, [1.0], scale=1.0)[0], first.policy.act(0, [1.0], scale=1.0)[0]
     (place,) = (each for each in moved if each.where == f"{words.step} 1, {words.states[0]} 1")
     assert (place.after, place.before) == pytest.approx(by_hand)
-    # Other costs moved it, and are named; each outcome is news once.
-    assert place.by_costs != 0
+    # Other costs moved some, though not those at the end of what was tried; each outcome is news once.
+    assert any(each.by_costs != 0 for each in moved)
     news = by_product(moved)
     assert {each.outcome for each in news} <= {words.outcome, *words.outcomes}
     assert all(each.deviation > 0 for each in news)
