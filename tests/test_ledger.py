@@ -275,3 +275,16 @@ def test_a_number_that_could_not_be_read_again_is_not_written(tmp_path: Path) ->
             ledger.reserve("shop", Fraction(10**450 + 1, 10**450), WEEK)
         assert ledger.verify() == []
         assert [entry.kind for entry in ledger.entries()] == ["open"]
+
+
+def test_one_name_has_one_budget_whatever_its_fingerprint(tmp_path: Path) -> None:
+    """An earlier version hashed names as they were written. Its account must be found, and not opened again."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        raw = ledger._chain.fingerprint("data set", b"Bakery 2025")
+        ledger._append(ledger.accounts(), "open", raw, rho=Fraction(1), note={"data_set": "Bakery 2025"})
+        ledger.reserve("bakery 2025", 1, WEEK)
+        account = ledger.account("BAKERY  2025")
+        assert account is not None
+        assert account.fingerprint == raw
+        assert ledger.open_account("Bakery 2025", 1).left == 0
+        assert len(ledger.accounts()) == 1

@@ -211,7 +211,7 @@ def test_max_per_unit_left_out_of_the_sensitivity(monkeypatch: Plant, case: Any)
 
 @pytest.mark.parametrize("case", [DEFAULT_UNITS, pytest.param(PUBLISHED_UNITS, marks=slow)], ids=lambda case: case.name)
 def test_max_per_unit_left_out_of_the_count(monkeypatch: Plant, case: Any) -> None:
-    monkeypatch.setattr("poolrl.data.ids._rank_within", lambda owner: np.zeros(len(owner), dtype=np.int64))
+    monkeypatch.setattr("poolrl.data.trajectories.first_of_each", lambda owner, most: np.ones(len(owner), dtype=bool))
     found = faults(attack_case(case, releases=1000))
     assert TOLD_APART in found
     assert "a table in an engine gives other counts" in found

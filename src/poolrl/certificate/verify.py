@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from fractions import Fraction
@@ -34,8 +35,8 @@ from poolrl.certificate.terms import Terms
 from poolrl.checks import FloatArray
 from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.policy import Policy
-from poolrl.learning.stored import PeriodRead, says_it_is
+from poolrl.learning.policy import POLICY_FORMAT, Policy
+from poolrl.learning.stored import PeriodRead, read_learned, says_it_is
 from poolrl.ledger.accounts import Entry, Period, ProtectedUnit, Spend, normal_name, replay
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.signing import PublicKey, Signature
@@ -340,9 +341,19 @@ def made_again(policy: Path, certified: Path) -> tuple[bool, str]:
         told = (plan.guarantee, plan.report, type(plan.rule)) == (again.guarantee, again.report, type(again.rule))
         # Pages are drawn from the estimate that a policy carries.
         same = _same(plan.outcomes.arrays(), again.outcomes.arrays())
-        return told and same and _same(again.rule.arrays(), plan.rule.arrays(), SAME_PLAN), ""
+        same = same and _same(again.rule.arrays(), plan.rule.arrays(), SAME_PLAN)
+        return told and same and _holds_nothing_more(policy, again), ""
     except ValueError as error:
         return False, str(error)
+
+
+def _holds_nothing_more(path: Path, again: Policy) -> bool:
+    """Whether a file has the arrays and facts that a policy is saved with, and no others: no hash is certified."""
+    with tempfile.TemporaryDirectory() as folder:
+        again.save(Path(folder) / path.name)
+        files = [read_learned(each, POLICY_FORMAT, "policy") for each in (path, Path(folder) / path.name)]
+    names = [(facts.keys(), facts["guarantee"].keys(), arrays.keys()) for facts, arrays in files]
+    return names[0] == names[1]
 
 
 def is_its_model(model: Path, certified: Path) -> tuple[bool, str]:

@@ -56,7 +56,7 @@ class Ledger:
 
     def account(self, data_set: str) -> Account | None:
         """The account of a data set, if there is one."""
-        return self.accounts().get(self._fingerprint(data_set))
+        return _find(self.accounts(), data_set)
 
     def accounts(self) -> dict[str, Account]:
         """All accounts by their keyed fingerprint; refuses a ledger that was tampered with."""
@@ -88,10 +88,11 @@ class Ledger:
         """The account of a data set, made if it is missing; refuses a budget that is not the account's."""
         exact = zcdp.finite_budget(budget=budget)
         with self._chain.writing():
-            accounts, name = self.accounts(), self._fingerprint(data_set)
-            if name not in accounts:
+            accounts = self.accounts()
+            if (account := _find(accounts, data_set)) is None:
+                name = self._chain.fingerprint("data set", normal_name(data_set).encode())
                 self._append(accounts, "open", name, rho=exact, note={"data_set": data_set})
-        account = accounts[name]
+                account = accounts[name]
         if account.budget != exact:
             raise ValueError(
                 f"{data_set!r} was given a budget of {float(account.budget):g} in the ledger, not {float(exact):g}. "
@@ -222,13 +223,16 @@ class Ledger:
         return entry
 
     def _known(self, accounts: dict[str, Account], data_set: str) -> Account:
-        account = accounts.get(self._fingerprint(data_set))
+        account = _find(accounts, data_set)
         if account is None:
             raise ValueError(f"the ledger has no account {data_set!r}: the first fit opens it with the file's budget")
         return account
 
-    def _fingerprint(self, data_set: str) -> str:
-        return self._chain.fingerprint("data set", normal_name(data_set).encode())
+
+def _find(accounts: dict[str, Account], data_set: str) -> Account | None:
+    """By its name, whichever fingerprint an earlier version has made of it: one name must not have two budgets."""
+    name = normal_name(data_set)
+    return next((account for account in accounts.values() if normal_name(account.data_set) == name), None)
 
 
 def _keys(entries: list[Entry]) -> list[PublicKey]:

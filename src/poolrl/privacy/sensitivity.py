@@ -111,6 +111,8 @@ def left_sums(problem: Problem, *, per_unit: int) -> TableLayout:
     """
     if not isinstance(problem, SeparableProblem) or not problem.action_sets_state:
         raise ValueError(f"left_over needs a problem of inventory, got {type(problem).__name__}")
+    if not (problem.outcome_high > 0).all():
+        raise ValueError("left_over needs positive bounds of outcomes: sums are counted in parts of them")
     sums, sides = problem.horizon * problem.outcome_dim, 2 if problem.labels else 1
     changed = Fraction(sides * sums * per_unit**2 * LEFT_PARTS**2)
     return TableLayout("stock left over", sums * problem.labels.count, changed)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.release_files import CERTIFICATE, POLICY, sha256
 from poolrl.certificate.verify import VerifyCheck, verify_release
+from poolrl.learning.policy import Policy
+from poolrl.problems.problem import Problem
 from poolrl.workflow.config.configuration import load_config, terms_of
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.trades.trade import code_beside, own_problem
+from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
 
 
 def verify_folder(
@@ -23,13 +26,25 @@ def verify_folder(
 
     A configuration that the user names may name a problem of their own. One that lies beside a certificate may not.
     """
+    files: dict[str, Any] = {"config": config, "ledger": ledger, "key": key}
     if config is None or not _speaks_of(certificate, config):
-        return verify_release(policy, certificate, read_terms=terms_of, config=config, ledger=ledger, key=key)
-    own, named = load_config(config).config.problem.posed, {"ledger": ledger, "key": key}
+        checks = verify_release(policy, certificate, read_terms=terms_of, **files)
+        return [*checks, *_words(policy, certificate, None)]
+    problem = own_problem(load_config(config).config.problem.posed)
     with code_beside(config):
-        return verify_release(
-            policy, certificate, read_terms=terms_of, config=config, problem=own_problem(own), **named
-        )
+        checks = verify_release(policy, certificate, read_terms=terms_of, problem=problem, **files)
+    return [*checks, *_words(policy, certificate, problem)]
+
+
+def _words(policy: Path, certificate: Path, problem: Problem | None) -> list[VerifyCheck]:
+    """Whether papers speak of the problem as its trade does; nothing where a file is refused anyway."""
+    try:
+        posed = Policy.load(policy, problem=problem).problem
+        public = Certificate.read(certificate.read_bytes()).assumed_public
+    except (ValueError, OSError):
+        return []
+    words = trade_of(posed).words.certified(public.products, censored=getattr(posed, "censored", True))
+    return [VerifyCheck("the certificate speaks in the words of its trade", public.words == words)]
 
 
 def _speaks_of(certificate: Path, config: Path) -> bool:
