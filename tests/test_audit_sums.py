@@ -23,7 +23,7 @@ from poolrl.checks import IntArray
 from poolrl.cli.audit import configured_case
 from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
-from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import discrete_gaussian
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.paying import LEFT_OVER
 from tests.helpers.noisy import discrete, noise_faults

@@ -19,8 +19,7 @@ from poolrl.privacy.noise import randomness, secure
 from poolrl.privacy.noise.inversion import LAST, MOST_GUIDE_BITS, Interval, inversion
 from poolrl.privacy.noise.randomness import Stream, key_stream
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, require_sampler
-from poolrl.privacy.noise.seeded import discrete_gaussian
-from poolrl.privacy.noise.source import in_cell_blocks, scale_above
+from poolrl.privacy.noise.source import discrete_gaussian, in_cell_blocks, scale_above
 
 Plant = pytest.MonkeyPatch
 LEAST, MOST = secure.TABLED

@@ -11,7 +11,7 @@ import pytest
 
 from poolrl.privacy.noise import randomness, self_test
 from poolrl.privacy.noise.randomness import Stream
-from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import discrete_gaussian
 
 Plant = pytest.MonkeyPatch
 

@@ -14,8 +14,7 @@ from scipy import stats
 from poolrl import SeededNoise
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
-from poolrl.privacy.noise.seeded import discrete_gaussian
-from poolrl.privacy.noise.source import NoiseSource, scale_above
+from poolrl.privacy.noise.source import NoiseSource, discrete_gaussian, scale_above
 from tests.helpers.processes import program
 
 SIGMAS = (0.7, 1.0, 2.0, 3.0, 5.0, 20.0, 50.0)

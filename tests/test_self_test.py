@@ -19,7 +19,7 @@ from poolrl.privacy.noise import randomness, self_test
 from poolrl.privacy.noise.inversion import Inversion, inversion
 from poolrl.privacy.noise.randomness import Stream, key_stream
 from poolrl.privacy.noise.secure import SecureNoise
-from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import discrete_gaussian
 
 Plant = pytest.MonkeyPatch
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from poolrl.checks import IntArray
-from poolrl.data.check_problem import check_rows
 from poolrl.data.log import Log
 from poolrl.data.row_by_row import is_our_own
 from poolrl.geometry.partition import Partition, Zones
@@ -114,6 +113,8 @@ class Pool:
         and must not fail after the release.
         """
         if not is_our_own(problem):
+            from poolrl.data.check_problem import check_rows
+
             check_rows(problem)
         prepared = self._choose(problem)
         if not is_our_own(problem):

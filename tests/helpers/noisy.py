@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolrl.audit.noise import NUMBERS_AT_ONCE, added, judge_noise, look_at_noise, noise_parts
-from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import discrete_gaussian
 
 
 def discrete(shape: tuple[int, ...], variance: float, rng: np.random.Generator) -> NDArray[np.int32]:

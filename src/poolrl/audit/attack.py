@@ -40,7 +40,7 @@ from poolrl.colours import ACCENT, INK, QUIET, WARNING
 from poolrl.data.log import Log
 from poolrl.pool import Prepared
 from poolrl.privacy import zcdp
-from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import discrete_gaussian
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

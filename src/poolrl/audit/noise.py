@@ -30,8 +30,7 @@ from scipy import fft
 from scipy.special import xlogy
 
 from poolrl.checks import FloatArray, IntArray
-from poolrl.privacy.noise.seeded import discrete_gaussian
-from poolrl.privacy.noise.source import RandomWords
+from poolrl.privacy.noise.source import RandomWords, discrete_gaussian
 
 # How often a sound release may fail, and the share of each of the twelve checks: eleven here, one of several tables.
 LUCK = 1e-6

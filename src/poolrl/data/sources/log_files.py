@@ -154,7 +154,7 @@ def header_of(file: str, form: CsvFormat = COMMAS) -> tuple[str, ...]:
     try:
         with open(file, "rb") as bytes_of:
             single = _unpacked(bytes_of) if file.endswith(".gz") else iter(lambda: bytes_of.read(1), b"")
-            # What follows the first end of a line are rows, and no error may depend on them.
+            # Rows begin behind the first end of a line, and no error may depend on them.
             first = itertools.takewhile(lambda byte: byte not in (b"\r", b"\n"), single)
             line = b"".join(itertools.islice(first, LONGEST_HEADER))
         names = tuple(next(csv.reader([line.decode(coding)], delimiter=form.delimiter), []))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray, whole
-from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
+from poolrl.checks import IntArray, whole
+from poolrl.privacy.noise.source import Sampler, discrete_gaussian, in_cell_blocks, scale_above
 
 # Cells drawn by one thread at a time: enough that the start of a thread does not matter.
 SEEDED_BLOCK = 2**17
@@ -59,11 +58,3 @@ class _SeededSampler:
         in_cell_blocks(some, flat.size, SEEDED_BLOCK)
         stream.advance(flat.size)  # type: ignore[attr-defined]
         return noisy.reshape(counts.shape)
-
-
-def discrete_gaussian(scale: float) -> tuple[IntArray, FloatArray]:
-    """The support and probabilities of N_ℤ(0, scale²), up to tails below double precision."""
-    reach = math.ceil(scale * 9) + 1
-    support = np.arange(-reach, reach + 1)
-    weights = np.exp(-0.5 * (support / scale) ** 2)
-    return support, weights / weights.sum()

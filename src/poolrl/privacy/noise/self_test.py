@@ -17,7 +17,7 @@ import numpy as np
 
 from poolrl.checks import IntArray
 from poolrl.privacy.noise.randomness import KEY_BYTES, Stream, TabledSampler, key_stream
-from poolrl.privacy.noise.seeded import discrete_gaussian
+from poolrl.privacy.noise.source import discrete_gaussian
 
 # NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
 NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")

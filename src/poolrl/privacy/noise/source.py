@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrl.checks import IntArray
+from poolrl.checks import FloatArray, IntArray
 
 RandomWords = NDArray[np.uint64]
 
@@ -51,3 +51,11 @@ def scale_above(variance: Fraction) -> float:
     while Fraction(scale) ** 2 < variance:
         scale = math.nextafter(scale, math.inf)
     return scale
+
+
+def discrete_gaussian(scale: float) -> tuple[IntArray, FloatArray]:
+    """The support and probabilities of N_ℤ(0, scale²), up to tails below double precision."""
+    reach = math.ceil(scale * 9) + 1
+    support = np.arange(-reach, reach + 1)
+    weights = np.exp(-0.5 * (support / scale) ** 2)
+    return support, weights / weights.sum()
