@@ -142,7 +142,7 @@ def _exact(laws: UnitLaws, lead_time: int, orders: int, stocks: int) -> LeadTime
     now, moves = np.empty((horizon, stocks + 1)), np.zeros((horizon, stocks + 1, stocks + 1))
     for step in range(horizon):
         missing = np.maximum(demand - stock[:, None], 0)
-        costs = terms.holding[0, step] * left + terms.shortage[0, step] * missing
+        costs = terms.of_leftovers((0, step), left, missing)
         now[step] = costs @ chance[step] * width
         np.add.at(moves[step], (stock[:, None], left), chance[step])
     order = np.arange(orders + 1)
@@ -240,7 +240,7 @@ def _average_cost(laws: UnitLaws, paths: IntArray, lead_time: int, base: IntArra
             left = np.maximum(stock - demand, 0)
             if number >= first:
                 missing = np.maximum(demand - stock, 0)
-                now = terms.holding[0, step] * left + terms.shortage[0, step] * missing
+                now = terms.of_leftovers((0, step), left, missing)
                 cost += width * (now + terms.purchase[0, step] * order) + terms.fixed[0, step] * (order > 0)
             coming[lead_time - 1] = order
             stock = left + coming[0]
@@ -295,7 +295,7 @@ def solve_backlog(laws: UnitLaws, lead_time: int = 0, *, column: int = 0) -> Bac
     for step, law in enumerate(ahead):
         over = place[:, None] - np.arange(len(law))
         left, missing = np.maximum(over, 0) @ law, np.maximum(-over, 0) @ law
-        now[step] = (terms.holding[0, step] * left + terms.shortage[0, step] * missing) * width
+        now[step] = terms.of_leftovers((0, step), left, missing) * width
     # Positions below the lattice are read as its lowest one, plus what every further unit costs to wait and to buy.
     after_demand = place[:, None] - demand
     below = np.maximum(lowest - after_demand, 0)

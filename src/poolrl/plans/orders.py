@@ -206,7 +206,7 @@ def solve_orders(laws: UnitLaws, prices: FloatArray | None = None, *, given: Int
     rule, stock = (laws.width, terms.products, terms.cycle), np.arange(size) * laws.width[:, None]
     left = laws.left
     missing = (laws.mean_steps * laws.width[:, None])[..., None] - stock[:, None] + left
-    now = terms.holding[..., None] * left + terms.shortage[..., None] * missing
+    now = terms.of_leftovers((..., None), left, missing)
     if prices is not None:
         now = now + prices[..., None] * stock[:, None]
     spectra = fft.rfft(laws.chance, fft.next_fast_len(2 * size, real=True))

@@ -100,6 +100,10 @@ class ShopTerms:
         arrays: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: v[chosen] for name, v in arrays.items() if isinstance(v, np.ndarray)})  # type: ignore[arg-type]
 
+    def of_leftovers(self, place: Any, left: FloatArray, missing: FloatArray) -> FloatArray:
+        """h (y − D)⁺ + b (D − y)⁺ of the columns and steps at a place of the tables."""
+        return np.asarray(self.holding[place] * left + self.shortage[place] * missing)
+
     def require_plain_cycle(self, what: str) -> None:
         """Refuse all that planners of orders that arrive later do not know."""
         if not self.cycle or self.discount < 1:
