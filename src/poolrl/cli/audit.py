@@ -318,4 +318,5 @@ def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "delta": DELTA,
         "tables": tables,
+        "flagged": bool(finding.faults),
     } | {name: "inf" if value == math.inf else value for name, value in facts.items()}
