@@ -16,8 +16,9 @@ import pytest
 
 from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, POLICY
-from poolrl.learning.policy import Levels
-from poolrl.learning.stored import PLAN_FORMAT, Names, says_it_is, write_learned
+from poolrl.certificate.verify import made_again
+from poolrl.learning.policy import POLICY_FORMAT, Levels
+from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, says_it_is, write_learned
 from poolrl.plans.saved import load_plan, save_plan
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.decision_tables import orders_csv
@@ -311,3 +312,14 @@ def test_levels_of_orders_are_one_line() -> None:
     assert len(lines) == 2 * 3 * 2
     assert [bool(line["up_to"]) for line in lines] == [True, False] * 6
     assert all(line["order"] == "0" for line in lines[1::2])
+
+
+def test_a_plan_holds_nothing_but_the_plan(released: Path, run: Run) -> None:
+    """No hash of a plan is certified, so an array that nobody reads could carry anything out of the house."""
+    out = released / "carrier"
+    run("replan", released / "release", "--config", released / "poolrl.toml", "--out", out)
+    plan, certified = out / POLICY, out / CERTIFIED
+    assert made_again(plan, certified) == (True, "")
+    facts, arrays = read_learned(plan, POLICY_FORMAT, "policy")
+    write_learned(plan, facts, dict(arrays) | {"secret": np.arange(3.0)})
+    assert made_again(plan, certified)[0] is False
