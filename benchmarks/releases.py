@@ -81,7 +81,7 @@ class Trade:
         """What the policy does at each step in a grid of states, under every label and two scales."""
         problem = self.problem
         axes = [np.linspace(*ends, STATES) for ends in zip(problem.state_low, problem.state_high, strict=True)]
-        if not problem.scales_state:
+        if isinstance(problem, ReserveAuction | DynamicPricing | FirstPriceBidding):  # their states are counts
             axes = [np.arange(high + 1.0) for high in problem.state_high]
         states = np.array([*product(*axes)])
         for step, cell in product(range(problem.horizon), product(*LABELS.values()) if problem.labels else [()]):
