@@ -16,8 +16,7 @@ from benchmarks.report import Report, run
 from poolrl import SeededNoise
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.inversion import inversion
-from poolrl.privacy.noise.randomness import SECURE_BLOCK
-from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.secure import SECURE_BLOCK, OpenDPNoise, SecureNoise
 from poolrl.privacy.noise.seeded import SEEDED_BLOCK
 from poolrl.privacy.noise.source import NoiseSource
 

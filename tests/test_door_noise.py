@@ -15,10 +15,9 @@ import pytest
 
 from poolrl import SeededNoise
 from poolrl.privacy.noise import inversion as tables
-from poolrl.privacy.noise import randomness, secure
+from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.inversion import LAST, MOST_GUIDE_BITS, Interval, inversion
-from poolrl.privacy.noise.randomness import Stream, key_stream
-from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, require_sampler
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, key_stream, require_sampler
 from poolrl.privacy.noise.source import discrete_gaussian, in_cell_blocks, scale_above
 
 Plant = pytest.MonkeyPatch
@@ -74,7 +73,7 @@ def test_who_draws_which_variance(monkeypatch: Plant) -> None:
     asked: list[tuple[str, Fraction]] = []
     require_sampler(MOST + TINY)  # OpenDP tests itself once in a process: before its draws are replaced
     monkeypatch.setattr(secure, "_add_by_opendp", lambda counts, v: asked.append(("opendp", v)) or counts)
-    monkeypatch.setattr(randomness.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
+    monkeypatch.setattr(secure.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
     secure_sampler, by_opendp = secure._SecureSampler(), OpenDPNoise().begin()
     counts = np.arange(3)
     for variance in (LEAST, MOST, LEAST - TINY, MOST + TINY):
@@ -207,13 +206,13 @@ def test_words_are_reserved_in_one_turn_of_the_lock() -> None:
 
 def test_every_fork_is_another_process(monkeypatch: Plant) -> None:
     """Even if the system gives it the number of its parent."""
-    owner = randomness.OneProcess()
+    owner = secure.OneProcess()
     owner.check()
-    monkeypatch.setattr(randomness, "_forks", randomness._forks)  # restored afterwards
-    before = randomness._forks
+    monkeypatch.setattr(secure, "_forks", secure._forks)  # restored afterwards
+    before = secure._forks
     for forks in (1, 2):
-        randomness._count_fork()
-        assert randomness._forks == before + forks
+        secure._count_fork()
+        assert secure._forks == before + forks
         with pytest.raises(RuntimeError, match="begin another after a fork"):
             owner.check()
 
@@ -226,7 +225,7 @@ def test_words_are_taken_in_whole_blocks() -> None:
         assert stream.words(first, count).tolist() == everything[first : first + count].tolist()
     assert len(set(everything.tolist())) == 18
     assert everything.dtype == np.uint64
-    assert len(stream._key) == randomness.KEY_BYTES == 32
+    assert len(stream._key) == secure.KEY_BYTES == 32
     assert key_stream(stream._key, 3, 3).tolist() == everything[6:9].tolist()
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl.privacy.noise import randomness, self_test
-from poolrl.privacy.noise.randomness import Stream
+from poolrl.privacy.noise import secure
+from poolrl.privacy.noise.secure import Stream
 from poolrl.privacy.noise.source import discrete_gaussian
 
 Plant = pytest.MonkeyPatch
@@ -30,19 +30,19 @@ def test_keys_that_are_too_short_or_stuck_are_seen(monkeypatch: Plant, key: Any,
     drawn: list[bytes] = []
 
     def urandom(size: int) -> bytes:
-        drawn.append(key(len(drawn), randomness.os.urandom(size)))
+        drawn.append(key(len(drawn), secure.os.urandom(size)))
         return drawn[-1]
 
-    monkeypatch.setattr(randomness, "urandom", urandom)
-    assert self_test._keys_are_whole() is sound
-    assert len(drawn) == self_test.KEYS == 64
+    monkeypatch.setattr(secure, "urandom", urandom)
+    assert secure._keys_are_whole() is sound
+    assert len(drawn) == secure.KEYS == 64
 
 
 def planted_keys(monkeypatch: Plant, change: Any) -> None:
     """64 keys of the system, some of them changed."""
-    keys = [randomness.os.urandom(32) for _ in range(64)]
+    keys = [secure.os.urandom(32) for _ in range(64)]
     waiting = iter(change(keys))
-    monkeypatch.setattr(randomness, "urandom", lambda _: next(waiting))
+    monkeypatch.setattr(secure, "urandom", lambda _: next(waiting))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_one_key_among_many(monkeypatch: Plant, change: Any, sound: bool) -> Non
         return change([*keys[:7], bytes([keys[7][0] & 0xFE]) + keys[7][1:], *keys[8:]])
 
     planted_keys(monkeypatch, cleared)
-    assert self_test._keys_are_whole() is sound
+    assert secure._keys_are_whole() is sound
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_one_key_among_many(monkeypatch: Plant, change: Any, sound: bool) -> Non
     ],
 )
 def test_places_that_overlap_or_are_odd_are_seen(monkeypatch: Plant, take: Any) -> None:
-    assert self_test._words_are_aes()
+    assert secure._words_are_aes()
     monkeypatch.setattr(Stream, "take", take)
-    assert not self_test._words_are_aes()
+    assert not secure._words_are_aes()
 
 
 def test_a_last_word_that_is_wrong_is_seen(monkeypatch: Plant) -> None:
@@ -88,7 +88,7 @@ def test_a_last_word_that_is_wrong_is_seen(monkeypatch: Plant) -> None:
         return found
 
     monkeypatch.setattr(Stream, "words", words)
-    assert not self_test._words_are_aes()
+    assert not secure._words_are_aes()
 
 
 def log_bound(drawn: list[int], variance: float) -> float:
@@ -114,20 +114,20 @@ def test_the_law_of_draws_by_plain_sums() -> None:
             support, weights = discrete_gaussian(math.sqrt(float(variance) * share))
             drawn = rng.choice(support, p=weights, size=600)
             for luck in (0.5, 1e-2, 1e-9):
-                answers.append(self_test.fits_law(drawn.reshape(20, 30), variance, luck))
+                answers.append(secure.fits_law(drawn.reshape(20, 30), variance, luck))
                 assert answers[-1] == (log_bound(drawn.tolist(), float(variance)) > math.log(luck))
     assert 20 < sum(answers) < len(answers) - 20
     # All at one value, and far beyond all values.
-    assert not self_test.fits_law(np.zeros(500, dtype=np.int64), Fraction(41, 3), 1e-9)
-    assert not self_test.fits_law(np.full(500, 10**6), Fraction(41, 3), 1e-9)
+    assert not secure.fits_law(np.zeros(500, dtype=np.int64), Fraction(41, 3), 1e-9)
+    assert not secure.fits_law(np.full(500, 10**6), Fraction(41, 3), 1e-9)
 
 
 def test_a_value_that_is_seen_once_counts() -> None:
     """At σ² = 1/45 a single 1 has a chance of e^(−22.5), and the bound is e^(−22.5) (22.5 e / 2)², about e^(−15.7)."""
     once, variance = np.array([1]), Fraction(1, 45)
-    assert self_test.fits_law(once, variance, math.exp(-15.8))
-    assert not self_test.fits_law(once, variance, math.exp(-15.5))
-    assert self_test.fits_law(np.array([0]), variance, 0.5)
+    assert secure.fits_law(once, variance, math.exp(-15.8))
+    assert not secure.fits_law(once, variance, math.exp(-15.5))
+    assert secure.fits_law(np.array([0]), variance, 0.5)
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(41, 3)])
@@ -137,5 +137,5 @@ def test_the_bound_of_every_value_to_a_hundredth(variance: Fraction) -> None:
         drawn = [value] * 30
         bound = log_bound(drawn, float(variance))
         assert bound < -4
-        assert self_test.fits_law(np.array(drawn), variance, math.exp(bound - 0.01)), value
-        assert not self_test.fits_law(np.array(drawn), variance, math.exp(bound + 0.01)), value
+        assert secure.fits_law(np.array(drawn), variance, math.exp(bound - 0.01)), value
+        assert not secure.fits_law(np.array(drawn), variance, math.exp(bound + 0.01)), value

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from poolrl.privacy.noise.inversion import LAST, Inversion, distribution, exponential, inversion, upper_tails
-from poolrl.privacy.noise.randomness import Stream
-from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise, Stream
 from tests.helpers.processes import program
 
 VARIANCES = [Fraction(1, 50), Fraction(49, 100), Fraction(1), Fraction(10, 3), Fraction(81, 4), Fraction(2500)]
@@ -119,7 +118,7 @@ def test_noise_does_not_depend_on_how_it_is_cut_into_blocks(monkeypatch: pytest.
     counts, sampler = np.arange(30_001), SecureNoise().begin()
     monkeypatch.setattr(sampler._stream, "take", lambda count: 0)
     whole = sampler.add(counts, Fraction(30))
-    monkeypatch.setattr("poolrl.privacy.noise.randomness.SECURE_BLOCK", 128)
+    monkeypatch.setattr("poolrl.privacy.noise.secure.SECURE_BLOCK", 128)
     assert np.array_equal(sampler.add(counts, Fraction(30)), whole)
 
 

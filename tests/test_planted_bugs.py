@@ -23,7 +23,6 @@ from poolrl.learning import model
 from poolrl.learning.stored import Planned, Report
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy import release, sensitivity
-from poolrl.privacy.noise import randomness
 from poolrl.privacy.noise import secure as noise
 from tests.helpers.long_tables import BOUND, change_and_price, week_of
 
@@ -136,14 +135,14 @@ def test_bins_taken_from_the_data(monkeypatch: Plant) -> None:
 @pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize("case", [DEFAULT, pytest.param(PUBLISHED, marks=slow)], ids=lambda case: case.name)
 def test_the_same_noise_for_two_tables(monkeypatch: Plant, case: Any) -> None:
-    monkeypatch.setattr(randomness.Stream, "take", lambda self, count: 0)
+    monkeypatch.setattr(noise.Stream, "take", lambda self, count: 0)
     assert "two numbers share noise" in faults(attack_case(case, releases=1500))
 
 
 @pytest.mark.usefixtures("attacked_alone")
 def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
     """Every process has keys of its own, and uses each of them twice: the difference of two releases has no noise."""
-    honest, keys = randomness.urandom, list[bytes]()
+    honest, keys = noise.urandom, list[bytes]()
 
     def twice(size: int) -> bytes:
         if keys:
@@ -151,7 +150,7 @@ def test_two_releases_under_one_key(monkeypatch: Plant) -> None:
         keys.append(honest(size))
         return keys[0]
 
-    monkeypatch.setattr(randomness, "urandom", twice)
+    monkeypatch.setattr(noise, "urandom", twice)
     assert "two releases have the same noise" in faults(attack_case(DEFAULT, releases=200))
 
 

@@ -15,10 +15,9 @@ from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES
 from poolrl.audit.faults import in_child, thresholds
 from poolrl.privacy.noise import inversion as tables
-from poolrl.privacy.noise import randomness, self_test
+from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.inversion import Inversion, inversion
-from poolrl.privacy.noise.randomness import Stream, key_stream
-from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.secure import SecureNoise, Stream, key_stream
 from poolrl.privacy.noise.source import discrete_gaussian
 
 Plant = pytest.MonkeyPatch
@@ -27,14 +26,14 @@ Plant = pytest.MonkeyPatch
 @pytest.fixture
 def untested() -> Iterator[None]:
     """As in a process that has released nothing, before the test and after it."""
-    self_test._forget()
+    secure._faults_of_process.cache_clear()
     yield
-    self_test._forget()
+    secure._faults_of_process.cache_clear()
 
 
 def test_a_sound_process_passes() -> None:
-    assert self_test.sampler_faults() == []
-    self_test.require_sound_sampler()
+    assert secure.sampler_faults() == []
+    secure.require_sound_sampler()
 
 
 def all_thresholds(variance: Fraction) -> np.ndarray:
@@ -49,10 +48,10 @@ def all_thresholds(variance: Fraction) -> np.ndarray:
     return np.array(lower[::-1] + upper, dtype=np.uint64)
 
 
-@pytest.mark.parametrize("variance", self_test.KNOWN_TABLES)
+@pytest.mark.parametrize("variance", secure.KNOWN_TABLES)
 def test_known_tables_are_those_of_another_arithmetic(variance: Fraction) -> None:
     exact = all_thresholds(variance)
-    assert sha256(exact.astype("<u8").tobytes()).hexdigest() == self_test.KNOWN_TABLES[variance]
+    assert sha256(exact.astype("<u8").tobytes()).hexdigest() == secure.KNOWN_TABLES[variance]
     # The audit's own decimals are a third arithmetic.
     lowest, by_decimals = thresholds(variance)
     assert np.array_equal(by_decimals, exact)
@@ -69,11 +68,10 @@ def test_decimals_and_intervals_make_the_same_tables(variance: Fraction) -> None
 def test_the_standard_s_vector_by_blocks() -> None:
     """The second block of NIST's example alone, from a counter that is one higher."""
     one, two = (
-        bytes(a ^ b for a, b in zip(self_test.NIST_PLAIN, self_test.NIST_CIPHER, strict=True))[i : i + 16]
-        for i in (0, 16)
+        bytes(a ^ b for a, b in zip(secure.NIST_PLAIN, secure.NIST_CIPHER, strict=True))[i : i + 16] for i in (0, 16)
     )
-    assert key_stream(self_test.NIST_KEY, self_test.NIST_COUNTER, 2).tobytes() == one
-    assert key_stream(self_test.NIST_KEY, self_test.NIST_COUNTER + 1, 2).tobytes() == two
+    assert key_stream(secure.NIST_KEY, secure.NIST_COUNTER, 2).tobytes() == one
+    assert key_stream(secure.NIST_KEY, secure.NIST_COUNTER + 1, 2).tobytes() == two
 
 
 def forever(value: Any) -> Callable[..., Any]:
@@ -81,7 +79,7 @@ def forever(value: Any) -> Callable[..., Any]:
 
 
 def draws_of(variance: Fraction) -> Callable[..., Any]:
-    honest = randomness.TabledSampler.add
+    honest = secure.TabledSampler.add
     return lambda self, counts, _: honest(self, counts, variance)
 
 
@@ -93,8 +91,8 @@ def little_endian_counter(key: bytes, block: int, count: int) -> Any:
 @pytest.mark.parametrize(
     ("where", "name", "plant", "fault"),
     [
-        (self_test, "key_stream", little_endian_counter, "AES-256 does not give the standard's answer"),
-        (randomness, "urandom", bytes, "keys repeat, or have bits that never change"),
+        (secure, "key_stream", little_endian_counter, "AES-256 does not give the standard's answer"),
+        (secure, "urandom", bytes, "keys repeat, or have bits that never change"),
         (Stream, "take", forever(0), "words are not the blocks of AES, or come twice"),
         (
             Stream,
@@ -103,12 +101,12 @@ def little_endian_counter(key: bytes, block: int, count: int) -> Any:
             "words are not the blocks of AES, or come twice",
         ),
         (
-            randomness.TabledSampler,
+            secure.TabledSampler,
             "add",
             draws_of(Fraction(41, 3) * Fraction(93, 100)),
             "draws do not have the stated",
         ),
-        (randomness.TabledSampler, "add", lambda self, counts, _: counts, "draws do not have the stated distribution"),
+        (secure.TabledSampler, "add", lambda self, counts, _: counts, "draws do not have the stated distribution"),
     ],
 )
 @pytest.mark.usefixtures("untested")
@@ -116,7 +114,7 @@ def test_a_fault_is_found_and_nothing_is_released(
     monkeypatch: Plant, where: Any, name: str, plant: Any, fault: str
 ) -> None:
     monkeypatch.setattr(where, name, plant)
-    assert any(fault in found for found in self_test.sampler_faults())
+    assert any(fault in found for found in secure.sampler_faults())
     with pytest.raises(RuntimeError, match=r"failed its self-test .*nothing may be released"):
         SecureNoise().begin()
     # A process that failed once stays refused: what fails now and then is not sound.
@@ -136,13 +134,13 @@ def test_a_table_that_differs_in_one_threshold(monkeypatch: Plant) -> None:
         return Inversion(table.variance, table.lowest, edges, table.guide)
 
     monkeypatch.setattr(tables, "inversion", wrong)
-    assert self_test.sampler_faults() == ["tables of the distribution differ from known ones"]
+    assert secure.sampler_faults() == ["tables of the distribution differ from known ones"]
 
 
 @pytest.mark.usefixtures("untested")
 def test_it_runs_once_in_a_process_and_again_in_a_fork(monkeypatch: Plant) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(self_test, "sampler_faults", lambda: calls.append(1) or [])
+    monkeypatch.setattr(secure, "sampler_faults", lambda: calls.append(1) or [])
     for _ in range(3):
         SecureNoise().begin()
     assert len(calls) == 1
@@ -161,13 +159,13 @@ def test_sound_draws_fail_no_oftener_than_they_may() -> None:
     for variance, draws in ((Fraction(41, 3), 2000), (Fraction(1, 2), 50), (Fraction(30), 300)):
         support, weights = discrete_gaussian(float(variance) ** 0.5)
         found = [rng.choice(support, p=weights, size=draws) for _ in range(200)]
-        assert sum(not self_test.fits_law(each, variance, 0.05) for each in found) <= 10
-        assert not self_test.fits_law(2 * found[0], variance, 1e-9)
+        assert sum(not secure.fits_law(each, variance, 0.05) for each in found) <= 10
+        assert not secure.fits_law(2 * found[0], variance, 1e-9)
 
 
 def test_an_audit_flags_what_the_self_test_refuses(monkeypatch: Plant) -> None:
     """It stops there: nothing can be released with such a sampler."""
-    monkeypatch.setattr(randomness, "urandom", bytes)
+    monkeypatch.setattr(secure, "urandom", bytes)
     found = attack_case(CASES[0], releases=100)
     assert found.faults == ("the sampler fails its self-test: keys repeat, or have bits that never change",)
     assert (found.verdict, found.releases) == ("FLAGGED", 0)

@@ -18,10 +18,8 @@ from poolrl.audit.faults import KNOWN_KEY, can_be_continued, construction_faults
 from poolrl.checks import IntArray
 from poolrl.privacy import release
 from poolrl.privacy.noise import inversion as tables
-from poolrl.privacy.noise import randomness, self_test
 from poolrl.privacy.noise import secure as noise
-from poolrl.privacy.noise.randomness import OneProcess, Stream, key_stream
-from poolrl.privacy.noise.secure import SecureNoise
+from poolrl.privacy.noise.secure import OneProcess, SecureNoise, Stream, key_stream
 from poolrl.problems.inventory import LostSales
 from tests.helpers.noisy import noise_faults
 
@@ -125,7 +123,7 @@ def masked_key(draw: Callable[[int], bytes]) -> bytes:
 def key_is_what_the_system_drew() -> None:
     """The test of keys: all 32 bytes that the system drew, and no others, are the key of AES."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(randomness, "urandom", lambda size: KNOWN_KEY[:size])
+        patch.setattr(noise, "urandom", lambda size: KNOWN_KEY[:size])
         noisy = SecureNoise().begin().add(np.zeros(301, dtype=np.int64), Fraction(41, 3))
     assert np.array_equal(noisy, drawn_with(KNOWN_KEY, Fraction(41, 3), 301))
 
@@ -141,7 +139,7 @@ def test_a_key_of_40_bits(monkeypatch: Plant, weak: Callable[[Callable[[int], by
 
     def begin(self: Stream) -> None:
         honest(self)
-        self._key = weak(lambda size: randomness.urandom(size))
+        self._key = weak(lambda size: noise.urandom(size))
 
     monkeypatch.setattr(Stream, "__init__", begin)
     with pytest.raises(AssertionError):
@@ -149,7 +147,7 @@ def test_a_key_of_40_bits(monkeypatch: Plant, weak: Callable[[Callable[[int], by
     assert construction_faults(Fraction(12)) == [OTHER_KEY]
     assert OTHER_KEY in attack_case(DEFAULT, releases=100).faults
     # The self-test sees bits that never change. It cannot see a hash, because it must not choose keys.
-    assert (self_test.sampler_faults() == []) == (weak is stretched_key)
+    assert (noise.sampler_faults() == []) == (weak is stretched_key)
 
 
 def rounded(variance: Fraction) -> Fraction:
@@ -173,7 +171,7 @@ def test_a_variance_rounded_by_the_table(monkeypatch: Plant) -> None:
     monkeypatch.setattr(tables, "inversion", lambda variance: honest(rounded(variance)))
     monkeypatch.setattr("poolrl.audit.faults.inversion", tables.inversion)
     assert construction_faults(Fraction(12)) == ["the table of a distribution is not exact", OTHER_KEY]
-    assert self_test.sampler_faults() == ["tables of the distribution differ from known ones"]
+    assert noise.sampler_faults() == ["tables of the distribution differ from known ones"]
 
 
 def test_a_variance_rounded_by_the_mechanism(monkeypatch: Plant) -> None:
@@ -263,10 +261,10 @@ def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) 
     if plant == "a seed for every release":
         monkeypatch.setattr(SecureNoise, "begin", lambda self: SeededNoise(7).begin())
     elif plant == "a key for every release":
-        monkeypatch.setattr(randomness, "urandom", lambda size: bytes(size))
+        monkeypatch.setattr(noise, "urandom", lambda size: bytes(size))
     elif plant == "one generator for all":  # every release is different, and every process draws the same ones
         generator = np.random.default_rng(0)
-        monkeypatch.setattr(randomness, "urandom", generator.bytes)
+        monkeypatch.setattr(noise, "urandom", generator.bytes)
     else:
         made: list[np.random.Generator] = []
 
@@ -274,7 +272,7 @@ def test_seeded_noise_that_claims_to_be_private(monkeypatch: Plant, plant: str) 
             made.append(made[-1] if made else np.random.default_rng())
             return made[-1].bytes(size)
 
-        monkeypatch.setattr(randomness, "urandom", late)
+        monkeypatch.setattr(noise, "urandom", late)
     found = attack_case(DEFAULT, releases=1000)
     assert "two processes, or two releases, draw the same noise" in found.faults
     assert (TOLD_APART in found.faults) == ("every release" in plant)

@@ -31,12 +31,10 @@ from poolrl.data.log import Log
 from poolrl.pool import ON_TOP, OnOutcomes, OnVisits, Prepared
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
-from poolrl.privacy.noise import randomness
+from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.inversion import inversion
-from poolrl.privacy.noise.randomness import Stream
-from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise
+from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, sampler_faults
 from poolrl.privacy.noise.seeded import SeededNoise
-from poolrl.privacy.noise.self_test import sampler_faults
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
 from poolrl.privacy.sensitivity import TableLayout, outcome_trees, visit_tables
 
@@ -335,7 +333,7 @@ def _follows_from_key(variance: Fraction) -> bool:
             asked.append(size)
             return KNOWN_KEY[:size]
 
-        vars(randomness)["urandom"] = known  # in this process alone
+        vars(secure)["urandom"] = known  # in this process alone
         noise = SecureNoise().begin().add(np.zeros(PROBED_DRAWS, dtype=np.int64), variance)
         return noise.tobytes() if asked == [len(KNOWN_KEY)] else b""
 

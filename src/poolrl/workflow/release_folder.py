@@ -57,8 +57,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.overlap import Sketch
 from poolrl.ledger.signing import SigningKey
 from poolrl.pool import Pool
-from poolrl.privacy.noise.secure import SecureNoise, opendp_version
-from poolrl.privacy.noise.self_test import require_sound_sampler
+from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sound_sampler
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import Problem
 from poolrl.workflow.config.configuration import ConfigFile

@@ -1,18 +1,235 @@
-"""Secure noise: exact discrete Gaussians from a stream that cannot be predicted or repeated."""
+"""Secure noise: exact discrete Gaussians from a stream that cannot be predicted or repeated, tested before its use.
+
+The stream is AES-256 in counter mode. The operating system draws a key for one release, and it is not kept. An attacker
+who can distinguish its words from uniform ones has broken AES. A stream belongs to the process that began it: a forked
+child would draw the same words again, and two tables with the same noise reveal their difference. The sampler turns
+words into discrete Gaussian numbers by an exact table.
+
+The self-test: known answers and a test of draws, once in a process, before anything is released. A library may be built
+wrongly, a compiled cache may be old, memory may fail. Noise that is not what the guarantee says looks like noise all
+the same. So a process shows once that its sampler works, and refuses to release otherwise.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 import re
+import threading
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from os import urandom
 
 import numpy as np
 
 from poolrl.checks import IntArray
-from poolrl.privacy.noise.randomness import OneProcess, TabledSampler
-from poolrl.privacy.noise.self_test import BAD_LUCK, DRAWN_VARIANCE, fits_law, require_sound_sampler
-from poolrl.privacy.noise.source import Sampler, in_cell_blocks, scale_above
+from poolrl.privacy.noise.source import RandomWords, Sampler, discrete_gaussian, in_cell_blocks, scale_above
+
+# 256 bits, all of them from the operating system.
+KEY_BYTES = 32
+# Cells drawn by one thread at a time: enough that the start of a thread does not matter.
+SECURE_BLOCK = 2**16
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def _this_process() -> tuple[int, int]:
+    # Forks are counted too, because the system may give the number of an ended process to a new one.
+    return os.getpid(), _forks
+
+
+class OneProcess:
+    """A guard for what must not be continued in a fork of the process that made it."""
+
+    def __init__(self) -> None:
+        self._process = _this_process()
+
+    def check(self) -> None:
+        """Refuse any other process."""
+        if _this_process() != self._process:
+            raise RuntimeError("a release belongs to the process that began it: begin another after a fork")
+
+
+class Stream:
+    """Uniform 64-bit words, each given once."""
+
+    def __init__(self) -> None:
+        # Straight from the system: nothing in between can make the key shorter.
+        self._key = urandom(KEY_BYTES)
+        self._owner = OneProcess()
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> int:
+        """Reserve `count` words, and return the place of the first. Any thread may read them with `words`."""
+        self._owner.check()
+        with self._lock:
+            first = self._taken
+            # A block of AES is two words, so the next place is even.
+            self._taken += count + count % 2
+        return first
+
+    def words(self, first: int, count: int) -> RandomWords:
+        """The words at first, first + 1, ...; `first` is even."""
+        # Here too: a fork may come between `take` and this.
+        self._owner.check()
+        return key_stream(self._key, first // 2, count)
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        """Refuse: a copy would draw the same words."""
+        raise TypeError("a stream of noise can be neither copied nor saved")
+
+
+def key_stream(key: bytes, block: int, count: int) -> RandomWords:
+    """`count` words of AES-256 in counter mode, from the block with this number on."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    cipher = Cipher(algorithms.AES256(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
+    drawn = np.zeros(count, dtype=np.uint64)
+    # Encrypted zeros are the key stream itself.
+    room = np.empty(drawn.nbytes + 15, dtype=np.uint8)
+    written = cipher.update_into(drawn.view(np.uint8).data, room.data)
+    return room[:written].view(np.uint64)
+
+
+class TabledSampler:
+    """One release: a stream with a key of its own, which every table of the release continues."""
+
+    def __init__(self) -> None:
+        self._stream = Stream()
+
+    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
+        """Counts plus independent numbers of exactly this variance's distribution."""
+        # Here, because Numba takes half a second to import.
+        from poolrl.privacy.noise.inversion import inversion
+
+        first = self._stream.take(counts.size)
+        table, noisy = inversion(variance), counts.astype(np.int64).ravel()
+
+        def some(part: slice) -> None:
+            table.add(self._stream.words(first + part.start, part.stop - part.start), noisy[part])
+
+        in_cell_blocks(some, noisy.size, SECURE_BLOCK)
+        return noisy.reshape(counts.shape)
+
+
+# NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
+NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+NIST_COUNTER = 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF
+NIST_PLAIN = bytes.fromhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51")
+NIST_CIPHER = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5")
+# SHA-256 of all thresholds ⌊2⁶⁴ P(X ≤ k)⌋ as words of 8 bytes, lowest byte first. They were computed by mpmath's theta
+# function with 600 bits, which shares no line with our own arithmetic (tests/test_self_test.py computes them again).
+KNOWN_TABLES = {
+    Fraction(41, 3): "244209de0276d02eb8ee3ed2804e1aae4f671d4ce06a8e8aa00ddabe06bb6fda",
+    Fraction(1001, 2): "f2ae78a1eb8258b6c981b5d71efc250789bcb28cab1b4f67e8a0b267f51f67a1",
+}
+# Of this many keys every bit is 0 in some and 1 in others, but for a chance of 256 · 2 / 2⁶⁴.
+KEYS = 64
+# Draws of the last test, their variance, and how often a sound sampler may fail it.
+DRAWS, DRAWN_VARIANCE, BAD_LUCK = 2**17, Fraction(41, 3), 1e-9
+
+
+@cache
+def _faults_of_process() -> list[str]:
+    return sampler_faults()
+
+
+# A fork tests its own sampler.
+os.register_at_fork(after_in_child=_faults_of_process.cache_clear)
+
+
+def require_sound_sampler() -> None:
+    """Refuse a process whose sampler does not work. Call it before anything is paid for."""
+    if faults := _faults_of_process():
+        raise RuntimeError(
+            f"the noise of this process failed its self-test ({'; '.join(faults)}): nothing may be released with it. "
+            "Install poolrl and cryptography again, delete compiled caches (__pycache__), or use another machine"
+        )
+
+
+def sampler_faults() -> list[str]:
+    """What is wrong with the sampler of this process; nothing, on a sound machine."""
+    return [fault for fault, sound in SELF_TESTS.items() if not sound()]
+
+
+def _aes_is_standard() -> bool:
+    wanted = bytes(plain ^ cipher for plain, cipher in zip(NIST_PLAIN, NIST_CIPHER, strict=True))
+    return key_stream(NIST_KEY, NIST_COUNTER, len(wanted) // 8).tobytes() == wanted
+
+
+def _keys_are_whole() -> bool:
+    keys = [Stream()._key for _ in range(KEYS)]
+    if len(set(keys)) < KEYS or any(len(key) != KEY_BYTES for key in keys):
+        return False
+    ones = np.unpackbits(np.frombuffer(b"".join(keys), dtype=np.uint8)).reshape(KEYS, -1).sum(axis=0)
+    return bool(((ones > 0) & (ones < KEYS)).all())
+
+
+def _words_are_aes() -> bool:
+    """Words at place p are halves of block p/2, whichever way they are cut, and none comes twice."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    stream = Stream()
+    taken = [(stream.take(count), count) for count in (5, 1, 8, 2)]
+    places = [place for first, count in taken for place in range(first, first + count)]
+    if len(set(places)) < len(places) or any(first % 2 for first, _ in taken):
+        return False
+    blocks = b"".join(number.to_bytes(16, "big") for number in range(max(places) // 2 + 1))
+    by_block = Cipher(algorithms.AES256(stream._key), modes.ECB()).encryptor().update(blocks)
+    words = np.frombuffer(by_block, dtype=np.uint64)
+    return all(np.array_equal(stream.words(first, count), words[first : first + count]) for first, count in taken)
+
+
+def _tables_are_exact() -> bool:
+    from poolrl.privacy.noise.inversion import inversion
+
+    tables = {variance: inversion(variance).thresholds.astype("<u8").tobytes() for variance in KNOWN_TABLES}
+    return all(sha256(tables[variance]).hexdigest() == known for variance, known in KNOWN_TABLES.items())
+
+
+def _draws_fit() -> bool:
+    drawn = TabledSampler().add(np.zeros(DRAWS, dtype=np.int64), DRAWN_VARIANCE)
+    return fits_law(drawn, DRAWN_VARIANCE, BAD_LUCK)
+
+
+def fits_law(drawn: IntArray, variance: Fraction, luck: float) -> bool:
+    """Whether draws are discrete Gaussian, by the χ² test of likelihood ratios; wrong with a chance of at most `luck`.
+
+    P(n KL(p̂ ‖ p) ≥ x) ≤ e^(−x) (ex/(m−1))^(m−1) for m values and x ≥ m − 1 (Agrawal 2020), for every n.
+    """
+    reach = math.ceil(3 * math.sqrt(variance))
+    support, weights = discrete_gaussian(math.sqrt(variance))
+    # A draw further out counts as the last value.
+    law = np.bincount(np.clip(support, -reach, reach) + reach, weights=weights)
+    seen = np.bincount(np.clip(drawn.ravel(), -reach, reach) + reach, minlength=len(law))
+    some = seen > 0
+    surprise = float((seen[some] * np.log(seen[some] / (drawn.size * law[some]))).sum())
+    freedom = len(law) - 1
+    if surprise <= freedom:
+        return True
+    return -surprise + freedom * math.log(math.e * surprise / freedom) > math.log(luck)
+
+
+SELF_TESTS: dict[str, Callable[[], bool]] = {
+    "AES-256 does not give the standard's answer": _aes_is_standard,
+    "keys repeat, or have bits that never change": _keys_are_whole,
+    "words are not the blocks of AES, or come twice": _words_are_aes,
+    "tables of the distribution differ from known ones": _tables_are_exact,
+    "draws do not have the stated distribution": _draws_fit,
+}
+
 
 # Cells drawn by one thread at a time: enough that the start of a thread does not matter.
 OPENDP_BLOCK = 2**12
@@ -39,8 +256,8 @@ def opendp_version() -> str | None:
         return None
 
 
-if (_found := opendp_version()) is not None:
-    refuse_biased(_found)
+if (_installed := opendp_version()) is not None:
+    refuse_biased(_installed)
 
 
 def require_sampler(variance: Fraction) -> None:
