@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from poolrl import LostSales
-from poolrl.certificate.certificate import LedgerEntry
-from poolrl.certificate.terms import AssumedPublic, Publication
+from poolrl.certificate.certificate import AssumedPublic, LedgerEntry, Publication
 from poolrl.workflow.trades.trade import trade_of
 
 

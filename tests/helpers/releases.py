@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from poolrl import LostSales, Policy, Pool
-from poolrl.certificate.certificate import certify
-from poolrl.certificate.terms import AssumedPublic
+from poolrl.certificate.certificate import AssumedPublic, certify
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names, Report

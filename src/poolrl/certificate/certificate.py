@@ -7,14 +7,14 @@ four decimals, so that the same release gives the same bytes on every machine an
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from poolrl import __version__
-from poolrl.certificate.terms import AssumedPublic, CertifiedWords, Facts
 from poolrl.ledger.accounts import Account, Entry, Period, ProtectedUnit, Spend, lost_by_one
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
@@ -32,16 +32,84 @@ NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
 LARGEST_CERTIFICATE = 2**22
 # The software whose versions a certificate names.
 Software = Literal["cryptography", "numpy", "opendp", "poolrl", "python", "scipy"]
+PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
 
 
-# The period of a release, and which columns amounts are multiples of.
-CertifiedPeriod = Annotated[Period, BeforeValidator(lambda of: Period.from_note(of) if isinstance(of, dict) else of)]
+class Facts(BaseModel):
+    """Facts as a file has them: nothing is converted, and an unknown key is refused. A docstring describes its fact."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """A description is one line, however many its docstring has."""
+        for field in cls.model_fields.values():
+            field.description = field.description and " ".join(field.description.split())
+
+
+class Publication(Facts):
+    """What the deployment record says about the release."""
+
+    name: str = "Ordering policy"
+    """for the record that tells others of this release (registry.yaml)"""
+    curator: str = "not stated"
+    """who publishes it"""
+    region: str = "not stated"
+    """which region the data describe"""
+    intended_use: str = "Order-up-to levels for the coming periods."
+    """what it is for"""
+
+
+class CertifiedWords(Facts):
+    """The words of a problem, as its papers use them."""
+
+    decisions: str
+    past: str
+    outcome: str
+    trajectory: str
+    logged: str
+    scope: str  # what decisions are for: 3 products
+    estimate: str  # what replaces a plain count of outcomes; empty where none is ever cut off
+
+
+class AssumedPublic(Facts):
+    """What was declared before the log was read, and the number of its units."""
+
+    problem: dict[str, Any]  # `Problem.facts()`: its keys depend on the kind of problem
+    products: list[str]
+    steps: list[str]
+    columns: list[str]
+    unit_column: str | None
+    clip: bool
+    query: str | None
+    protects: str
+    publication: Publication
+    words: CertifiedWords
+    units: int
+    what: str = PUBLIC_IN_WORDS
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a configuration declares of a release: who pays how much for what."""
+
+    public: AssumedPublic
+    data_set: str
+    rho: Fraction
+    budget: Fraction
+    unit: ProtectedUnit
+    period: Period | None = None
+    forgetting: float = 1.0
+    # The default, where a configuration says nothing, has changed from version to version.
+    forgetting_declared: bool = True
 
 
 class EarlierRelease(Facts):
     """A release of an earlier period whose trees the policy rests on."""
 
-    period: CertifiedPeriod
+    period: Period
     rho: str
     units: int
     scale_memory: int
@@ -176,7 +244,7 @@ class Certificate(Facts):
     signed_by: str = ""  # SHA-256 of the public key
     audit: AuditSummary | None = None
     # Which trajectories were read, where not all of them were, and the earlier periods that the policy rests on.
-    period: CertifiedPeriod | None = None
+    period: Period | None = None
     forgetting: float | None = None
     bins: int | None = None  # of the trees: those of the first period
     earlier: list[EarlierRelease] = Field([])
@@ -205,15 +273,11 @@ class Certificate(Facts):
         """A certificate from its bytes; refuses anything that is not one."""
         wanted = cls.model_fields["format"].default
         try:
-            facts = json.loads(content) if len(content) <= LARGEST_CERTIFICATE else None
-        except (ValueError, RecursionError):
-            facts = None
-        if not isinstance(facts, dict) or facts.get("format") != wanted:
-            raise ValueError(f"not a certificate of this version ({wanted!r})")
-        try:
-            return cls.model_validate(facts)
-        except (ValidationError, RecursionError):
-            raise ValueError("not a complete certificate: an entry is missing, unknown or of another type") from None
+            # What is longer is cut, and then no JSON any more.
+            return cls.model_validate_json(content[:LARGEST_CERTIFICATE])
+        except ValidationError:
+            why = "an entry is missing, unknown or of another type"
+            raise ValueError(f"not a complete certificate of this version ({wanted!r}): {why}") from None
 
 
 def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry, **facts: Any) -> Certificate:

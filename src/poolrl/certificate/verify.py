@@ -15,6 +15,7 @@ from poolrl import __version__
 from poolrl.certificate.certificate import (
     Certificate,
     CertifiedMechanism,
+    Terms,
     arithmetic_faults,
     certified_unit,
     lost_to_periods,
@@ -31,7 +32,6 @@ from poolrl.certificate.release_files import (
     TREES,
     sha256,
 )
-from poolrl.certificate.terms import Terms
 from poolrl.checks import FloatArray
 from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes

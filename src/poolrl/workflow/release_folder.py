@@ -29,7 +29,15 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from poolrl import __version__
-from poolrl.certificate.certificate import AuditSummary, Certificate, EarlierRelease, LedgerEntry, Software, certify
+from poolrl.certificate.certificate import (
+    AuditSummary,
+    Certificate,
+    EarlierRelease,
+    LedgerEntry,
+    Software,
+    Terms,
+    certify,
+)
 from poolrl.certificate.leaflet import leaflet, neighbours_keep, registry_record
 from poolrl.certificate.release_files import (
     CERTIFICATE,
@@ -42,7 +50,6 @@ from poolrl.certificate.release_files import (
     TREES,
     sha256,
 )
-from poolrl.certificate.terms import Terms
 from poolrl.data.periods import sketch_of
 from poolrl.data.sources.engine import NoRowsError, RowError
 from poolrl.data.table import Table

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from poolrl.certificate.certificate import Certificate, certified_unit
+from poolrl.certificate.certificate import Certificate, Terms, certified_unit
 from poolrl.certificate.release_files import CERTIFICATE, POLICY, TREES, sha256
-from poolrl.certificate.terms import Terms
 from poolrl.certificate.verify import verify_release
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges

@@ -13,7 +13,7 @@ from typing import Any, Self, get_args
 from platformdirs import user_data_path
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
-from poolrl.certificate.terms import AssumedPublic, Facts, Publication, Terms
+from poolrl.certificate.certificate import AssumedPublic, Facts, Publication, Terms
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
 from poolrl.ledger.accounts import Period, ProtectedUnit

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from poolrl.certificate.terms import Facts
+from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
 from poolrl.ledger.accounts import Period, When, normal_name
 from poolrl.problems.labels import MOST_LABEL_CELLS

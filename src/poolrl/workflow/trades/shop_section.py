@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from poolrl.certificate.terms import Facts
+from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
 from poolrl.problems.inventory import Backlog, LostSales
 from poolrl.workflow.config.sections import (

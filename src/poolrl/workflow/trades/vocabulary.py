@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from poolrl.certificate.terms import CertifiedWords
+    from poolrl.certificate.certificate import CertifiedWords
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Words:
     def certified(self, names: list[str], *, censored: bool) -> CertifiedWords:
         """Those that papers repeat; `names` are those of products, or of the numbers of a state."""
         # Here, because `decide` needs words and no papers.
-        from poolrl.certificate.terms import CertifiedWords
+        from poolrl.certificate.certificate import CertifiedWords
 
         plain = {name: getattr(self, name) for name in ("decisions", "past", "outcome", "trajectory", "logged")}
         scope = self.scope.format(count=len(names), names=" and ".join(names))
