@@ -218,3 +218,11 @@ def test_sums_are_told_by_name_and_with_their_exact_variance() -> None:
 def test_only_stock_can_be_left() -> None:
     with pytest.raises(ValueError, match="left_over needs a problem of inventory, got Wear"):
         sensitivity.left_sums(Wear(2), per_unit=1)
+
+
+def test_what_is_left_needs_a_positive_bound() -> None:
+    """A sum is counted in parts of the bound. Parts of nothing would be infinitely many."""
+    shop = LostSales(horizon=2, products=2, holding=0.1, shortage=0.4, demand_max=10.0)
+    shop.outcome_high = np.array([10.0, 0.0])
+    with pytest.raises(ValueError, match="left_over needs positive bounds of outcomes"):
+        sensitivity.left_sums(shop, per_unit=1)

@@ -17,7 +17,7 @@ import yaml
 from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.leaflet import leaflet, registry_record
-from poolrl.certificate.release_files import CERTIFICATE, LEAFLET, POLICY, RECORD
+from poolrl.certificate.release_files import CERTIFICATE, CONFIG, LEAFLET, POLICY, RECORD, SIGNATURE
 from poolrl.certificate.verify import release_layout
 from poolrl.learning.stored import Together
 from poolrl.privacy import zcdp
@@ -139,6 +139,18 @@ def test_what_people_read_is_checked_too(released: Path) -> None:
         assert len(bad(released)) == 1, name
         path.write_text(text)
     assert bad(released) == []
+
+
+def test_words_are_compared_without_a_configuration_too(released: Path) -> None:
+    """A certificate that travels alone with its policy speaks of the problem as its trade does."""
+    release = released / "release"
+    for name in (CONFIG, LEAFLET, RECORD, SIGNATURE):
+        (release / name).unlink()
+    assert bad(released) == []
+    facts = json.loads((release / CERTIFICATE).read_bytes())
+    facts["assumed_public"]["words"]["outcome"] = "demand that nobody can guess"
+    write_facts(release / CERTIFICATE, facts)
+    assert bad(released) == ["the certificate speaks in the words of its trade"]
 
 
 def forge(
