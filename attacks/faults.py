@@ -26,7 +26,7 @@ Fault = Callable[[], list[str]]
 WRITER = """
 import sys
 from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.ledger import Sketch
 from poolrl.ledger.accounts import ProtectedUnit
 with Ledger(sys.argv[1]) as ledger:
     ledger.open_account("writer", 1000)

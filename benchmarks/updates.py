@@ -37,8 +37,7 @@ from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.accounts import Period, ProtectedUnit
-from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.simulation.evaluation import rollout_cost, saa
 from poolrl.simulation.families import FAMILIES, TOP
 

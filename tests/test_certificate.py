@@ -17,7 +17,7 @@ import yaml
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
 from poolrl.certificate.certificate import (
     Certificate,
-    InAll,
+    PrivacyLoss,
     arithmetic_faults,
     certify,
 )
@@ -129,12 +129,14 @@ def test_the_leaflet_says_when_nothing_is_protected(one_release: Path) -> None:
     certificate = certificate_in(one_release / "release")
     at_most = [rho for rho in np.arange(3.0, 6.0, 0.01) if zcdp.epsilon(rho, 1e-6) <= MEANINGLESS_EPSILON][-1]
     for rho, protects in ((0.5, True), (at_most, True), (at_most + 0.02, False), (2000.0, False)):
-        in_all = InAll.of(zcdp.finite_budget(rho=round(float(rho), 2)))
+        in_all = PrivacyLoss.of(zcdp.finite_budget(rho=round(float(rho), 2)))
         text = " ".join(leaflet(certificate.model_copy(update={"in_all": in_all})).split())
         assert ("no meaningful protection" in text) == (not protects), rho
         assert (meaningless(in_all.epsilon["1e-06"]) in text) == (not protects), rho
         assert ("We call that" in text) == protects, rho
-    assert strength(InAll.of(zcdp.finite_budget(rho=2000))).startswith("This is no meaningful protection. Epsilon is 2")
+    assert strength(PrivacyLoss.of(zcdp.finite_budget(rho=2000))).startswith(
+        "This is no meaningful protection. Epsilon is 2"
+    )
 
 
 def test_small_numbers_are_rounded_up_too() -> None:

@@ -20,8 +20,7 @@ from poolrl.data.ids import canonical_text
 from poolrl.data.log import Columns
 from poolrl.data.periods import rows_of_period
 from poolrl.ledger.accounts import OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
-from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 from tests.helpers.ledgers import WEEK, rows

@@ -7,8 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from poolrl.ledger.accounts import ProtectedUnit
-from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.ledger import Ledger, Sketch
 
 WEEK = ProtectedUnit("week")
 

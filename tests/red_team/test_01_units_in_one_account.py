@@ -117,7 +117,7 @@ def test_what_cannot_be_converted_is_refused(
         # Nor can such an entry be smuggled in: the rule is part of adding up.
         entries, _ = ledger.state()
         forged = entries[1].__class__(**vars(entries[1]) | {"number": 4, "note": {"unit": asdict(second)}})
-        with pytest.raises(ValueError, match="cannot be added up"):
+        with pytest.raises(ValueError, match="cannot pay for this release"):
             replay([*entries, forged])
 
 

@@ -140,7 +140,7 @@ def test_the_flag_is_for_the_first_fit_alone(released: Path, run: Run) -> None:
 
 def test_the_planted_sum_over_all_rows_would_not_have_seen_it() -> None:
     """The planted bug of 0.5: one sum for the whole log. One row less is then another log."""
-    from poolrl.ledger.overlap import Sketch
+    from poolrl.ledger.ledger import Sketch
     from tests.helpers.ledgers import rows
 
     first = rows("rows")

@@ -12,7 +12,7 @@ import pytest
 
 from poolrl.data.periods import sketch_of
 from poolrl.data.table import Table
-from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.ledger import Sketch
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, small_shop, write_config
 

@@ -92,5 +92,5 @@ def test_a_replayed_entry_a_hair_above_the_budget_is_refused(tmp_path: Path) -> 
         ledger.reserve("shop", 1, WEEK)
         opened, reserved = ledger.entries()
     replay([opened, reserved])
-    with pytest.raises(ValueError, match="spends more than the account holds"):
+    with pytest.raises(ValueError, match="does not allow rho"):
         replay([opened, replace(reserved, rho=1 + HAIRS[1])])

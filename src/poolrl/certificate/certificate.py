@@ -136,17 +136,18 @@ class AttackPower(Facts):
         )
 
 
-class InAll(Facts):
-    """What all releases of the data set together come to, this one included."""
+class PrivacyLoss(Facts):
+    """What one release, or several together, tell an attacker at most."""
 
     rho: str
     epsilon: dict[str, float]
     attack: AttackPower
 
     @classmethod
-    def of(cls, spent: Fraction) -> Self:
+    def of(cls, spent: Fraction) -> PrivacyLoss:
         """From the sum of their budgets."""
-        return cls(rho=str(spent), epsilon=epsilons(spent), attack=AttackPower.at(spent))
+        epsilon = {delta: _certified(zcdp.epsilon(float(spent), float(delta))) for delta in DELTAS}
+        return PrivacyLoss(rho=str(spent), epsilon=epsilon, attack=AttackPower.at(spent))
 
 
 class CertifiedMechanism(Facts):
@@ -220,16 +221,13 @@ def read_audit(path: Path, config_sha256: str) -> AuditSummary:
     return summary
 
 
-class Certificate(Facts):
+class Certificate(PrivacyLoss):
     """The whole file."""
 
     format: Literal["poolrl certificate 2"] = "poolrl certificate 2"
     issued: str
     private: bool
-    rho: str
-    epsilon: dict[str, float]
-    attack: AttackPower
-    in_all: InAll
+    in_all: PrivacyLoss  # all releases of the data set together, this one included
     unit: str
     trajectories_per_unit: int
     steps: int
@@ -273,7 +271,7 @@ class Certificate(Facts):
         """A certificate from its bytes; refuses anything that is not one."""
         wanted = cls.model_fields["format"].default
         try:
-            # What is longer is cut, and then no JSON any more.
+            # A longer text is cut, and is then no JSON.
             return cls.model_validate_json(content[:LARGEST_CERTIFICATE])
         except ValidationError:
             why = "an entry is missing, unknown or of another type"
@@ -299,10 +297,8 @@ def derived(rho: Fraction, spent: Fraction, words: CertifiedWords) -> dict[str, 
     """The entries that follow from the cost of the mechanisms, the sum of all spends, and words."""
     return {
         "private": True,
-        "rho": str(rho),
-        "epsilon": epsilons(rho),
-        "attack": AttackPower.at(rho),
-        "in_all": InAll.of(spent),
+        **dict(PrivacyLoss.of(rho)),
+        "in_all": PrivacyLoss.of(spent),
         "composition": COMPOSITION,
         "post_processing": post_processing(words),
     }
@@ -322,15 +318,13 @@ def certified_unit(certificate: Certificate) -> ProtectedUnit:
     )
 
 
-def seen_in(claim: Certificate) -> InAll:
+def seen_in(claim: Certificate) -> PrivacyLoss:
     """What an attacker who sees this release alone can use: its own ρ, or that of all releases.
 
     A policy of several periods holds the trees of all of them. A trajectory is in one, so the others tell nothing of it
     and only add noise. But a unit may be in each, and its shifts add up where the noise adds up in squares.
     """
-    if claim.earlier and claim.unit != "trajectory":
-        return claim.in_all
-    return InAll(rho=claim.rho, epsilon=claim.epsilon, attack=claim.attack)
+    return claim.in_all if claim.earlier and claim.unit != "trajectory" else claim
 
 
 def lost_to_periods(claim: Certificate) -> Fraction:
@@ -381,11 +375,6 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
     if left != max(Fraction(0), budget - spent):
         faults.append("the rest of the budget does not follow from the budget and the spends")
     return faults
-
-
-def epsilons(rho: Fraction) -> dict[str, float]:
-    """ε at each δ, rounded up."""
-    return {delta: _certified(zcdp.epsilon(float(rho), float(delta))) for delta in DELTAS}
 
 
 def _certified(value: float) -> float:

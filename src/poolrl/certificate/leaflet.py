@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from poolrl.certificate.certificate import Certificate, InAll, lost_to_periods, seen_in
+from poolrl.certificate.certificate import Certificate, PrivacyLoss, lost_to_periods, seen_in
 from poolrl.ledger.accounts import Period
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
 from poolrl.privacy.zcdp import rounded_up
@@ -142,7 +142,7 @@ def whose(certificate: Certificate) -> str:
     return f"each {certificate.unit}{column}{words} with {used} of {steps} steps"
 
 
-def strength(in_all: InAll) -> str:
+def strength(in_all: PrivacyLoss) -> str:
     """The meaning of the numbers, in a sentence; the thresholds are ours."""
     if in_all.epsilon["1e-06"] > MEANINGLESS_EPSILON:
         return f"This is no meaningful protection. {meaningless(in_all.epsilon['1e-06'])}"

@@ -84,7 +84,7 @@ def sketch_of(log: Table) -> tuple[bytes, tuple[bytes, ...], float]:
     A mark stands for what one trajectory shows of one product: the numbers of all its rows, but no id, name or step. So
     the order of rows and products, the horizon, the names of things and the kind of file do not matter, and a part of a
     log has a part of its marks. Marks are as sensitive as the log: a person who guesses a trajectory can confirm the
-    guess. So they go into the ledger only encrypted (`ledger/overlap.py`).
+    guess. So they go into the ledger only encrypted (`ledger/ledger.py`).
 
     Chance by Good and Turing: a trajectory that was seen once is expected 2 N₂ / N₁ times in another log like this one,
     where N₁ different trajectories were seen once and N₂ twice. One that was seen more often is expected there.

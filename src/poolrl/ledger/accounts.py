@@ -118,11 +118,9 @@ class ProtectedUnit:
             raise ValueError("an entry does not say whom it protects")
         return cls(**note)
 
-    def same_kind(self, other: ProtectedUnit) -> bool:
-        """Whether budgets for both add up as they are."""
-        return self._kind() == other._kind()
-
-    def _kind(self) -> tuple[object, ...]:
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Budgets for units of one kind add up as they are."""
         # How much of a unit is used (max_per_unit, scale_memory) is paid for in noise. It does not change the promise.
         return (self.column, None if self.column is not None else self.trajectory, self.labels_kept, self.adjacency)
 
@@ -150,13 +148,13 @@ Owned = dict[tuple[str, str], int]
 
 def factor(paid_for: ProtectedUnit, counted_for: ProtectedUnit, owned: Owned) -> int | None:
     """The cost of one release for another type of unit, as a multiple of its ρ; None where it is not known."""
-    if paid_for.same_kind(counted_for):
+    if paid_for.kind == counted_for.kind:
         return 1
     if paid_for.adjacency != counted_for.adjacency or paid_for.adjacency != REPLACE_ANY:
         return None
     if paid_for.labels_kept and not counted_for.labels_kept:
         return None  # its neighbours kept their labels, and others need not
-    if replace(paid_for, labels_kept=counted_for.labels_kept).same_kind(counted_for):
+    if replace(paid_for, labels_kept=counted_for.labels_kept).kind == counted_for.kind:
         return 1  # it protects more than is asked for: labels that may change
     if paid_for.column is None and counted_for.column is not None:
         most = owned.get((counted_for.column, paid_for.trajectory))
@@ -177,7 +175,7 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
             owned[place] = max(unit.owns_at_most, owned.get(place, 0))
     kinds: dict[tuple[object, ...], list[Spend]] = {}
     for spend in counted:
-        kinds.setdefault(spend.unit._kind(), []).append(spend)
+        kinds.setdefault(spend.unit.kind, []).append(spend)
     sums = {alike[-1].unit: Fraction(0) for alike in kinds.values()}
     for unit in sums:
         for alike in kinds.values():
@@ -191,7 +189,7 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
 def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
     """The loss of one type of unit to all spends."""
     with_it = [*spends, Spend(Fraction(0), "reserved", unit)]
-    return next(total for each, total in totals(with_it).items() if each.same_kind(unit))
+    return next(total for each, total in totals(with_it).items() if each.kind == unit.kind)
 
 
 def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
@@ -306,7 +304,7 @@ class Account:
     data_set: str
     budget: Fraction
     spends: dict[int, Spend] = field(default_factory=dict)
-    sketches: dict[int, str] = field(default_factory=dict)  # sealed, by the same numbers; see `overlap`
+    sketches: dict[int, str] = field(default_factory=dict)  # sealed, by the same numbers; see `Sketch`
 
     @property
     def spent(self) -> Fraction:
@@ -324,7 +322,7 @@ class Account:
 
     def other_units(self, unit: ProtectedUnit) -> list[str]:
         """The names of other types of units that releases of the account protect."""
-        return sorted({each.name for each in totals(self.spends.values()) if not each.same_kind(unit)})
+        return sorted({each.name for each in totals(self.spends.values()) if each.kind != unit.kind})
 
     def with_spend(self, rho: Fraction, unit: ProtectedUnit, period: Period | None = None) -> Fraction:
         """What would be spent after one more release, by the unit that loses most.
@@ -384,9 +382,8 @@ def apply(entry: Entry, accounts: dict[str, Account]) -> None:
 
 
 def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) -> None:
-    where = f"entry {entry.number}"
     if entry.rho is None or entry.rho <= 0:
-        raise ValueError(f"{where} has no positive rho")
+        raise ValueError(f"entry {entry.number} has no positive rho")
     if account is None:
         accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
         return
@@ -396,8 +393,13 @@ def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) 
     unit = ProtectedUnit.from_note(entry.note.get("unit"))
     period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
     try:
-        if account.with_spend(entry.rho, unit, period) > account.budget:
-            raise ValueError(f"{where} spends more than the account holds")
+        spent = account.with_spend(entry.rho, unit, period)
     except UnitsError as error:
-        raise ValueError(f"{where} cannot be added up: {error}") from None
+        raise UnitsError(f"the account {account.data_set!r} cannot pay for this release: {error}") from None
+    if spent > account.budget:
+        left = f"only {float(account.left):g} of {float(account.budget):g} is left"
+        if spent != account.spent + entry.rho:
+            left = f"one {unit.name} would then have lost {float(spent):g} of {float(account.budget):g}"
+        asked = f"the budget of {account.data_set!r} does not allow rho = {float(entry.rho):g}"
+        raise OverspendError(f"{asked}: {left} (entry {entry.number})")
     account.spends[entry.number] = Spend(entry.rho, "reserved", unit, period)

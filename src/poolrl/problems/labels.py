@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ MOST_LABEL_CELLS = 10**7
 LARGEST_LABEL = 1e300
 
 
+@dataclass(frozen=True, init=False)
 class Labels:
     """The declared values of each label. A label cell is a combination of values, numbered with the last label fastest.
 
@@ -33,24 +35,18 @@ class Labels:
     [5, -1, 0]
     """
 
+    names: tuple[str, ...]
+    values: tuple[tuple[LabelValue, ...], ...]
+
     def __init__(self, values: Mapping[str, Iterable[Any]] | Iterable[Any] | None = None) -> None:
         declared = {str(name): _declared(str(name), given) for name, given in dict(values or {}).items()}
-        self.names = tuple(declared)
-        self.values = tuple(declared.values())
+        object.__setattr__(self, "names", tuple(declared))
+        object.__setattr__(self, "values", tuple(declared.values()))
         if math.prod(self.shape) > MOST_LABEL_CELLS:
             raise ValueError(f"labels must make at most {MOST_LABEL_CELLS:,} cells, got {math.prod(self.shape):,}")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Labels) and self.facts() == other.facts()
-
-    def __hash__(self) -> int:
-        return hash((self.names, self.values))
-
     def __bool__(self) -> bool:
         return bool(self.names)
-
-    def __repr__(self) -> str:
-        return f"Labels({dict(zip(self.names, self.values, strict=True))})"
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -60,8 +60,7 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PeriodRead
 from poolrl.ledger.accounts import Account, Entry, OverspendError, Period
 from poolrl.ledger.chain import onto_disk, was_made
-from poolrl.ledger.ledger import Ledger
-from poolrl.ledger.overlap import Sketch
+from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.ledger.signing import SigningKey
 from poolrl.pool import Pool
 from poolrl.privacy.noise.secure import SecureNoise, opendp_version, require_sound_sampler
