@@ -17,8 +17,6 @@ import numpy as np
 from numpy.lib import format as npy
 
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
-# Bytes unpacked at a time: a small member may unpack to very many.
-PIECE = 2**20
 # Bytes that every file may unpack to, and how many more for each byte of its own.
 SMALL_UNPACKED, MOST_UNPACKED = 2**25, 32
 
@@ -79,12 +77,5 @@ def _read_array(stream: IO[bytes], size: int) -> np.ndarray[Any, np.dtype[Any]]:
         raise DamagedError("an array that does not hold numbers")
     if math.prod(shape) * kind.itemsize != size - stream.tell():
         raise DamagedError("an array that is larger or smaller than its header says")
-    content = bytearray(size - stream.tell())
-    room = memoryview(content)
-    while room:
-        piece = stream.read(min(len(room), PIECE))
-        if not piece:
-            raise DamagedError("an array that ends too soon")
-        room[: len(piece)] = piece
-        room = room[len(piece) :]
+    content = bytearray(stream.read(size - stream.tell()))  # as many bytes at most, however many it unpacks to
     return np.frombuffer(content, kind).reshape(shape, order="F" if fortran_order else "C")

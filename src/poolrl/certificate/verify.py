@@ -279,30 +279,22 @@ def tables_hold(policy: Policy, claim: Certificate) -> bool:
     moved = sensitivity.moved_trajectories(
         per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
     )
-    slots = units * per_unit
+    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
+    on_top: dict[str, tuple[Callable[..., TableLayout], object]] = {
+        "levels and outcomes": (sensitivity.joint_table, policy.report.dependence),
+        "stock left over": (sensitivity.left_sums, policy.outcomes and policy.outcomes.left),
+        "products that sell together": (sensitivity.pair_sums, policy.report.together),
+    }
+    named = [each.name for each in guarantee.mechanisms]
+    # A policy may tell paid numbers only. It need not tell all of them.
+    formulas = [formula for name, (formula, told) in on_top.items() if told is not None or name in named]
+    slots, rho = units * per_unit, float(guarantee.mechanisms[0].rho)
     try:
         trees = Outcomes(bins=claim.bins)
-    except ValueError:
+        layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
+        layouts += [formula(problem, per_unit=moved) for formula in formulas]
+    except ValueError:  # there are no such trees, or the problem has no such sums
         return False
-    rho = float(guarantee.mechanisms[0].rho)
-    layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
-    # A policy may tell paid numbers only. It need not tell all of them.
-    named = [each.name for each in guarantee.mechanisms]
-    left = policy.outcomes is not None and policy.outcomes.left is not None
-    on_top: tuple[tuple[bool, Callable[..., TableLayout]], ...] = (
-        (policy.report.dependence is not None, sensitivity.joint_table),
-        (left, sensitivity.left_sums),
-        (policy.report.together is not None, sensitivity.pair_sums),
-    )
-    for told, formula in on_top:
-        try:
-            layout = formula(problem, per_unit=moved)
-        except ValueError:  # the problem has no such sums
-            if told:
-                return False
-            continue
-        layouts += [layout] if told or layout.name in named else []
-    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
     return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from poolrl.cli.verbs import AsJson, verb
+from poolrl.cli.verbs import AsJson, OwnConfig, verb
 from poolrl.workflow.decide import PLAIN, CsvForm, decide_table, open_desk
 from poolrl.workflow.desk import Answers, Desk, Questions, pairs_from_text
 
@@ -72,9 +72,7 @@ def decide(
     ] = None,
     delimiter: Annotated[str, Parameter(help="With --table: the sign between cells, or tab.")] = ",",
     decimal: Annotated[str, Parameter(help="With --table: the sign before decimals, . or ,")] = ".",
-    config: Annotated[
-        Path | None, Parameter(help="For a problem of your own: the configuration that names it.")
-    ] = None,
+    config: OwnConfig = None,
     json: AsJson = False,
 ) -> None:
     """One question or a table of them; refuse flags that do not go together."""

@@ -15,7 +15,7 @@ from rich.markup import escape
 from poolrl.certificate.certificate import read_audit
 from poolrl.certificate.leaflet import MEANINGLESS_EPSILON, leaflet, meaningless
 from poolrl.certificate.release_files import PAGE, POLICY
-from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, AuditFile, ConfigPath, verb
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.paying import why_not_together
 from poolrl.workflow.release_folder import Released, fit_release
@@ -50,9 +50,7 @@ def fit(
     new_account: Annotated[
         bool, Parameter(help="Nothing was ever released of this data set: open its account.", negative="")
     ] = False,
-    audit: Annotated[
-        Path | None, Parameter(help="audit.json of 'poolrl audit --config': the certificate repeats what it found.")
-    ] = None,
+    audit: AuditFile = None,
     json: AsJson = False,
 ) -> None:
     """Make the release, draw its page, print its leaflet."""

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from poolrl.certificate.release_files import PAGE
-from poolrl.cli.verbs import verb
+from poolrl.cli.verbs import OwnConfig, verb
 from poolrl.workflow.decision_tables import DECISIONS_FILE, LEVELS_FILE
 from poolrl.workflow.page import draw_page
 from poolrl.workflow.verified import load_verified
@@ -26,9 +26,7 @@ report_verb = verb(
 def report(
     folder: Annotated[Path, Parameter(help="What fit has written.")] = Path("release"),
     *,
-    config: Annotated[
-        Path | None, Parameter(help="For a problem of your own: the configuration that names it.")
-    ] = None,
+    config: OwnConfig = None,
 ) -> None:
     """Refuse a release whose certificate does not hold; else draw."""
     console = Console()

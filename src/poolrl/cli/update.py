@@ -12,7 +12,7 @@ from rich.console import Console
 from poolrl.certificate.certificate import read_audit
 from poolrl.certificate.release_files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
-from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
+from poolrl.cli.verbs import CONFIG_NAME, AsJson, AuditFile, ConfigPath, verb
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.decision_tables import decisions_of, in_one_sentence
@@ -48,7 +48,7 @@ def update(
     out: Annotated[Path | None, Parameter(help="Folder to make; 'release-FIRST' beside the file if left out.")] = None,
     config: ConfigPath = CONFIG_NAME,
     dry_run: Annotated[bool, Parameter(help="Say what it would cost; read and spend nothing.", negative="")] = False,
-    audit: Annotated[Path | None, Parameter(help="audit.json of 'poolrl audit --config'.")] = None,
+    audit: AuditFile = None,
     json: AsJson = False,
 ) -> None:
     """Say what the update costs, make it, draw its page, and print what changed and the leaflet."""
