@@ -56,8 +56,13 @@ def make_log(path: Path, rows: int) -> None:
 
 def bins_of(rows: int) -> int:
     """The number that `Pool` would choose for this number of rows."""
-    public = {"steps": STEPS, "coordinates": 1, "slots": rows // STEPS, "per_unit": 1, "label_cells": STORES}
-    return Outcomes().level_sizes(**public, rho=RHO)[-1]
+    return Outcomes().level_sizes(a_chain(), slots=rows // STEPS, per_unit=1, rho=RHO)[-1]
+
+
+def a_chain() -> LostSales:
+    """Many stores of one product."""
+    stores = {"store": range(1, STORES + 1)}
+    return LostSales(horizon=STEPS, holding=0.2, shortage=0.4, demand_max=BOUND, labels=stores)
 
 
 @contextmanager
@@ -77,9 +82,7 @@ def _opened(path: str | None, rows: int) -> Iterator[ir.Table]:
 
 def ours(path: str | None, rows: int) -> Any:
     """The expression of `Table`."""
-    problem = LostSales(
-        horizon=STEPS, holding=0.2, shortage=0.4, demand_max=BOUND, labels={"store": range(1, STORES + 1)}
-    )
+    problem = a_chain()
     names: dict[str, Any] = {part: getattr(COLUMNS, part) for part in ("states", "actions", "next_states", "scale")}
     with _opened(path, rows) as table:
         log = Table(table, trajectory="trajectory", step="step", labels=["store"], **names)

@@ -80,8 +80,7 @@ def count(form: str, path: str, products: int, weeks: int, by_shop: bool) -> tup
             for name, part in zip(("states", "actions", "next_states"), "san", strict=True)
         }
         more = {}
-    public = {"steps": DAYS, "coordinates": products, "slots": weeks, "per_unit": 1}
-    bins = Outcomes().level_sizes(**public, rho=RHO)[-1]
+    bins = Outcomes().level_sizes(a_shop(products), slots=weeks, per_unit=1, rho=RHO)[-1]
     named: dict[str, Any] = {"trajectory": "week", "step": "day", **parts} | ({"unit": "shop"} if by_shop else {})
     began = time.perf_counter()
     with open_source(path, Columns(**named)) as opened:

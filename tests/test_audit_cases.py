@@ -134,7 +134,7 @@ def test_an_audit_of_a_configured_fit(tmp_path: Path, facts: Facts, run: Run) ->
     audited = found["audits"][0]
     assert not audited["flagged"]
     # Δ₂² = 2 H k L c² and H k c² P² with H = 3, k = 2, c = 2, and σ² = Δ₂² / 2ρ with nine tenths of ρ and a tenth.
-    sizes = Outcomes().level_sizes(steps=3, coordinates=2, slots=80, per_unit=2, rho=0.45)
+    sizes = Outcomes().level_sizes(load_config(config).config.problem.posed, slots=80, per_unit=2, rho=0.45)
     trees, sums = (Fraction(each["variance"]) for each in audited["tables"])
     assert trees == 2 * 3 * 2 * len(sizes) * 4 / Fraction(9, 10)
     assert sums == 3 * 2 * 4 * 32**2 * 10

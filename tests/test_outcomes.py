@@ -294,22 +294,24 @@ def test_equal_bins_keep_the_distribution_function(seed: int, bins: int, top: fl
 
 def test_bins_follow_public_quantities() -> None:
     """The power of two nearest to 2.65 r^(−0.6) with r = c √(Hk/ρ) / n, within 8 and 1024; from four nodes on."""
-    base = {"steps": 10, "coordinates": 8, "slots": 1000, "per_unit": 1, "rho": 0.1}
+    facts = {"horizon": 10, "products": 8, "holding": 1, "shortage": 1, "demand_max": 1}
+    shop, base = LostSales(**facts), {"slots": 1000, "per_unit": 1, "rho": 0.1}
 
-    def finest(**changes: float) -> int:
-        sizes = Outcomes().level_sizes(**base | changes)
+    def finest(problem: LostSales = shop, **changes: float) -> int:
+        sizes = Outcomes().level_sizes(problem, **base | changes)
         assert sizes == tuple(2**level for level in range(2, len(sizes) + 2))
         return sizes[-1]
 
     assert finest() == 16  # r = 28.3 / 1000: 22.5 wanted
     assert finest(slots=2000) == 32  # 34.2 wanted
-    assert finest(slots=2000, label_cells=2) == 16  # the same slots in every cell as at first
+    two_cells = LostSales(**facts, labels={"promo": [0, 1]})
+    assert finest(two_cells, slots=2000) == 16  # the same slots in every cell as at first
     assert finest(per_unit=2) == 16  # 14.9 wanted
     assert finest(slots=10**7) == 1024
     assert finest(rho=1e-9) == 8
     assert finest(rho=math.inf) == 1024
-    assert Outcomes(bins=32).level_sizes(**base) == (4, 8, 16, 32)
-    assert Outcomes(bins=2).level_sizes(**base) == (2,)
+    assert Outcomes(bins=32).level_sizes(shop, **base) == (4, 8, 16, 32)
+    assert Outcomes(bins=2).level_sizes(shop, **base) == (2,)
 
 
 @pytest.mark.parametrize(("bins", "message"), [(3, "power of two, got 3"), (1, "at least 2, got 1"), (2.0, "whole")])

@@ -179,7 +179,7 @@ def test_noise_of_the_right_variance_and_another_shape(
 
 
 def test_products_left_out_of_the_sensitivity(monkeypatch: Plant) -> None:
-    sizes = Outcomes().level_sizes(steps=3, coordinates=2, slots=3, per_unit=1, rho=1.0)
+    sizes = Outcomes().level_sizes(DEFAULT.problem, slots=3, per_unit=1, rho=1.0)
     two_products = 2 * 3 * 2 * len(sizes)  # 2 H k L
     monkeypatch.setattr(sensitivity, "Fraction", lambda number: Fraction(number, 2 if number == two_products else 1))
     assert "one unit moves more than was paid for" in faults(attack_case(DEFAULT, releases=200))

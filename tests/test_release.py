@@ -147,8 +147,7 @@ def test_units_are_named_in_the_guarantee(problem: LostSales, log: Trajectories)
     assert "one unit: up to 2 trajectories of 5 steps" in str(guarantee)
     assert guarantee.rho == 1.0
     # 2 H k L c², with as many levels as 100 slots at c = 2 and 200 at c = 1 can fill.
-    public = {"steps": 5, "coordinates": 1, "rho": 1.0}
-    few, many = (len(Outcomes().level_sizes(**public, slots=n, per_unit=c)) for n, c in ((100, 2), (200, 1)))
+    few, many = (len(Outcomes().level_sizes(problem, rho=1.0, slots=n, per_unit=c)) for n, c in ((100, 2), (200, 1)))
     assert guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * few * 2**2
     assert Pool(rho=1.0).fit(problem, log).guarantee.mechanisms[0].sensitivity_squared == 2 * 5 * 1 * many
 

@@ -174,14 +174,8 @@ class OnOutcomes:
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
         """Trees with as many bins as public facts suggest."""
         moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
-        sizes = self.counts.level_sizes(
-            steps=self.problem.horizon,
-            coordinates=self.problem.outcome_dim,
-            slots=log.slots,
-            per_unit=moved,
-            rho=float(self.budgets["rho"]),
-            label_cells=self.problem.labels.count,
-        )
+        rho = float(self.budgets["rho"])
+        sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=rho)
         return release_outcomes(log, self.problem, level_sizes=sizes, noise=noise, edges=self._edges, **self.budgets)
 
     def _edges(self, released: PrivateOutcomes) -> IntArray:

@@ -308,14 +308,7 @@ def release_layout(
     trees: Outcomes | None = None,
 ) -> TableLayout:
     """The tables that a fit with default settings, or with such `trees`, releases of a table in an engine."""
-    sizes = (trees or Outcomes()).level_sizes(
-        steps=problem.horizon,
-        coordinates=problem.outcome_dim,
-        slots=slots,
-        per_unit=moved,
-        rho=rho,
-        label_cells=problem.labels.count,
-    )
+    sizes = (trees or Outcomes()).level_sizes(problem, slots=slots, per_unit=moved, rho=rho)
     # A table may lack rows, so it is never complete.
     return sensitivity.outcome_trees(
         problem, level_sizes=sizes, per_unit=moved, complete=False, labels_public=labels_public

@@ -99,9 +99,7 @@ class Outcomes:
                 raise ValueError(f"bins must be a power of two, got {self.bins}")
         positive(spread=self.spread)
 
-    def level_sizes(
-        self, *, steps: int, coordinates: int, slots: int, per_unit: int, rho: float, label_cells: int = 1
-    ) -> tuple[int, ...]:
+    def level_sizes(self, problem: OutcomeProblem, *, slots: int, per_unit: int, rho: float) -> tuple[int, ...]:
         """How many nodes the released levels of each tree have, from public quantities alone.
 
         Here r = c √(Hk/ρ) / n is the noise of one level as a share of an average cell's slots. Bins narrower than r
@@ -109,7 +107,8 @@ class Outcomes:
         says more than the tree, until the log is large. Levels of fewer than four nodes are left out: their children
         tell them, and their cost is better spent below.
         """
-        noise_share = per_unit * math.sqrt(steps * coordinates / rho) / (slots / label_cells)
+        trees = problem.horizon * problem.outcome_dim
+        noise_share = per_unit * math.sqrt(trees / rho) / (slots / problem.labels.count)
         wanted = BINS_AT_FULL_NOISE * noise_share**-BINS_GROWTH if noise_share > 0 else MOST_BINS
         affordable = 2 ** round(math.log2(min(max(wanted, FEWEST_BINS), MOST_BINS)))
         bins = self.bins or int(affordable)

@@ -91,14 +91,7 @@ def require_payable(config: Config, share: float) -> None:
     problem, moved = config.problem.posed, config.moved
     rho = zcdp.finite_budget(rho=config.privacy.rho) * (1 - Fraction(str(share)))
     for bins in (FEWEST_BINS, MOST_BINS):  # the number of units will decide between them
-        sizes = Outcomes(bins=bins).level_sizes(
-            steps=problem.horizon,
-            coordinates=problem.outcome_dim,
-            slots=1,
-            per_unit=moved,
-            rho=float(rho),
-            label_cells=problem.labels.count,
-        )
+        sizes = Outcomes(bins=bins).level_sizes(problem, slots=1, per_unit=moved, rho=float(rho))
         trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
         require_sampler(trees.mechanism(rho).variance)
     # Two laws for each label cell, step and product, and the points on which they stand.
