@@ -19,7 +19,7 @@ from poolrl import LostSales, Table, Trajectories
 from poolrl.data.ids import canonical_text
 from poolrl.data.log import Columns
 from poolrl.data.periods import rows_of_period
-from poolrl.ledger.accounts import OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one, spent_by
+from poolrl.ledger.accounts import Account, OverspendError, Period, ProtectedUnit, Spend, UnitsError, lost_by_one
 from poolrl.ledger.ledger import Ledger, Sketch
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
@@ -291,6 +291,10 @@ def test_an_account_of_periods_adds_up(tmp_path: Any) -> None:
                 ledger.reserve("shop", RHO, WEEK, more)
         assert ledger.verify() == []
         assert ledger.account("shop").spent == 2 * RHO  # type: ignore[union-attr]
+
+
+def spent_by(unit: ProtectedUnit, spends: list[Spend]) -> Fraction:
+    return Account("", "shop", Fraction(1), dict(enumerate(spends))).spent_by(unit)
 
 
 def test_units_that_own_several_weeks_lose_the_sum() -> None:

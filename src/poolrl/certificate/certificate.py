@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from poolrl import __version__
 from poolrl.ledger.accounts import Account, Entry, Period, ProtectedUnit, Spend, lost_by_one
 from poolrl.privacy import zcdp
-from poolrl.privacy.guarantee import MOST_MECHANISMS, Guarantee, LabelMode, Mechanism
+from poolrl.privacy.guarantee import MOST_MECHANISMS, STORED, Guarantee, LabelMode, Mechanism
 
 COMPOSITION = (
     "zCDP budgets of all mechanisms add up: rho is their exact sum, and rho = sensitivity_squared / (2 variance)"
@@ -25,8 +25,6 @@ COMPOSITION = (
 DELTAS = ("1e-05", "1e-06", "1e-09")
 FALSE_POSITIVES = 0.05
 DECIMALS = 4
-# Parts of a guarantee that a certificate repeats as they are.
-PROMISED = ("unit", "trajectories_per_unit", "steps", "adjacency", "scaled", "scale_memory", "labels")
 NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
 # A query may be a megabyte, as a configuration may, and stands in it once.
 LARGEST_CERTIFICATE = 2**22
@@ -259,7 +257,7 @@ class Certificate(PrivacyLoss):
     @property
     def promise(self) -> Guarantee:
         """The guarantee without its mechanisms."""
-        return Guarantee((), secure=True, **{name: getattr(self, name) for name in PROMISED})
+        return Guarantee((), secure=True, **{name: getattr(self, name) for name in STORED})
 
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
@@ -288,7 +286,7 @@ def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry,
         assumed_public=public,
         ledger=ledger,
         **derived(rho, Fraction(ledger.spent), public.words),
-        **{name: getattr(guarantee, name) for name in PROMISED},
+        **{name: getattr(guarantee, name) for name in STORED},
         **facts,
     )
 

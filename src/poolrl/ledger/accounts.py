@@ -186,12 +186,6 @@ def totals(spends: Iterable[Spend]) -> dict[ProtectedUnit, Fraction]:
     return sums
 
 
-def spent_by(unit: ProtectedUnit, spends: Iterable[Spend]) -> Fraction:
-    """The loss of one type of unit to all spends."""
-    with_it = [*spends, Spend(Fraction(0), "reserved", unit)]
-    return next(total for each, total in totals(with_it).items() if each.kind == unit.kind)
-
-
 def _unknown(paid_for: ProtectedUnit, counted_for: ProtectedUnit) -> str:
     if paid_for.adjacency != counted_for.adjacency:
         compared = f"{paid_for.adjacency} {paid_for.name}"
@@ -318,7 +312,8 @@ class Account:
 
     def spent_by(self, unit: ProtectedUnit) -> Fraction:
         """The loss of one unit of this type in all; refuses a unit for which that is not known."""
-        return spent_by(unit, self.spends.values())
+        with_it = [*self.spends.values(), Spend(Fraction(0), "reserved", unit)]
+        return next(total for each, total in totals(with_it).items() if each.kind == unit.kind)
 
     def other_units(self, unit: ProtectedUnit) -> list[str]:
         """The names of other types of units that releases of the account protect."""

@@ -20,16 +20,7 @@ from typing import Any, Self
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from poolrl.ledger.accounts import (
-    Account,
-    Entry,
-    OverspendError,
-    Period,
-    ProtectedUnit,
-    apply,
-    normal_name,
-    replay,
-)
+from poolrl.ledger.accounts import Account, Entry, OverspendError, Period, ProtectedUnit, apply, normal_name, replay
 from poolrl.ledger.chain import Chain, onto_disk
 from poolrl.ledger.signing import PublicKey, SigningKey
 from poolrl.privacy import zcdp

@@ -17,7 +17,7 @@ REPLACE_ANY, KEEP_IDS = "replace one", "replace what happened in one"
 # Limits for guarantees in files. A release has one or two mechanisms.
 LARGEST_FRACTION, MOST_MECHANISMS = 10**100, 100
 
-# The parts of a guarantee that a file repeats as they are.
+# The parts of a guarantee that a policy's file and a certificate repeat as they are.
 STORED: dict[str, Any] = {"unit": str, "trajectories_per_unit": int, "steps": int, "adjacency": str, "scaled": bool}
 STORED |= {"scale_memory": int, "labels": str}
 # Older files lack these.

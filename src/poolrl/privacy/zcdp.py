@@ -112,13 +112,12 @@ def gaussian_delta(rho: float, eps: float) -> float:
 
 def gaussian_epsilon(rho: float, delta: float) -> float:
     """ε on the exact curve of one continuous Gaussian release. It is shown beside `epsilon`, but not claimed."""
-    positive(rho=rho)
-    fraction(delta=delta)
-    if math.isinf(rho):
-        return math.inf
+    most = epsilon(rho, delta)
+    if math.isinf(most):
+        return most
     if gaussian_delta(rho, 0.0) <= delta:
         return 0.0
-    return _last_true(lambda eps: gaussian_delta(rho, eps) > delta, 0.0, epsilon(rho, delta) + 1e-9)
+    return _last_true(lambda eps: gaussian_delta(rho, eps) > delta, 0.0, most + 1e-9)
 
 
 # Rényi orders at which an attack is bounded. With fewer orders the bound can only be larger.
