@@ -5,7 +5,6 @@ Both are templates, `leaflet.yaml` and `registry_record.yaml`. Their sentences w
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from fractions import Fraction
@@ -15,7 +14,7 @@ from typing import Any
 from poolrl.certificate.certificate import Certificate, PrivacyLoss, lost_to_periods, seen_in
 from poolrl.ledger.accounts import Period
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
-from poolrl.privacy.zcdp import rounded_up
+from poolrl.privacy.zcdp import ceiling, rounded_up
 
 WIDTH = 78
 SIGN_HERE = (
@@ -167,8 +166,7 @@ def meaningless(epsilon: float) -> str:
 def percent(share: float) -> str:
     """A share for people, rounded up, because it says what happens at most."""
     digits = 0 if share >= 0.1 else 1
-    scale = 100 * 10**digits
-    return f"{math.ceil(share * scale - 1e-9) / 10**digits:.{digits}f}".removesuffix(".0") + "%"
+    return f"{ceiling(100 * share, digits):.{digits}f}".removesuffix(".0") + "%"
 
 
 def short(number: str) -> str:

@@ -146,10 +146,8 @@ class Chain:
         """SQLite's errors (a lock that is never released, a full disk, a file of another kind) as one ValueError."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{self.path} cannot be used as a ledger: {error}") from None
-        except UnicodeDecodeError:
-            raise ValueError(f"{self.path} cannot be used as a ledger: it holds text that is not valid") from None
 
     def _prepare(self, *, create: bool) -> bytes:
         """The key of the file; a new file gets its tables first.
