@@ -33,12 +33,11 @@ from attacks.mutant_runs import Answer, Plan, imported, prepare, swapped
 
 # Everything that counts rows, adds noise to counts, or says what that costs.
 _COUNTING = (
-    "cells counts expressions row_rules label_cells table periods"
-    " ids trajectories log_labels log check_problem row_by_row"
+    "cells counts expressions row_rules label_cells table periods ids trajectories log_labels log check_problem trace"
 )
 DOOR = (
     "src/poolrl/privacy/**/*.py",
-    *(f"src/poolrl/data/{name}.py" for name in (*_COUNTING.split(), "column_vector")),
+    *(f"src/poolrl/data/{name}.py" for name in (*_COUNTING.split(), "on_columns")),
     "src/poolrl/geometry/bins.py",
 )
 DEAD = ("killed", "timeout", "crashed")

@@ -7,7 +7,7 @@ import pytest
 
 from poolrl import Backlog, LostSales
 from poolrl.data.cells import left_cells, outcome_cells
-from poolrl.data.row_by_row import NotRowByRowError, Recording
+from poolrl.data.trace import NotRowByRowError, Recording
 
 BINS = 8
 

@@ -8,18 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import Backlog, LostSales
-from poolrl.data import row_by_row as recorded
-from poolrl.data.row_by_row import (
-    FORMULAS,
-    NotRowByRowError,
-    Recording,
-    RowSymbol,
-    is_our_own,
-    refuse_hidden,
-    row_by_row,
-)
-from tests.helpers.own_problems import PostedPrice, Wear
+from poolrl import LostSales, check_problem
+from poolrl.data.trace import ADVICE, NotRowByRowError, Recording, Symbol
+from tests.helpers.broken_problems import a_log
 
 FACTS: dict[str, Any] = {"horizon": 2, "products": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 100.0}
 # Among them equal numbers, zeros, both signs, and numbers that are close to others in both ways of `isclose`.
@@ -146,7 +137,7 @@ def test_a_symbol_of_an_earlier_call_is_no_row_of_this_one() -> None:
 
 
 def test_a_symbol_says_its_shape_and_kind() -> None:
-    symbol = RowSymbol(np.ones(3))
+    symbol = Symbol(np.ones(3), [])
     assert (symbol.shape, symbol.ndim, symbol.dtype) == ((3,), 1, np.float64)
     number = symbol[..., 0] > 1
     assert (number.shape, number.ndim, number.dtype) == ((), 0, np.bool_)
@@ -184,7 +175,7 @@ def test_a_symbol_says_its_shape_and_kind() -> None:
 )
 def test_what_needs_more_than_a_row_is_refused(look: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(NotRowByRowError, match=words):
-        look(RowSymbol(np.ones(2)))
+        look(Symbol(np.ones(2), []))
 
 
 class Own(LostSales):
@@ -198,54 +189,18 @@ class Own(LostSales):
         return np.minimum(seen, self.outcome_high - step), cut
 
 
-def test_a_formula_is_recorded_once_for_each_step_and_shape() -> None:
-    problem = Own(**FACTS)
-    found = row_by_row(problem)
-    rows = np.full((3, 2), 60.0)
+def test_a_formula_is_recorded_once_for_each_step() -> None:
+    """However many rows there are. The answers are those of the formula on plain rows."""
+    problem, log = Own(**FACTS), a_log()
     Own.calls = 0
-    for count in (1, 2, 3):
-        for step in (0, 1):
-            seen, cut = found.observe(step, rows[:count], rows[:count] + 40.0, 0.0 * rows[:count])
-            assert seen.tolist() == [[100.0 - step] * 2] * count
-            assert cut.all()
-    assert Own.calls == 2
-
-
-def test_a_formula_takes_batches_of_any_shape() -> None:
-    found, rows = row_by_row(Own(**FACTS)), np.arange(24.0).reshape(3, 4, 2)
-    for batch in (rows, rows[0], rows[0, 1]):
-        seen, cut = found.observe(0, batch * 0, batch, batch * 0)
-        np.testing.assert_array_equal(seen, batch)
-        assert cut.shape == batch.shape
-
-
-def test_what_is_hidden_is_refused_before_it_is_recorded() -> None:
-    for problem in (Own(**FACTS), LostSales(**FACTS)):
-        vars(problem)["observe"] = lambda *_: None
-        with pytest.raises(ValueError, match="was replaced on the object"):
-            row_by_row(problem)
-
-
-def test_which_problems_are_recorded() -> None:
-    for ours in (LostSales(**FACTS), Backlog(**FACTS)):
-        assert is_our_own(ours)
-        assert row_by_row(ours) is ours
-    problem = Own(**FACTS)
-    assert not is_our_own(problem)
-    found = row_by_row(problem)
-    assert found is not problem
-    assert type(problem) is Own
-    assert isinstance(found, Own)
-    assert (type(found).__name__, type(found).__module__) == ("Own", Own.__module__)
-    assert row_by_row(found) is found
-    assert "_recordings" not in vars(problem)
-    for name in FORMULAS:
-        assert getattr(type(found), name) is not getattr(Own, name)
-    # What a problem does not have, it does not get.
-    assert not hasattr(row_by_row(Wear(2)), "observe")
-    assert set(FORMULAS) == {
-        *("feasible", "observe", "seen_coordinates", "next_state", "within", "unit_pair", "unit_state")
-    }
+    leaves = log.outcome_leaves(problem, bins=8)
+    assert Own.calls == problem.horizon
+    assert leaves.sum() == len(log) * problem.horizon * problem.products
+    for step in range(problem.horizon):
+        row = [part[:, step] for part in (log.states, log.actions, log.next_states)]
+        recording = Recording(lambda *row, h=step: problem.observe(h, *row), [(2,)] * 3)
+        for found, expected in zip(recording(*row), problem.observe(step, *row), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:
@@ -261,44 +216,6 @@ def test_a_formula_that_fails_on_symbols_is_refused_in_words() -> None:
         def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
             return action[..., 7], action > 0
 
-    rows = np.ones((3, 2))
     for kind in (Asks, Lacks, Beyond):
-        with pytest.raises(
-            ValueError, match=rf"observe\(\) of {kind.__name__} must treat each row .*: {recorded.ADVICE}"
-        ):
-            row_by_row(kind(**FACTS)).observe(0, rows, rows, rows)
-
-
-class OwnNumbers(np.ndarray[Any, Any]):
-    """Could look at the batch that it is combined with."""
-
-
-@pytest.mark.parametrize(
-    "name", [f"{part}_{side}" for part in ("state", "action", "outcome") for side in ("low", "high")]
-)
-def test_every_bound_is_an_array_of_numpy_s_own(name: str) -> None:
-    problem = PostedPrice(2)
-    refuse_hidden(problem)
-    vars(problem)[name] = np.ones(1).view(OwnNumbers)
-    with pytest.raises(ValueError, match=f"{name} of PostedPrice must be a NumPy array"):
-        refuse_hidden(problem)
-
-
-def test_boundaries_and_labels_are_ours() -> None:
-    problem = PostedPrice(2)
-    own = type("Own", (type(problem.boundary),), {})
-    vars(problem)["boundary"] = own(problem.boundary.share, side="higher")
-    with pytest.raises(ValueError, match="boundary of PostedPrice must be"):
-        refuse_hidden(problem)
-    problem = PostedPrice(2)
-    object.__setattr__(problem.boundary, "share", problem.boundary.share.view(OwnNumbers))
-    with pytest.raises(ValueError, match="boundary of PostedPrice must be"):
-        refuse_hidden(problem)
-    problem = PostedPrice(2)
-    vars(problem)["labels"] = type("Own", (type(problem.labels),), {})({})
-    with pytest.raises(ValueError, match="labels of PostedPrice must be"):
-        refuse_hidden(problem)
-    problem = PostedPrice(2)
-    vars(problem)["observe"] = lambda *_: None
-    with pytest.raises(ValueError, match="observe of PostedPrice was replaced"):
-        refuse_hidden(problem)
+        with pytest.raises(ValueError, match=rf"observe\(\) of {kind.__name__} must treat each row .*: {ADVICE}"):
+            check_problem(kind(**FACTS))

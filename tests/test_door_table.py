@@ -15,8 +15,9 @@ import pytest
 
 from poolrl import Backlog, Grid, LostSales, SeededNoise, Table, Trajectories, Zones
 from poolrl.data.counts import count_joint, count_outcomes, count_visits
-from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless
+from poolrl.data.expressions import LARGEST_NUMBER, _binary_ones, _by_step, count_steps, finite, harmless, row_checks
 from poolrl.data.ids import can_be_ids
+from poolrl.data.on_columns import OnColumns
 from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY
 from poolrl.privacy.release import release_outcomes
 from poolrl.problems.problem import Problem
@@ -138,7 +139,9 @@ def test_numbers_that_no_formula_can_take_are_set_to_their_bounds(problem: Any, 
     table = ibis.memtable(pa.table({name: pa.array(values, pa.float64()) for name, values in given.items()}))
     table = table.mutate(at=ibis.row_number())
     parts = [[table[f"{part}_{i}"] for i in range(problem.state_dim)] for part in PARTS]
-    found = executed(table.select("at", **harmless(problem, parts, clip=clip)).order_by("at"))
+    found = executed(
+        table.select("at", **harmless(row_checks(problem, clip=clip, divided=False), parts, OnColumns())).order_by("at")
+    )
     lows = {"state": problem.state_low, "action": problem.action_low, "next_state": problem.state_low}
     highs = {"state": problem.state_high, "action": problem.action_high, "next_state": problem.state_high}
     separable, kept = not isinstance(problem, PostedPrice), 0
@@ -275,7 +278,11 @@ def test_coordinates_that_belong_together_stand_or_fall_together() -> None:
     table = ibis.memtable(pa.table({name: pa.array([row[name] for row in rows], pa.float64()) for name in good}))
     table = table.mutate(at=ibis.row_number())
     parts = [[table[name] for name in good if name.startswith(part)] for part in PARTS]
-    found = executed(table.select("at", **harmless(Pinned(1), parts, clip=False)).order_by("at"))
+    found = executed(
+        table.select("at", **harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())).order_by(
+            "at"
+        )
+    )
     assert found["fine_0"] == [True] + [False] * 15
     assert "fine_1" not in found
     for name, value in good.items():
@@ -318,7 +325,11 @@ def test_nan_in_one_of_several_coordinates_of_a_parquet_row(tmp_path: Path, name
     pq.write_table(pa.table({"at": range(3), **amounts}), tmp_path / "log.parquet")
     table = ibis.duckdb.connect().read_parquet(tmp_path / "log.parquet")
     parts = [[table[each] for each in amounts if each.startswith(part)] for part in PARTS]
-    found = executed(table.select("at", **harmless(Pinned(1), parts, clip=False)).order_by("at"))
+    found = executed(
+        table.select("at", **harmless(row_checks(Pinned(1), clip=False, divided=False), parts, OnColumns())).order_by(
+            "at"
+        )
+    )
     assert found["fine_0"] == [True, False, True]
     assert all(found[each] == [values[0], 0.0, values[2]] for each, values in amounts.items())
 

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from poolrl import Backlog, LostSales, Pool, Table, Trajectories, simulate_log
 from poolrl.checks import FloatArray
-from poolrl.data.column_vector import CoordinateFacts, SharedVector
 from poolrl.data.log import Columns
+from poolrl.data.on_columns import OnOneColumn
 from poolrl.data.periods import sketch_of
 from poolrl.data.sources.opening import open_source
+from poolrl.data.trace import Recording
 from poolrl.problems.inventory import Inventory
 from tests.helpers.long_tables import (
     BOUND,
@@ -382,11 +383,14 @@ class Longer(LostSales):
         return action - np.concatenate([next_state, np.ones(2)], axis=-1), next_state <= 0
 
 
+REFUSED = "(cannot run inside an engine .*Trajectories|must treat each row by itself)"
+
+
 @pytest.mark.parametrize("kind", [Together, Reversed, First, Summed, Stacked, Longer])
 def test_a_formula_that_mixes_coordinates_is_refused_in_words(kind: type[LostSales]) -> None:
     _, log = a_shop(LostSales, gridded=True, trajectories=4)
     problem = kind(horizon=3, products=2, holding=1, shortage=1, demand_max=10.0)
-    with pytest.raises(ValueError, match=f"formulas of {kind.__name__} cannot run inside an engine .*Trajectories"):
+    with pytest.raises(ValueError, match=f"formulas of {kind.__name__} {REFUSED}"):
         Table(melted(log), **long_columns()).outcome_leaves(problem, bins=4)
 
 
@@ -396,54 +400,55 @@ def test_public_numbers_are_constants_unless_they_differ() -> None:
     same, high, whole, held = np.ones(3), np.array([0.1, 5.0, 2.0]), np.array([1, 2, 3]), np.array([True, False, True])
 
     def formula(x: Any) -> Any:
-        pair = np.concatenate([np.clip(x * same, -1.0, high), x + whole, np.zeros_like(x)], -1)
-        chosen = np.where(held, pair[..., :3], pair[3:6] + 10.0)
+        pair = np.concatenate([np.clip(x * same, -1.0, high), x + whole, 0 * x], -1)
+        chosen = np.where(held, pair[..., :3], pair[..., 3:6] + 10.0)
         return np.broadcast_to(chosen - pair[..., 6:] + np.ones(1), (3,)).astype(np.float64)
 
-    facts = CoordinateFacts(3)
-    formula(facts.vector([rows.x], {}))
-    assert facts.table() == {
+    recording = Recording(formula, [(3,)])
+    one = OnOneColumn(3, [recording])
+    assert one.facts == {
         "poolrl_fact_0": [0.1, 5.0, 2.0],
         "poolrl_fact_1": [1.0, 2.0, 3.0],
         "poolrl_fact_2": [1.0, 0.0, 1.0],
     }
-    table = ibis.memtable(pa.table({"at": [0, 1, 2], **facts.table()}))
+    table = ibis.memtable(pa.table({"at": [0, 1, 2], **one.facts}))
     joined = rows.inner_join(table, rows.place == table["at"])
-    facts.read_from(joined)
-    assert facts.column(held).type().is_boolean()
-    found = formula(facts.vector([joined.x], {}))
-    assert (found.shape, len(found), isinstance(found, SharedVector)) == ((3,), 3, True)
-    (column,) = found.columns()
+    one.read_from(joined)
+    ((column,),) = one(recording, [joined.x])
     answers = dict(joined.select(joined.place, found=column).to_pyarrow().to_pandas().to_numpy().tolist())
     x = np.array([1.0, -2.0, 3.0])
     assert [answers[place] for place in range(3)] == [formula(np.full(3, x[i]))[i] for i in range(3)]
-    assert not facts.vector([joined.x], {}).astype(np.int64).columns()[0].type().is_floating()
+    ((cast,),) = one(Recording(lambda x: x.astype(np.int64), [(3,)]), [joined.x])
+    assert not cast.type().is_floating()
+    ((condition,),) = one(Recording(lambda x: np.where(held, x, x) > 0, [(3,)]), [joined.x])
+    assert condition.type().is_boolean()
 
 
 def test_a_vector_for_all_coordinates_refuses_what_would_mix_them() -> None:
     row = ibis.table({"x": "float64"}, name="rows")
-    x = CoordinateFacts(3).vector([row.x], {})
     refused: list[tuple[str, Any]] = [
-        ("cbrt", lambda: np.cbrt(x)),
-        ("outer", lambda: np.add.outer(x, x)),
-        ("add", lambda: np.add(x, 1.0, dtype=np.float64)),
-        ("broadcast_to", lambda: np.broadcast_to(x, (2, 3))),
-        ("sort", lambda: np.sort(x)),
-        ("picks out a coordinate", lambda: x[0]),
-        ("picks out a coordinate", lambda: x[0, :3]),
-        ("picks out a coordinate", lambda: x[..., :3, :3]),
-        ("picks out coordinates", lambda: x[::2]),
-        ("picks out coordinates", lambda: x[1:]),
-        ("picks out coordinates", lambda: x[:2]),
-        ("one number for each coordinate", lambda: x + np.ones(2)),
-        ("one number for each coordinate", lambda: np.concatenate([x, np.ones((3, 3))])),
-        ("different lengths", lambda: x + np.concatenate([x, x])),
+        ("cbrt", np.cbrt),
+        ("outer|more than", lambda x: np.add.outer(x, x)),
+        ("add", lambda x: np.add(x, 1.0, dtype=np.float64)),
+        ("picks out a coordinate", lambda x: np.broadcast_to(x, (2, 3))),
+        ("sort", np.sort),
+        ("x\\[..., i\\]", lambda x: x[0]),
+        ("picks out a coordinate", lambda x: x[..., 0]),
+        ("picks out a coordinate", lambda x: x[..., None, :]),
+        ("picks out coordinates", lambda x: x[..., ::2]),
+        ("picks out coordinates", lambda x: x[..., 1:]),
+        ("picks out coordinates", lambda x: x[..., :2]),
+        ("picks out a coordinate", lambda x: np.where(np.ones((3, 3)), x, x)),
+        ("joins rows", lambda x: np.concatenate([x, np.ones((3, 3))])),
     ]
     for words, formula in refused:
         with pytest.raises(TypeError, match=words):
-            formula()
-    alone = CoordinateFacts(1).vector([row.x], {})
-    assert np.concatenate([alone, np.ones(1)]).shape == (2,)
+            OnOneColumn(3, [])(Recording(formula, [(3,)]), [row.x])
+    for lengths in (lambda x: x + np.ones(2), lambda x: x + np.concatenate([x, x], axis=-1)):
+        with pytest.raises(ValueError, match="broadcast"):
+            Recording(lengths, [(3,)])
+    (alone,) = OnOneColumn(1, [])(Recording(lambda x: np.concatenate([x, x + 1], axis=-1), [(1,)]), [row.x])
+    assert alone.shape == (2,)
 
 
 @pytest.mark.parametrize("scaled", [False, True])

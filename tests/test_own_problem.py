@@ -8,16 +8,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pytest
 
-from poolrl import OutcomeProblem, check_problem, simulate_log
+from poolrl import simulate_log
 from tests.helpers.commands import run_poolrl
-from tests.helpers.own_problems import PostedPrice
 
 PAGE = Path(__file__).parent.parent / "docs" / "own-problem.md"
 MODULE = re.search(r"```python\n(import numpy.*?)```", PAGE.read_text(), re.DOTALL)
@@ -85,48 +81,3 @@ def test_the_command_line_of_the_page(ward: Path) -> None:
     )
     audited = run_poolrl("audit", "--config", "poolrl.toml", "--releases", "4000", cwd=ward)
     assert "No attack did better than the claim allows." in audited
-
-
-def _sneaked() -> float:
-    return 0.0 * len(str(SEEN_ROWS))  # type: ignore[name-defined]  # noqa: F821
-
-
-ROWS = {"frame": pd.DataFrame({"a": [1.0]}), "arrow": pa.table({"a": [1.0]})}
-
-
-@pytest.mark.parametrize("kind", ["attribute", "inside", "global", "closure", "default", "class", "helper", "nested"])
-@pytest.mark.parametrize("name", [*ROWS, "log"])
-def test_a_problem_that_holds_a_log_is_refused(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it is hidden: in the object, in a list of it, in the module, around the formula or in a default."""
-    honest = PostedPrice(2)
-    check_problem(honest)
-    rows: Any = ROWS.get(name)
-    if rows is None:
-        rows = simulate_log(honest, np.full((3, 2, 1), 7.0), rng=np.random.default_rng(0))
-    monkeypatch.setitem(globals(), "SEEN_ROWS", rows)
-    plain = PostedPrice.observe
-
-    def closed(self: Any, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        return plain(self, step, state, action + 0.0 * len(str(rows)), next_state)
-
-    def named(self: Any, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        return plain(self, step, state, action + 0.0 * len(str(SEEN_ROWS)), next_state)  # type: ignore[name-defined]  # noqa: F821
-
-    def usual(self: Any, step: int, state: Any, action: Any, next_state: Any, seen: Any = rows) -> Any:
-        return plain(self, step, state, action, next_state)
-
-    def helped(self: Any, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        return plain(self, step, state, action + _sneaked(), next_state)
-
-    def nested(self: Any, step: int, state: Any, action: Any, next_state: Any) -> Any:
-        return plain(self, step, state, action + (lambda: 0.0 * len(str(SEEN_ROWS)))(), next_state)  # type: ignore[name-defined]  # noqa: F821
-
-    formulas = {"global": named, "closure": closed, "default": usual, "helper": helped, "nested": nested}
-    own: dict[str, Any] = {"observe": formulas[kind]} if kind in formulas else {}
-    own |= {"table": rows} if kind == "class" else {}
-    nosy: type[OutcomeProblem] = type("Nosy", (PostedPrice,), {"__module__": __name__, **own})
-    problem = nosy(2)  # type: ignore[call-arg]
-    if kind in ("attribute", "inside"):
-        vars(problem)["known"] = rows if kind == "attribute" else {"of": [rows]}
-    with pytest.raises(ValueError, match="a table of rows"):
-        check_problem(problem)

@@ -300,7 +300,7 @@ def test_formulas_of_your_own_see_no_row() -> None:
     states = np.array([[[0.0], [4.2425]]])
     log = Trajectories(states=states, actions=np.full((1, 2, 1), 5.0), next_states=np.zeros((1, 2, 1)))
     facts: dict[str, Any] = {"horizon": 2, "holding": 0.1, "shortage": 0.4, "demand_max": 10.0}
-    with pytest.raises(ValueError, match=r"feasible\(\) of Quoting must treat each row by itself") as caught:
+    with pytest.raises(ValueError, match="formulas of Quoting must treat each row by itself") as caught:
         log.check(Quoting(**facts))
     assert "4.24" not in str(caught.value)
     log.check(Printing(**facts))

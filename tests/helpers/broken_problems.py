@@ -98,15 +98,15 @@ class SaysMaybe(LostSales):
 
 
 BROKEN: dict[type[LostSales], str] = {
-    DividesByTheLargest: r"observe\(\) of DividesByTheLargest must treat each row by itself, but its answers change",
+    DividesByTheLargest: r"observe\(\) of DividesByTheLargest must treat each row by itself, but a sum, mean",
     LooksAtLargeBatches: r"observe\(\) .* each row by itself, but the length of a batch is asked for",
     LooksAtOddValues: r"observe\(\) .* each row by itself, but a sum, mean, maximum or the like goes over rows",
-    SeesTheOrder: r"feasible\(\) .* each row by itself, but its answers change",
-    Remembers: r"observe\(\) .* must give the same answer twice",
-    DrawsLots: r"next_state\(\) .* must give the same answer twice",
-    WritesIntoItsArguments: r"observe\(\) .* must not change the arrays that it is given",
-    KeepsItsAnswer: r"observe\(\) .* must return arrays of its own",
-    CountsRows: r"seen_coordinates\(\) .* each row by itself",
+    SeesTheOrder: r"feasible\(\) .* each row by itself, but np.roll is not known",
+    Remembers: r"observe\(\) .* must give for each row what its recorded operations give",
+    DrawsLots: r"next_state\(\) .* must give for each row what its recorded operations give",
+    WritesIntoItsArguments: r"observe\(\) .* each row by itself, but 'Symbol' object does not support item assignment",
+    KeepsItsAnswer: r"observe\(\) .* each row by itself, but the length of a batch is asked for",
+    CountsRows: r"seen_coordinates\(\) .* must give for each row what its recorded operations give",
     MeasuresInItsOwnUnits: r"unit_state\(\) .* each row by itself",
     HasNoShape: r"observe\(\) .* must return 2 arrays",
     SaysMaybe: r"observe\(\) .* must return truth values",

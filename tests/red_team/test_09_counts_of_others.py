@@ -100,7 +100,7 @@ def test_visits_of_a_formula_that_looks_at_the_batch_are_refused() -> None:
         Pool(1.0).fit(Relative(2), Untouched.log())
     partition = Pool(1.0, Visits()).prepare(Wear(2)).where  # type: ignore[attr-defined]
     partition = type(partition)(Relative(2), partition.pairs, partition.states)
-    with pytest.raises(ValueError, match=r"unit_pair\(\) of Relative must treat each row by itself"):
+    with pytest.raises(ValueError, match="formulas of Relative must treat each row by itself"):
         release_visits(wear_log(Wear(2), 5), Relative(2), partition, rho=1.0, noise=NeverAsked())
 
 

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl.data import row_by_row
-from poolrl.data.column_vector import ColumnVector
-from poolrl.data.row_by_row import NotRowByRowError, Recording, RowSymbol
+from poolrl.data import trace
+from poolrl.data.trace import NotRowByRowError, Recording, Symbol
 
 
-@pytest.mark.parametrize("vector", [RowSymbol(np.ones(2)), ColumnVector([1.0, 2.0])], ids=["arrays", "engines"])
 @pytest.mark.parametrize(
     "look",
     [
@@ -36,9 +34,9 @@ from poolrl.data.row_by_row import NotRowByRowError, Recording, RowSymbol
         lambda x: x.tolist(),
     ],
 )
-def test_nothing_that_stands_for_rows_lets_a_formula_reduce_them(look: Callable[[Any], Any], vector: Any) -> None:
+def test_nothing_that_stands_for_rows_lets_a_formula_reduce_them(look: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, AttributeError)):
-        look(vector)
+        look(Symbol(np.ones(2), []))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +82,7 @@ def test_nothing_that_stands_for_rows_lets_a_formula_reduce_them(look: Callable[
 )
 def test_a_symbol_of_a_row_has_no_numbers(look: Callable[[Any], Any]) -> None:
     with pytest.raises(NotRowByRowError):
-        look(RowSymbol(np.ones(2)))
+        look(Symbol(np.ones(2), []))
 
 
 def test_an_index_beyond_a_row_is_refused() -> None:
@@ -103,9 +101,9 @@ def test_an_operation_that_mixes_rows_is_caught_whatever_it_is_called(monkeypatc
         np.flip: lambda x: x[::-1],
     }
     for function, rule in reads.items():
-        monkeypatch.setitem(row_by_row._ROW_FUNCTIONS, function, partial(row_by_row._recorded, rule))
+        monkeypatch.setitem(trace.ROW_FUNCTIONS, function, partial(trace.recorded, rule))
         with pytest.raises(NotRowByRowError, match="several rows"):
-            row_by_row._ROW_FUNCTIONS[function](RowSymbol(np.ones(2)))
+            Recording(trace.ROW_FUNCTIONS[function], [(2,)]).refuse_mixed_rows()
 
 
 def test_a_recording_is_a_function_of_the_row() -> None:
@@ -138,6 +136,3 @@ def test_a_recording_is_a_function_of_the_row() -> None:
     for row in range(50):  # to the last bit, whatever stands beside it
         for whole, alone in zip(together, recording(x[row : row + 1], y[row : row + 1]), strict=True):
             np.testing.assert_array_equal(whole[row : row + 1], alone)
-
-
-# Subclasses of logs, and methods that were set on them.

@@ -32,7 +32,6 @@ import numpy as np
 from poolrl.checks import FloatArray, IntArray, one_of, whole
 from poolrl.data.cells import outcome_cells
 from poolrl.data.log import Columns, Log
-from poolrl.data.row_by_row import row_by_row
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
@@ -250,10 +249,10 @@ def found_lives(problem: OutcomeProblem) -> tuple[Life, Life]:
     levels. Where a problem allows it they move all that is paid for, and the audit says how much it was.
     """
     tried = np.stack(np.meshgrid(TRIED_SHARES, TRIED_SHARES), axis=-1).reshape(-1, 2)
-    recorded, nodes = row_by_row(problem), []
+    nodes = []
     for step in range(problem.horizon):
         row = lived_step(problem, step, tried[:, :1], tried[:, 1:])
-        cell, seen = outcome_cells(recorded, step, *row, bins=COARSEST_LEVEL, relative=False)
+        cell, seen = outcome_cells(problem, step, *row, bins=COARSEST_LEVEL, relative=False)
         nodes.append(np.where(seen, cell, -1))
     at: IntArray = np.concatenate(nodes, axis=1)
     # Both observed counts twice: a node is left, and another one reached.

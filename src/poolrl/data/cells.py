@@ -1,4 +1,4 @@
-"""The cell that a row is counted in: formulas of one row, for arrays and for columns of a table.
+"""The cell that a row is counted in: formulas of one row, which are recorded and then evaluated on all rows.
 
 A formula takes a step and a row (state, action, next state), and gives the row's cell and whether it is observed there,
 (..., k) each. Rows that are `relative` to a scale may show an outcome beyond its bound. It is cut off there.
@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from poolrl.data.row_by_row import is_our_own
 from poolrl.data.row_rules import Numbers
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.resolution import TOGETHER_BANDS
-from poolrl.problems.problem import OutcomeProblem, SeparableProblem
+from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 
 CellsAndSeen = tuple[Numbers, Numbers]
 CellFormula = Callable[..., CellsAndSeen]
@@ -50,9 +49,6 @@ def left_cells(problem: OutcomeProblem, step: int, *row: Numbers, bins: int, rel
 
 
 def _bin_of_amount(problem: OutcomeProblem, amount: Numbers, bins: int) -> Numbers:
-    if not is_our_own(problem):
-        # A formula of one's own may give no number. Its row is unobserved, and must not fail on the way there.
-        amount = np.where(amount - amount == 0.0, amount, problem.outcome_low)
     unit = (amount - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
     place = bin_of(unit, bins)
     # On the higher side the same bins are counted from the top: narrow ones are near zero on both sides.
@@ -80,6 +76,12 @@ def sees_everything(problem: OutcomeProblem) -> bool:
     """Whether there is no boundary, and the problem has no rule of its own."""
     usual = OutcomeProblem.seen_coordinates, SeparableProblem.seen_coordinates
     return problem.boundary.everywhere and type(problem).seen_coordinates in usual
+
+
+def unit_cells(problem: Problem, step: int, *row: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """What visits are counted by: (s, a) and s′ in unit coordinates, and whether (s, a) lies within the boundary."""
+    unit = problem.unit_pair(*row[:2])
+    return unit, problem.unit_state(row[2]), problem.within(step, unit).all(axis=-1)
 
 
 def side_formula(problem: OutcomeProblem) -> CellFormula:

@@ -1,46 +1,30 @@
 """Check a problem of your own before it meets a log, on public dummy rows made from its declared bounds.
 
 The code of a problem is trusted: it runs in your process, and nothing stops it from reading a log by itself. The check
-finds mistakes. `row_by_row` limits in any case what a formula can do with its rows.
+finds mistakes. In any case a formula never sees rows of a log: only its recorded operations do (`data/trace.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.data.row_by_row import is_our_own, refuse_hidden, row_by_row
+from poolrl.checks import FloatArray
 from poolrl.data.row_rules import within
+from poolrl.data.trace import record
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem, broken_declarations
 
 # The number of steps that are tried with dummy rows, and of rows that lie within the bounds instead of on them.
 MOST_STEPS, INNER_ROWS = 8, 28
-# How often the rows are repeated in a large batch, of some thousands.
-MANY = 40
 SAME = {"rtol": 1e-9, "atol": 1e-12, "equal_nan": True}
 # What follows from other declarations. Counts and their noise rest on it, so a problem of your own cannot replace it.
 DERIVED = ("arrival_low", "arrival_high", "scales_state", "shows_levels")
-# How many functions deep names are followed; and modules whose entries are nobody's rows.
-CALLS_DEEP, LIBRARIES = 2, {"numpy", "scipy", "poolrl", "math"}
-# Classes whose objects are rows of somebody, by the first part of their module's name.
-TABLE_CLASSES = {
-    "poolrl": {"Trajectories", "Table"},
-    "pandas": {"DataFrame", "Series"},
-    "polars": {"DataFrame", "LazyFrame", "Series"},
-    "pyarrow": {"Table", "RecordBatch", "ChunkedArray"},
-    "ibis": {"Table", "Column"},
-    "duckdb": {"DuckDBPyRelation", "DuckDBPyConnection"},
-    "_duckdb": {"DuckDBPyRelation", "DuckDBPyConnection"},
-}
-
 FormulaAnswers = tuple[NDArray[Any], ...]
 
 
@@ -67,34 +51,29 @@ class AskedFormula:
 def check_problem(problem: Problem) -> None:
     """Refuse a problem whose formulas break a rule; the error names the method and the rule.
 
-    Formulas must treat each row by itself, give the same answer twice, leave their arguments alone, and mean what they
-    declare: a next state must show the outcome that led to it, unless it is cut off.
+    Formulas must treat each row by itself, give the same answer twice, and mean what they declare: a next state must
+    show the outcome that led to it, unless it is cut off.
     """
     check_rows(problem)
     for step in _some_steps(problem):
         rows = dummy_rows(problem, step)
         for question in _after_release(problem, step, rows):
-            _refuse_batches(problem, question)
+            _shaped(problem, question, question.ask(*question.arrays))
         _check_meaning(problem, step, rows)
 
 
 def check_rows(problem: Problem) -> None:
     """Refuse what a release relies on and does not hold. `fit` asks for no more: a model may be rough, but not leak."""
     _check_facts(problem)
-    for step in _some_steps(problem):
-        for question in _before_release(problem, step, dummy_rows(problem, step)):
-            _refuse_batches(problem, question)
-    if is_our_own(problem):
-        return
-    recorded, some = row_by_row(problem), _some_steps(problem)
     for step in range(problem.horizon):  # all of them: nothing may turn out to be unrecordable after payment
-        rows = dummy_rows(problem, step)
-        for plain, question in zip(
-            _before_release(problem, step, rows), _before_release(recorded, step, rows), strict=True
-        ):
-            found = _answers(problem, question, question.arrays)
-            if step in some and not _equal_answers(found, _answers(problem, plain, plain.arrays)):
-                _break_rule(problem, plain.name, "give what its recorded operations give (does it write into arrays?)")
+        for question in _before_release(problem, step, dummy_rows(problem, step)):
+            shapes = [array.shape[-1:] for array in question.arrays]
+            recording = record(f"{question.name}() of {type(problem).__name__}", question.ask, shapes)
+            recording.refuse_mixed_rows()
+            found = _shaped(problem, question, recording(*question.arrays))
+            if not _equal_answers(found, _shaped(problem, question, question.ask(*question.arrays))):
+                rule = "give for each row what its recorded operations give: no memory, no chance, no other rows"
+                _break_rule(problem, question.name, rule)
 
 
 def dummy_rows(problem: Problem, step: int) -> DummyRows:
@@ -121,8 +100,6 @@ def _some_steps(problem: Problem) -> list[int]:
 
 
 def _check_facts(problem: Problem) -> None:
-    refuse_hidden(problem)
-    refuse_held_logs(problem)
     width, pair = problem.state_dim, problem.state_dim + problem.action_dim
     wanted = {"state": width, "action": problem.action_dim, "shown": len(problem.shows)}
     if isinstance(problem, OutcomeProblem):
@@ -137,8 +114,9 @@ def _check_facts(problem: Problem) -> None:
             _break_rule(problem, what, rule)
     for part, length in wanted.items():
         low, high = getattr(problem, f"{part}_low"), getattr(problem, f"{part}_high")
-        if low.shape != (length,) or high.shape != (length,) or not (np.isfinite(low) & (low < high)).all():
-            _break_rule(problem, f"{part}_low and {part}_high", f"have shape ({length},), finite, the lower one below")
+        arrays = all(isinstance(limit, np.ndarray) and limit.shape == (length,) for limit in (low, high))
+        if not arrays or not (np.isfinite(low) & (low < high)).all():
+            _break_rule(problem, f"{part}_low and {part}_high", f"be finite, of shape ({length},), the lower one below")
         if not np.isfinite(high).all():
             _break_rule(problem, f"{part}_high", "be finite")
     if problem.boundary.share.shape != (problem.horizon, pair):
@@ -174,40 +152,10 @@ def _after_release(problem: Problem, step: int, rows: DummyRows) -> Iterator[Ask
         yield AskedFormula("cost", partial(problem.cost, step), asked, ((0, "f"),))
 
 
-def _refuse_batches(problem: Problem, question: AskedFormula) -> None:
-    """Refuse a formula whose answer for a row depends on anything but the row."""
-    name, arrays, rows = question.name, question.arrays, len(question.arrays[0])
-    first = _answers(problem, question, arrays)
-    kept = tuple(answer.copy() for answer in first)
-    if not _equal_answers(kept, _answers(problem, question, arrays)):
-        _break_rule(problem, name, "give the same answer twice: no randomness and no memory")
-    for how, chosen in _batches(rows):
-        asked = tuple(array[chosen] for array in arrays)
-        if not _equal_answers(tuple(answer[chosen] for answer in kept), _answers(problem, question, asked)):
-            _break_rule(problem, name, f"treat each row by itself, but its answers change with {how}")
-    if not _equal_answers(first, kept):
-        _break_rule(problem, name, "return arrays of its own: a later call changed an earlier answer")
-
-
-def _batches(rows: int) -> Iterator[tuple[str, IntArray]]:
-    """Other batches of the same rows, by their numbers."""
-    every = np.arange(rows)
-    yield from (("the other rows of a batch", half) for half in np.array_split(every, 2))
-    yield "the rows on the bounds", every[-INNER_ROWS:]
-    yield "the order of rows", np.random.default_rng(1).permutation(rows)
-    yield "rows that are repeated", np.repeat(every, 3)
-    yield "the size of the batch", np.tile(every, MANY)
-    yield from (("the other rows of a batch", every[i : i + 1]) for i in range(0, rows, 9))
-
-
-def _answers(problem: Problem, question: AskedFormula, arrays: tuple[FloatArray, ...]) -> FormulaAnswers:
-    """The answers, of the shapes that they must have."""
-    given = tuple(array.copy() for array in arrays)
-    found = question.ask(*given)
-    if not all(np.array_equal(before, after, equal_nan=True) for before, after in zip(arrays, given, strict=True)):
-        _break_rule(problem, question.name, "not change the arrays that it is given")
+def _shaped(problem: Problem, question: AskedFormula, found: Any) -> FormulaAnswers:
+    """The answers, of the shapes and kinds that they must have."""
     parts = found if isinstance(found, tuple) else (found,)
-    shapes = [(len(arrays[0]), *([size] if size else [])) for size, _ in question.answers]
+    shapes = [(len(question.arrays[0]), *([size] if size else [])) for size, _ in question.answers]
     if len(parts) != len(shapes):
         _break_rule(problem, question.name, f"return {len(shapes)} arrays")
     full = []
@@ -259,76 +207,3 @@ def _equal_answers(one: FormulaAnswers, two: FormulaAnswers) -> bool:
 def _break_rule(problem: Problem, name: str, rule: str) -> NoReturn:
     formula = f"{name}()" if hasattr(type(problem), name) and callable(getattr(type(problem), name)) else name
     raise ValueError(f"{formula} of {type(problem).__name__} must {rule}")
-
-
-def refuse_held_logs(problem: Problem) -> None:
-    """Refuse a problem that can reach a table of rows: in itself, in its class, or by a name in what it calls.
-
-    `row_by_row` records what a formula does with its row, and not what it brings along: a mean of the log in a
-    formula looks like any number. This finds mistakes, not malice: an array of numbers may be a public fact, and code
-    can read a file by itself.
-    """
-    kind = type(problem).__name__
-    classes = [k for k in type(problem).__mro__ if not k.__module__.startswith("poolrl.") and k is not object]
-    for owner in (problem, *classes):
-        for name, value in vars(owner).items():
-            if _holds_rows(value):
-                raise ValueError(f"{name} of {kind} holds a table of rows: a problem may hold public facts only")
-            for function in _functions_of(value):
-                if (found := _reached_rows(function, CALLS_DEEP)) is not None:
-                    raise ValueError(
-                        f"{name}() of {kind} reads {found}, a table of rows: an observation must follow "
-                        "from its own row and from public facts"
-                    )
-
-
-def _functions_of(value: Any) -> list[FunctionType]:
-    """The functions of a class's entry: a method, a property or a class method."""
-    if isinstance(value, property):
-        return [each for each in (value.fget, value.fset, value.fdel) if isinstance(each, FunctionType)]
-    plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-    return [plain] if isinstance(plain, FunctionType) else []
-
-
-def _reached_rows(function: FunctionType, deep: int) -> str | None:
-    """The name of a table that a function can reach, also through functions that it names."""
-    for name, value in _reached(function):
-        if _holds_rows(value):
-            return name
-        ours = isinstance(value, FunctionType) and not value.__module__.startswith(("poolrl.", "numpy"))
-        if deep and ours and (found := _reached_rows(value, deep - 1)) is not None:
-            return found
-    return None
-
-
-def _reached(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function can reach by name: globals, entries of modules, what it encloses, and its defaults."""
-    names = set(_names_in(function.__code__))
-    for name in names & set(function.__globals__):
-        value = function.__globals__[name]
-        yield name, value
-        if isinstance(value, ModuleType) and value.__name__.split(".")[0] not in LIBRARIES:
-            yield from ((f"{name}.{entry}", vars(value)[entry]) for entry in names & set(vars(value)))
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-    yield from ((f"a default of {function.__name__}", value) for value in function.__defaults__ or ())
-    yield from (function.__kwdefaults__ or {}).items()
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    """Names in a function's code, and in functions inside it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)
-
-
-def _holds_rows(value: Any, depth: int = 2) -> bool:
-    if any(kind.__name__ in TABLE_CLASSES.get(kind.__module__.split(".")[0], ()) for kind in type(value).__mro__):
-        return True
-    if depth and isinstance(value, Mapping):
-        return any(_holds_rows(each, depth - 1) for each in value.values())
-    return bool(depth) and isinstance(value, list | tuple | set) and any(_holds_rows(e, depth - 1) for e in value)

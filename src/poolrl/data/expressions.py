@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import add, or_
+from functools import partial, reduce
+from operator import add, and_, or_
 from typing import Any
 
 import ibis
@@ -13,15 +13,26 @@ import numpy as np
 import pyarrow as pa
 
 from poolrl.checks import FloatArray
-from poolrl.data.column_vector import ColumnVector, CoordinateFacts
-from poolrl.data.row_rules import Numbers, Row, as_counted, bounds, part_divisors, usable_amount, usable_divisor, within
+from poolrl.data.on_columns import OnColumns, as_columns
+from poolrl.data.row_rules import (
+    Numbers,
+    Row,
+    as_counted,
+    bounds,
+    part_divisors,
+    recorded_row,
+    usable_amount,
+    usable_divisor,
+    within,
+)
+from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
-from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
+from poolrl.problems.problem import Problem, SeparableProblem
 
 # Names of the harmless columns of a row.
 COLUMNS_OF = ("state", "action", "next_state")
-# (step, row, where the row is usable) → expressions.
-Formulas = Callable[[int, Row, Numbers], list[ir.Value]]
+# (step, row, where the row is usable) → what it is counted by.
+Formulas = Callable[[int, Row, Numbers], tuple[Numbers, ...]]
 # Larger numbers count as infinite, because their squares would overflow.
 LARGEST_NUMBER = 1e150
 # Steps are collected as bits of 64-bit numbers, this many in each number.
@@ -63,102 +74,97 @@ def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
     return reduce(add, [(number >> place) & 1 for place in range(bits)])
 
 
-def harmless(
-    problem: Problem,
-    parts: Sequence[Sequence[ir.Column]],
-    *,
-    clip: bool,
-    divisors: Sequence[ir.Column] = (),
-    facts: CoordinateFacts | None = None,
-) -> dict[str, ir.Column]:
-    """The numbers of a row as doubles that every formula can take, and columns `fine_0`, ... that say where they hold.
+def row_checks(problem: Problem, *, clip: bool, divided: bool) -> tuple[Recording, Recording]:
+    """Where the numbers of a row hold, and the numbers that every formula can take, given where they hold.
 
     Where a number is missing or outside its bounds, all numbers of its coordinate are set to their lower bounds. If
-    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. With `divisors`
-    the numbers are multiples of them, may exceed their bounds, and are NULL where they do not hold. With `facts` each
-    part is one column for all coordinates.
+    coordinates belong together, all numbers of the row are. So nothing overflows, and every cast fits. Numbers that are
+    `divided` are multiples of their divisors, which are missing where they do not hold, and may exceed their bounds.
     """
-    known: dict[Any, Any] = {}
-    vector = ColumnVector if facts is None else facts.vector
-    rows: list[Numbers] = [vector([column.cast("float64") for column in part], known) for part in parts]
     together = not isinstance(problem, SeparableProblem)
-    there: Numbers = None
-    inside: Numbers = True
-    divisor: Numbers = None
-    if divisors:
-        divisor = vector(divisors, known)
-        there, inside = divisor - divisor, usable_divisor(divisor)
-    for numbers, (low, high) in zip(rows, bounds(problem), strict=True):
-        if divisors:
-            held = usable_amount(numbers)
-        else:
-            held = (numbers >= -LARGEST_NUMBER) & (numbers <= LARGEST_NUMBER) if clip else within(numbers, low, high)
-        gap = numbers - numbers  # 0 for a finite number
-        if together:
-            held, gap = held.all(axis=-1, keepdims=True), sum(gap[i : i + 1] for i in range(len(gap)))
-        inside = held if inside is True else inside & held
-        there = gap if there is None else there + gap
-    fine: Numbers = (there == 0.0) & inside
+    divisors = [np.ones(problem.scale_dim)] if divided else []
+
+    def fine(*numbers: Numbers) -> Numbers:
+        there, inside = [], []
+        for part, (low, high) in zip(numbers, bounds(problem), strict=False):
+            if divided:
+                held = usable_amount(part)
+            else:
+                held = (part >= -LARGEST_NUMBER) & (part <= LARGEST_NUMBER) if clip else within(part, low, high)
+            gap = part - part  # 0 for a finite number
+            there.append(gap.sum(axis=-1, keepdims=True) if together else gap)
+            inside.append(held.all(axis=-1, keepdims=True) if together else held)
+        if divided:
+            there.insert(0, numbers[3] - numbers[3])
+            inside.insert(0, usable_divisor(numbers[3]))
+        return (reduce(add, there) == 0.0) & reduce(and_, inside)
+
+    def safe(*numbers: Numbers) -> tuple[Numbers, ...]:
+        *row, known = numbers
+        if divided:
+            return tuple(part / unit for part, unit in zip(row, part_divisors(problem, known), strict=True))
+        return tuple(np.where(known, part, low) for part, (low, _) in zip(row, bounds(problem), strict=True))
+
+    first = recorded_row(problem, fine, *divisors)
+    return first, recorded_row(problem, safe, *(divisors or [first.outputs[0].sample]))
+
+
+def harmless(
+    checks: tuple[Recording, Recording],
+    parts: Sequence[Sequence[ir.Column]],
+    evaluator: OnColumns,
+    divisors: Sequence[ir.Column] = (),
+) -> dict[str, ir.Column]:
+    """The numbers of a row that `row_checks` gives, as doubles, and columns `fine_0`, ... that say where they hold."""
+    row = [[column.cast("float64") for column in part] for part in parts]
+    (fine,) = evaluator(checks[0], *row, *([list(divisors)] if divisors else []))
     # One choice for the divisor costs less than one for each number, and tells where they hold.
-    unit: Numbers = np.where(fine, divisor, ibis.null("float64")) if divisors else None
-    holds = [u.notnull() for u in unit.columns()] if divisors else [f.fill_null(False) for f in fine.columns()]
+    unit = [ibis.ifelse(held, divisor, ibis.null("float64")) for held, divisor in zip(fine, divisors, strict=False)]
+    holds = [each.notnull() for each in unit] if divisors else [held.fill_null(False) for held in as_columns(fine)]
     columns = {f"fine_{i}": column for i, column in enumerate(holds)}
-    units = part_divisors(problem, unit) if divisors else (None, None, None)
-    for name, numbers, (low, _), each in zip(COLUMNS_OF, rows, bounds(problem), units, strict=True):
-        safe: Numbers = numbers / each if divisors else np.where(fine, numbers, low)
-        columns |= {f"{name}_{i}": column for i, column in enumerate(safe.columns())}
+    for name, numbers in zip(COLUMNS_OF, evaluator(checks[1], *row, unit or fine), strict=True):
+        columns |= {f"{name}_{i}": column for i, column in enumerate(as_columns(numbers))}
     return columns
 
 
+def recorded_steps(problem: Problem, formulas: Formulas, *, clip: bool, relative: bool) -> list[Recording]:
+    """`formulas(step, row, usable)` of `harmless` rows at each step. `usable` is (k,), or (1,) for the whole row."""
+
+    def counted(step: int, *numbers: Numbers) -> tuple[Numbers, ...]:
+        *parts, fine = numbers
+        row, fits = as_counted(problem, step, (parts[0], parts[1], parts[2]), relative=relative, clip=clip)
+        return formulas(step, row, fine & fits)
+
+    usable = np.ones(problem.state_dim if isinstance(problem, SeparableProblem) else 1, dtype=bool)
+    return [recorded_row(problem, partial(counted, step), usable) for step in range(problem.horizon)]
+
+
 def cells_by_step(
-    problem: Problem,
-    rows: ir.Table,
-    formulas: Formulas,
-    *,
-    clip: bool,
-    relative: bool,
-    facts: CoordinateFacts | None = None,
+    problem: Problem, rows: ir.Table, recordings: Sequence[Recording], evaluator: OnColumns
 ) -> list[ir.Value]:
-    """The expressions of `formulas(step, row, usable)` on `harmless` rows; cases by step only where steps differ.
+    """The expressions of `recorded_steps` on `harmless` rows; cases by step only where steps differ.
 
-    `usable` is (k,) coordinate by coordinate, or (1,). Columns of other coordinates may be missing from the rows. Their
-    lower bounds are used instead. With `facts` each column is one for all coordinates.
+    Columns of other coordinates may be missing from the rows. Their lower bounds are used instead.
     """
-    known: dict[Any, Any] = {}
 
-    def vector(name: str, otherwise: Sequence[float]) -> Numbers:
-        if facts is not None:
-            return facts.vector([rows[f"{name}_0"]], known)
+    def vector(name: str, otherwise: Sequence[Any]) -> list[Any]:
         names = [f"{name}_{i}" for i in range(len(otherwise))]
-        return ColumnVector([rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)], known)
+        return [rows[n] if n in rows.columns else o for n, o in zip(names, otherwise, strict=True)]
 
     lows = [low.tolist() for low, _ in bounds(problem)]
-    values: Row = vector("state", lows[0]), vector("action", lows[1]), vector("next_state", lows[2])
-    fine = vector("fine", [False] * (problem.outcome_dim if isinstance(problem, SeparableProblem) else 1))
-    by_step = []
+    row = [vector(name, low) for name, low in zip(COLUMNS_OF, lows, strict=True)]
+    row.append(vector("fine", [False] * recordings[0].inputs[3].shape[0]))
+    if evaluator.coordinates:
+        row = [part[:1] for part in row]
     try:
-        for step in range(problem.horizon):
-            row, fits = as_counted(problem, step, values, relative=relative, clip=clip)
-            by_step.append(formulas(step, row, fine & fits))
-    except (TypeError, AttributeError) as error:
+        by_step = [[column for part in evaluator(each, *row) for column in as_columns(part)] for each in recordings]
+    except TypeError as error:
         # The error is about the formulas: no row has been read yet.
         raise ValueError(
             f"the formulas of {type(problem).__name__} cannot run inside an engine ({error}); use NumPy's arithmetic, "
             "comparisons, where, clip, minimum and maximum, or give the log as Trajectories"
         ) from None
     return [_by_step(rows.step, choices) for choices in zip(*by_step, strict=True)]
-
-
-def facts_used(problem: OutcomeProblem, formulas: Formulas, *, clip: bool, relative: bool) -> CoordinateFacts:
-    """The public numbers by coordinate that `harmless` and `cells_by_step` use, found on tables without rows."""
-    facts = CoordinateFacts(problem.outcome_dim)
-    given = ibis.table(dict.fromkeys(COLUMNS_OF, "float64"), name="given")
-    # As if bounds were always looked at: a column that is not used costs nothing.
-    harmless(problem, [[given[name]] for name in COLUMNS_OF], clip=False, facts=facts)
-    numbers = dict.fromkeys((f"{name}_0" for name in COLUMNS_OF), "float64")
-    rows = ibis.table({**numbers, "fine_0": "boolean", "step": "int32"}, name="rows")
-    cells_by_step(problem, rows, formulas, clip=clip, relative=relative, facts=facts)
-    return facts
 
 
 def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
@@ -200,8 +206,7 @@ def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None
     corners = np.empty((count, dimensions), dtype=object)
     for at, name in zip(np.ndindex(corners.shape), names, strict=True):
         corners[at] = joined[name]
-    both: list[Numbers] = [ColumnVector(corners), ColumnVector([joined[name] for name in point])]
-    nearest: Numbers = Partition.nearest(*both)
-    (chosen,) = nearest.columns()
+    nearest = Recording(Partition.nearest, [corners.shape, (dimensions,)])
+    (chosen,) = OnColumns()(nearest, corners, [joined[name] for name in point])
     kept = [name for name in rows.columns if name != cell]
-    return joined.select(*kept, **{cell: joined[cell] * count + chosen})
+    return joined.select(*kept, **{cell: joined[cell] * count + chosen[()]})

@@ -1,7 +1,7 @@
 """Which rows are possible, how an impossible row is moved to the nearest possible one, and amounts as multiples.
 
 Arrays are refused by these rules, tables are counted by them, and `poolrl check` explains them. States (..., w),
-actions (..., d) and next states (..., w) are arrays, or vectors of a table's columns.
+actions (..., d) and next states (..., w) are arrays, or symbols of a formula that is recorded.
 
 With a scale, and where a label cell has a bound of its own, a row's amounts are divided before any formula sees them.
 A multiple may then exceed the problem's bounds through no fault of the row. Its observation is kept: an outcome
@@ -10,17 +10,20 @@ at its bound or beyond is "at least the bound". Arrays and tables are judged by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
+from poolrl.data.trace import Recording, record
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem
 
-# A FloatArray, or a ColumnVector, which behaves like one.
+# A FloatArray, or a Symbol, which behaves like one.
 Numbers = Any
 Row = tuple[Numbers, Numbers, Numbers]
 PARTS = ("states", "actions", "next_states")
@@ -45,6 +48,12 @@ def bounds(problem: Problem) -> tuple[tuple[FloatArray, FloatArray], ...]:
 def widths(problem: Problem) -> dict[str, int]:
     """How many numbers a row has in each part."""
     return {part: len(low) for part, (low, _) in zip(PARTS, bounds(problem), strict=True)}
+
+
+def recorded_row(problem: Problem, formula: Callable[..., Any], *more: NDArray[Any]) -> Recording:
+    """A formula of a row's state, action and next state, and of vectors like `more`."""
+    shapes = [(width,) for width in widths(problem).values()]
+    return record(f"formulas of {type(problem).__name__}", formula, [*shapes, *more])
 
 
 def bound_rules(problem: Problem, row: Row) -> list[RowRule]:
@@ -74,6 +83,17 @@ def fit_rules(problem: Problem, step: int, row: Row) -> list[RowRule]:
             never = "must be such that observe() reports no cut: the problem declares that outcomes are never cut off"
             rules.append(RowRule("next_states", never, "cut off", ~cut))
     return rules
+
+
+def recorded_rules(problem: Problem, rules: Callable[[Row], list[RowRule]]) -> tuple[Recording, list[RowRule]]:
+    """Where each rule holds, recorded, beside the rules in words."""
+    found: list[RowRule] = []
+
+    def held(*row: Numbers) -> tuple[Numbers, ...]:
+        found.extend(rules((row[0], row[1], row[2])))
+        return tuple(rule.held for rule in found)
+
+    return recorded_row(problem, held), found
 
 
 def possible(problem: Problem, step: int, row: Row) -> Numbers:

@@ -28,14 +28,23 @@ import numpy as np
 
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
-from poolrl.data.cells import CellFormula, outcome_cells, side_formula, sides
-from poolrl.data.column_vector import CoordinateFacts
-from poolrl.data.expressions import at_nearest, cells_by_step, count_steps, facts_used, finite, harmless
+from poolrl.data.cells import CellFormula, outcome_cells, side_formula, sides, unit_cells
+from poolrl.data.expressions import (
+    at_nearest,
+    cells_by_step,
+    count_steps,
+    finite,
+    harmless,
+    recorded_steps,
+    row_checks,
+)
 from poolrl.data.ids import can_be_ids, canonical
 from poolrl.data.label_cells import CELL, COORDINATE, SHARE, comparable, small_table, with_coordinates, with_label_cells
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, missing_column, refuse_visits
+from poolrl.data.on_columns import OnColumns, OnOneColumn
 from poolrl.data.row_rules import Numbers, Row, has_own_bounds, widths
 from poolrl.data.sources.engine import NoRowsError, answer
+from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.labels import Labels, LabelValue
@@ -307,28 +316,29 @@ class Table(Log):
         """Keys, step and cell of every row that is kept, and its label: in one table, or one for each coordinate."""
         relative, separable = is_relative(self, problem), isinstance(problem, SeparableProblem)
 
-        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
+        def formulas(step: int, row: Row, usable: Numbers) -> tuple[Numbers, ...]:
             cell, observed = formula(problem, step, *row, bins=bins, relative=relative)
-            counted: Numbers = np.where(observed & usable, cell, NOWHERE)
-            return counted.columns()
+            return (np.where(observed & usable, cell, NOWHERE),)
 
         dropped = self.dropped(problem.horizon)
+        recordings = recorded_steps(problem, formulas, clip=self.clip, relative=relative)
+        checks = row_checks(problem, clip=self.clip, divided=relative)
         if self.has_coordinates:
-            facts = facts_used(problem, formulas, clip=self.clip, relative=relative)
-            labelled = self.placed(facts.table())._labelled(problem)
-            facts.read_from(labelled.rows)
+            one = OnOneColumn(problem.outcome_dim, [*checks, *recordings])
+            labelled = self.placed(one.facts)._labelled(problem)
+            one.read_from(labelled.rows)
             # The facts travel with the rows, because the formulas of cells use them too.
-            numbers = labelled._numbers(problem, facts) | {name: labelled.rows[name] for name in facts.table()}
+            numbers = labelled._numbers(problem, checks, one) | {name: labelled.rows[name] for name in one.facts}
             rows = labelled._rows(problem, numbers)
-            facts.read_from(rows)
-            (cell,) = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative, facts=facts)
+            one.read_from(rows)
+            (cell,) = cells_by_step(problem, rows, recordings, one)
             return [self._kept(rows, cell, dropped)]
         labelled, counts = self._labelled(problem), []
-        numbers = labelled._numbers(problem)
+        numbers = labelled._numbers(problem, checks, OnColumns())
         # One scan per coordinate reads that coordinate's columns only. It is faster than one scan that multiplies rows.
         for coordinate in range(problem.outcome_dim):
             rows = labelled._rows(problem, numbers, coordinate if separable else None)
-            cell = cells_by_step(problem, rows, formulas, clip=self.clip, relative=relative)[coordinate]
+            cell = cells_by_step(problem, rows, recordings, OnColumns())[coordinate]
             counts.append(self._kept(rows, cell, dropped))
         return counts
 
@@ -350,19 +360,17 @@ class Table(Log):
     def visit_expression(self, partition: Partition) -> ir.Table:
         """The counts of `visit_tallies`: columns step, node, target, rows."""
         problem = partition.problem
-        rows = self._rows(problem, self._numbers(problem)).anti_join(self.dropped(problem.horizon), self._keys)
 
-        def formulas(step: int, row: Row, usable: Numbers) -> list[ir.Value]:
-            state, action, next_state = row
-            unit: Numbers = problem.unit_pair(state, action)
-            arrived: Numbers = problem.unit_state(next_state)
-            inside = problem.within(step, unit).all(axis=-1) & usable.all(axis=-1)
-            node: Numbers = np.where(inside, partition.pairs[step].cell(unit), NOWHERE)
-            target: Numbers = partition.states.cell(arrived)
-            return [part for v in (node, target, unit, arrived) for part in v.columns()]
+        def formulas(step: int, row: Row, usable: Numbers) -> tuple[Numbers, ...]:
+            unit, arrived, inside = unit_cells(problem, step, *row)
+            node: Numbers = np.where(inside & usable.all(axis=-1), partition.pairs[step].cell(unit), NOWHERE)
+            return node, partition.states.cell(arrived), unit, arrived
 
-        node, target, *numbers = cells_by_step(problem, rows, formulas, clip=self.clip, relative=False)
-        points = {f"unit_{i}": number for i, number in enumerate(numbers)}
+        recordings = recorded_steps(problem, formulas, clip=self.clip, relative=False)
+        numbers = self._numbers(problem, row_checks(problem, clip=self.clip, divided=False), OnColumns())
+        rows = self._rows(problem, numbers).anti_join(self.dropped(problem.horizon), self._keys)
+        node, target, *units = cells_by_step(problem, rows, recordings, OnColumns())
+        points = {f"unit_{i}": number for i, number in enumerate(units)}
         found = rows.select(rows.step, node=node, target=target, **points).filter(ibis._.node != NOWHERE)
         names, dimensions = list(points), problem.state_dim + problem.action_dim
         pairs = [nodes.directions for nodes in partition.pairs]
@@ -370,14 +378,16 @@ class Table(Log):
         found = at_nearest(found, "target", [partition.states.directions], names[dimensions:])
         return found.group_by(["step", "node", "target"]).aggregate(rows=ibis._.count())
 
-    def _numbers(self, problem: Problem, facts: CoordinateFacts | None = None) -> dict[str, ir.Column]:
+    def _numbers(
+        self, problem: Problem, checks: tuple[Recording, Recording], evaluator: OnColumns
+    ) -> dict[str, ir.Column]:
         columns = self.columns
         given = [[self.rows[name] for name in n] for n in (columns.states, columns.actions, columns.next_states)]
         divisors: list[Any] = [self.rows[name].cast("float64") for name in columns.scale]
         if has_own_bounds(problem):
             shares = [self.rows[SHARE.format(i)].cast("float64") for i in range(len(columns.states))]
             divisors = [d * share for d, share in zip(divisors, shares, strict=True)] if divisors else shares
-        return harmless(problem, given, clip=self.clip, divisors=divisors, facts=facts)
+        return harmless(checks, given, evaluator, divisors)
 
     def _labelled(self, problem: Problem) -> Table:
         """The rows whose labels are declared, with their cells; all rows where the problem has no labels."""

@@ -1,30 +1,30 @@
 """Trajectories: the sensitive log as arrays in memory, checked when it is made.
 
 Rows are (state, action, next state) for every step of every trajectory, in the user's units. Rewards are not
-kept: they are a known function of the row. No message here quotes a value, a position or a count of the log. Nothing of
-a log is set after it is made, and formulas of your own do not see it (`row_by_row`).
+kept: they are a known function of the row. No message here quotes a value, a position or a count of the log. Formulas
+of a problem do not see it: they are recorded before (`data/trace.py`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
+from functools import partial, reduce
 from operator import and_
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_array, read_only
 from poolrl.data import row_rules
-from poolrl.data.cells import CellFormula, sees_everything, side_formula, sides
+from poolrl.data.cells import CellFormula, sees_everything, side_formula, sides, unit_cells
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
-from poolrl.data.row_by_row import AnyProblem, is_our_own, row_by_row
+from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
 Path = str | PathLike[str]
 # Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
 BLOCK_NUMBERS = 2**15
@@ -150,7 +151,7 @@ class Trajectories(Log):
         rows = self._array_rows(problem)
         for step in range(self.horizon):
             given, (row, divisors, usable) = rows.given(step, slice(None)), rows.multiples(step, slice(None))
-            moved = row_rules.moved_inside(rows.problem, step, row)
+            moved = row_rules.recorded_row(problem, lambda *row, h=step: row_rules.moved_inside(problem, h, row))(*row)
             for part, value, before, after, unit in zip(parts.values(), given, row, moved, divisors, strict=True):
                 # A number that did not move keeps its bits.
                 part[:, step] = np.where(usable & (before != after), after * unit, value)
@@ -174,11 +175,13 @@ class Trajectories(Log):
     def visit_tallies(self, partition: Partition) -> list[Tally]:
         """For each step, how many rows led from node b to node s′, cell b · S + s′."""
         refuse_visits(self, partition.problem)
-        row_wise, tallies = replace(partition, problem=row_by_row(partition.problem)), []
+        tallies = []
         for step in range(self.horizon):
-            state, action, next_state = (part[:, step] for part in (self.states, self.actions, self.next_states))
-            node, target = row_wise.pair_index(step, state, action), row_wise.state_index(next_state)
-            tallies.append(np.unique((node * partition.state_count + target)[node >= 0], return_counts=True))
+            recording = row_rules.recorded_row(partition.problem, partial(unit_cells, partition.problem, step))
+            row = (part[:, step] for part in (self.states, self.actions, self.next_states))
+            unit, arrived, inside = recording(*row)
+            node, target = partition.index(partition.pairs[step], unit), partition.index(partition.states, arrived)
+            tallies.append(np.unique((node * partition.state_count + target)[inside], return_counts=True))
         return tallies
 
     @classmethod
@@ -243,7 +246,7 @@ class Trajectories(Log):
 
     def _array_rows(self, problem: AnyProblem) -> ArrayRows[AnyProblem]:
         cells = cells_of(problem.labels, self._labels, self.states.shape[:2]) if problem.labels else None
-        return ArrayRows(row_by_row(problem), (self.states, self.actions, self.next_states), self.scale, cells)
+        return ArrayRows(problem, (self.states, self.actions, self.next_states), self.scale, cells)
 
     def _check_shape(self, problem: Problem) -> None:
         wanted = {"horizon": problem.horizon} | row_rules.widths(problem)
@@ -309,17 +312,23 @@ class ArrayRows(Generic[AnyProblem]):
 
         Formulas see only rows within their bounds, because a problem of your own may quote what it is given.
         """
+        problem = self.problem
         broken: dict[tuple[int, int, int], row_rules.RowRule] = {}
+        fitting = [
+            row_rules.recorded_rules(problem, partial(row_rules.fit_rules, problem, step))
+            for step in range(problem.horizon)
+        ]
 
         def look(block: slice) -> None:
-            for step in range(self.problem.horizon):
+            for step in range(problem.horizon):
                 row = self.given(step, block)
-                limits = enumerate(row_rules.bound_rules(self.problem, row))
+                limits = enumerate(row_rules.bound_rules(problem, row))
                 outside = {(0, step, i): rule for i, rule in limits if not rule.held.all()}
                 broken.update(outside)
                 if not outside:
-                    fits = enumerate(row_rules.fit_rules(self.problem, step, row))
-                    broken.update({(1, step, i): rule for i, rule in fits if not rule.held.all()})
+                    recording, rules = fitting[step]
+                    fits = enumerate(recording(*row))
+                    broken.update({(1, step, i): rules[i] for i, mask in fits if not mask.all()})
 
         self._in_blocks(look, BLOCK_NUMBERS)
         return broken[min(broken)] if broken else None
@@ -328,17 +337,14 @@ class ArrayRows(Generic[AnyProblem]):
         """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
         problem, coordinates = self.problem, self.problem.outcome_dim
         trees, everything = problem.labels.count * coordinates, sees_everything(problem)
-        # A formula of one's own may give no number at all. Such a row must neither fail nor stand in another's tree.
-        guarded = not is_our_own(problem)
+        recordings = self._recordings(formula, bins)
+        if any(recording.outputs[0].shape != (coordinates,) for recording in recordings):
+            # A row would be counted more than once for a coordinate.
+            raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
 
         def places(step: int, block: slice) -> IntArray:
-            cell, observed, usable = self._formula_cells(formula, step, block, bins)
-            if guarded:
-                if cell.shape[-1] != coordinates:
-                    # A row would be counted more than once for a coordinate.
-                    raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
-                usable = usable & (cell >= 0) & (cell < size)
-            cell += np.arange(coordinates) * size
+            cell, observed, usable = self._formula_cells(recordings[step], step, block)
+            cell = cell + np.arange(coordinates) * size
             if self.cells is not None:
                 cell += self.cells[block, step, None] * (coordinates * size)
             if not (everything and usable is True):
@@ -356,9 +362,10 @@ class ArrayRows(Generic[AnyProblem]):
         `edges` are (label cells, H, k).
         """
         problem, size = self.problem, self.problem.outcome_dim + 1
+        recordings = self._recordings(side_formula(problem), TOGETHER_BANDS)
 
         def places(step: int, block: slice) -> IntArray:
-            cell, observed, usable = self._formula_cells(side_formula(problem), step, block, TOGETHER_BANDS)
+            cell, observed, usable = self._formula_cells(recordings[step], step, block)
             # Rows without a label cell are not usable, whatever the last cell's edge says of them.
             edge = edges[0 if self.cells is None else self.cells[block, step], step]
             shown, beyond = sides(problem, cell, edge)
@@ -381,16 +388,27 @@ class ArrayRows(Generic[AnyProblem]):
         self._in_blocks(count, numbers)
         return counted
 
+    def _recordings(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> list[Recording]:
+        """For each step: the cells of a formula, where it is observed, and where the row's numbers fit each other."""
+        problem = self.problem
+        relative = self.scale is not None or row_rules.has_own_bounds(problem)
+
+        def cells(step: int, *row: row_rules.Numbers) -> tuple[row_rules.Numbers, ...]:
+            # Other rows were checked before, by `broken_rule`.
+            fits: row_rules.Numbers = True
+            if relative:
+                row, fits = row_rules.as_counted(problem, step, row, relative=True, clip=False)
+            return *formula(problem, step, *row, bins=bins, relative=relative), fits
+
+        return [row_rules.recorded_row(problem, partial(cells, step)) for step in range(problem.horizon)]
+
     def _formula_cells(
-        self: ArrayRows[OutcomeProblem], formula: CellFormula, step: int, block: slice, bins: int
+        self, recording: Recording, step: int, block: slice
     ) -> tuple[IntArray, BoolArray, BoolArray | bool]:
         """The cells of a formula, where it is observed, and which rows can be used."""
         row, _, usable = self.multiples(step, block)
-        if relative := self.scale is not None or row_rules.has_own_bounds(self.problem):
-            row, fits = row_rules.as_counted(self.problem, step, row, relative=True, clip=False)
-            usable = usable & fits
-        cell, observed = formula(self.problem, step, *row, bins=bins, relative=relative)
-        return cell, observed, usable
+        cell, observed, fits = recording(*row)
+        return cell, observed, usable if recording.outputs[2] is True else usable & fits
 
     def _in_blocks(self, work: Callable[[slice], None], numbers: int) -> None:
         """Call `work` on slices that hold this many numbers each and together cover all trajectories."""

@@ -25,6 +25,6 @@ def outward_edges(bins: int, *, higher: bool) -> FloatArray:
 
 
 def bin_of(unit: Any, bins: int) -> Any:
-    """The bin of each outcome in unit coordinates, for arrays or a table's columns."""
+    """The bin of each outcome in unit coordinates, for arrays or symbols of rows; no number has a bin too."""
     # The least of both first: engines cast what they floor, and a cast of a huge number fails.
-    return np.floor(np.minimum(np.sqrt(np.maximum(unit, 0.0)) * bins, bins - 1)).astype(np.int64)
+    return np.floor(np.minimum(np.sqrt(np.fmax(unit, 0.0)) * bins, bins - 1)).astype(np.int64)

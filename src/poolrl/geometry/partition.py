@@ -107,13 +107,14 @@ class Partition:
         """Where each pair is counted, −1 beyond the boundary."""
         unit = self.problem.unit_pair(state, action)
         inside = self.problem.within(step, unit).all(axis=-1)
-        return np.where(inside, self._index(self.pairs[step], unit), -1)
+        return np.where(inside, self.index(self.pairs[step], unit), -1)
 
     def state_index(self, state: FloatArray) -> IntArray:
         """Where each state is counted."""
-        return self._index(self.states, self.problem.unit_state(state))
+        return self.index(self.states, self.problem.unit_state(state))
 
-    def _index(self, nodes: Nodes, unit: FloatArray) -> IntArray:
+    def index(self, nodes: Nodes, unit: FloatArray) -> IntArray:
+        """The node of each point in unit coordinates."""
         cell, directions = nodes.cell(unit), nodes.directions
         if directions is None:
             return cell

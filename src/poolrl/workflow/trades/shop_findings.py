@@ -18,9 +18,18 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from poolrl.data.column_vector import ColumnVector
 from poolrl.data.expressions import finite
-from poolrl.data.row_rules import PARTS, SMALLEST_SCALE, RowRule, fit_rules, fits_in_any_unit, usable_divisor
+from poolrl.data.on_columns import OnColumns
+from poolrl.data.row_rules import (
+    PARTS,
+    SMALLEST_SCALE,
+    Row,
+    RowRule,
+    fit_rules,
+    fits_in_any_unit,
+    recorded_rules,
+    usable_divisor,
+)
 from poolrl.data.sources.engine import answer
 from poolrl.data.sources.log_files import LONGEST_LINE, CsvFormat
 from poolrl.data.sources.opening import count_lines, open_source
@@ -92,17 +101,19 @@ def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
     columns = log.columns
     names = dict(zip(PARTS, (columns.states, columns.actions, columns.next_states), strict=True))
     numbers = {part: _amounts(log, names[part]) for part in PARTS}
-    known: dict[Any, Any] = {}
-    row: Any = tuple(ColumnVector(numbers[part], known) for part in PARTS)
-    rules = fit_rules(problem, 0, row)
-    if columns.scale:
-        rules = [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, 0, row))]
-    for rule in rules:
-        # Some rules hold whatever a row says: backlogged demand is never cut off.
-        held = rule.held.columns() if isinstance(rule.held, ColumnVector) else []
-        for i, kept in enumerate(held):
-            there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
-            yield RowFault(f"column {names[rule.part][i]}", f"are {rule.broken}", there & ~kept, True, 0.0)
+
+    def rules(row: Row) -> list[RowRule]:
+        if not columns.scale:
+            return fit_rules(problem, 0, row)
+        return [RowRule("next_states", "", "not possible beside the others", fits_in_any_unit(problem, 0, row))]
+
+    held, words = recorded_rules(problem, rules)
+    for rule, entries in zip(words, OnColumns()(held, *numbers.values()), strict=True):
+        for i, kept in enumerate(entries):
+            # Some rules hold whatever a row says: backlogged demand is never cut off.
+            if isinstance(kept, ir.Value):
+                there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
+                yield RowFault(f"column {names[rule.part][i]}", f"are {rule.broken}", there & ~kept, True, 0.0)
 
 
 def _amounts(log: Table, names: Sequence[str]) -> list[ir.FloatingValue]:
