@@ -59,7 +59,9 @@ def test_multiples_in_label_cells_row_by_row(joint: bool) -> None:
     problem, log = a_labelled_shop(trajectories=250)
     expected = by_rows(problem, log, joint=joint)
     assert expected.sum() > 100
-    found = log.joint_leaves(problem, bands=BINS) if joint else log.outcome_leaves(problem, bins=BINS)
+    found = (
+        log.outcome_leaves(problem, bins=BINS, formula=joint_cells) if joint else log.outcome_leaves(problem, bins=BINS)
+    )
     np.testing.assert_array_equal(found, expected)
 
 

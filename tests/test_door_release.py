@@ -143,16 +143,6 @@ def test_every_release_asks_who_counts_and_what_fits() -> None:
         admit(noise)
 
 
-def test_a_table_whose_method_was_replaced_is_not_admitted() -> None:
-    table = Table(a_shop(LostSales, gridded=False, trajectories=3)[1].to_arrow(), **columns(2))
-    admit(table)
-    vars(table)["unheard"] = lambda: 0  # not the name of a method
-    admit(table)
-    vars(table)["outcome_leaves"] = lambda *_: 0
-    with pytest.raises(ValueError, match="outcome_leaves of this Table was replaced"):
-        admit(table)
-
-
 @pytest.mark.parametrize("kind", [LostSales, Backlog])
 @pytest.mark.parametrize("source", ["arrays", "engine"])
 def test_trees_get_noise_level_by_level_and_the_rest_is_public(kind: type, source: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from poolrl import LostSales, SeededNoise, Trajectories
 from poolrl.checks import IntArray
+from poolrl.data.cells import joint_cells
 from poolrl.data.counts import count_joint
 from poolrl.geometry.bins import bin_of
 from poolrl.geometry.resolution import JOINT_BANDS
@@ -50,7 +51,7 @@ def test_rows_stand_in_the_cell_of_their_level_and_outcome() -> None:
 def test_every_row_of_the_trees_stands_in_the_table_too() -> None:
     """With a scale, labels and unusable rows: in each label cell, step and product as many as the trees have."""
     problem, log = a_labelled_shop()
-    joint = log.joint_leaves(problem, bands=JOINT_BANDS)
+    joint = log.outcome_leaves(problem, bins=JOINT_BANDS, formula=joint_cells)
     np.testing.assert_array_equal(joint.sum(axis=-1), log.outcome_leaves(problem, bins=16).sum(axis=-1))
     kinds = joint.reshape(*joint.shape[:-1], JOINT_BANDS, 2, JOINT_BANDS).sum(axis=(-3, -1))
     trees = log.outcome_leaves(problem, bins=16).reshape(*joint.shape[:-1], 2, 16).sum(axis=-1)

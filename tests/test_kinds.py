@@ -29,6 +29,7 @@ from poolrl import (
 )
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES, AuditCase
+from poolrl.data.cells import joint_cells
 from poolrl.data.check_problem import check_rows, dummy_rows
 from poolrl.data.trace import Recording
 from poolrl.learning.by_count import CountTable
@@ -123,7 +124,7 @@ def test_one_trajectory_moves_the_joint_table_no_more_than_is_paid_for(
     problem, rng = make(name, **({"labels": LABELS} if labelled else {})), np.random.default_rng(seed)
     first = a_log(problem, 6, rng, scaled=scaled)
     second = replaced(first, a_log(problem, 1, rng, scaled=scaled))
-    one, other = (each.joint_leaves(problem, bands=8) for each in (first, second))
+    one, other = (each.outcome_leaves(problem, bins=8, formula=joint_cells) for each in (first, second))
     assert ((one - other) ** 2).sum() <= joint_table(problem, bands=8, per_unit=1).sensitivity_squared
     np.testing.assert_array_equal(one.sum(axis=-1), first.outcome_leaves(problem, bins=8).sum(axis=-1))
 
@@ -155,7 +156,7 @@ def test_an_action_of_two_numbers_is_no_level() -> None:
     )
     # And if it came so far, rows are not counted.
     with pytest.raises(ValueError, match="one value for each outcome"):
-        rows.joint_leaves(problem, bands=8)
+        rows.outcome_leaves(problem, bins=8, formula=joint_cells)
 
 
 class Boaster(DynamicPricing):
@@ -229,7 +230,10 @@ def test_an_engine_counts_what_arrays_count(name: str, scaled: bool) -> None:
     )
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=8), log.outcome_leaves(problem, bins=8))
     if problem.shows_levels:
-        np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
+        np.testing.assert_array_equal(
+            table.outcome_leaves(problem, bins=8, formula=joint_cells),
+            log.outcome_leaves(problem, bins=8, formula=joint_cells),
+        )
 
 
 @pytest.mark.parametrize("name", KINDS)

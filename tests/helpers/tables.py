@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from poolrl import Grid, LostSales, Table, Trajectories, Zones
+from poolrl.data.cells import joint_cells, left_cells
 from poolrl.data.counts import count_outcomes, count_visits, sum_together
 from poolrl.data.log import Log
 from poolrl.geometry.bins import bin_of
@@ -48,8 +49,14 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
         strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
-    np.testing.assert_array_equal(table.left_leaves(problem, parts=32), log.left_leaves(problem, parts=32))
+    np.testing.assert_array_equal(
+        table.outcome_leaves(problem, bins=8, formula=joint_cells),
+        log.outcome_leaves(problem, bins=8, formula=joint_cells),
+    )
+    np.testing.assert_array_equal(
+        table.outcome_leaves(problem, bins=33, formula=left_cells),
+        log.outcome_leaves(problem, bins=33, formula=left_cells),
+    )
     assert_same_crowds(table, log, problem)
     for values in (Zones(20), Grid(5)):
         partition = values.partition(problem)
@@ -99,8 +106,14 @@ def assert_same_labelled_counts(make: Make) -> None:
     expected = log.outcome_leaves(problem, bins=16)
     assert expected.sum() > 100
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), expected)
-    np.testing.assert_array_equal(table.joint_leaves(problem, bands=8), log.joint_leaves(problem, bands=8))
-    np.testing.assert_array_equal(table.left_leaves(problem, parts=32), log.left_leaves(problem, parts=32))
+    np.testing.assert_array_equal(
+        table.outcome_leaves(problem, bins=8, formula=joint_cells),
+        log.outcome_leaves(problem, bins=8, formula=joint_cells),
+    )
+    np.testing.assert_array_equal(
+        table.outcome_leaves(problem, bins=33, formula=left_cells),
+        log.outcome_leaves(problem, bins=33, formula=left_cells),
+    )
     assert_same_crowds(table, log, problem)
     np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
 

@@ -48,6 +48,11 @@ def left_cells(problem: OutcomeProblem, step: int, *row: Numbers, bins: int, rel
     return cell, _observed(problem, step, row, cell)
 
 
+def cell_count(problem: OutcomeProblem, formula: CellFormula, bins: int) -> int:
+    """How many cells a formula has for each coordinate."""
+    return {outcome_cells: problem.kinds * bins, joint_cells: bins * 2 * bins, left_cells: bins}[formula]
+
+
 def _bin_of_amount(problem: OutcomeProblem, amount: Numbers, bins: int) -> Numbers:
     unit = (amount - problem.outcome_low) / (problem.outcome_high - problem.outcome_low)
     place = bin_of(unit, bins)

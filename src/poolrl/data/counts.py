@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from poolrl.checks import IntArray
+from poolrl.data.cells import joint_cells, left_cells
 from poolrl.data.log import Log
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import LEFT_PARTS, TOGETHER_PARTS
@@ -60,13 +61,13 @@ def count_outcomes(log: Log, problem: OutcomeProblem, *, level_sizes: tuple[int,
 
 def count_joint(log: Log, problem: OutcomeProblem, *, bands: int) -> IntArray:
     """How many rows have each level and show each outcome, seen or cut off, (*labels, H, k, bands, 2, bands)."""
-    leaves = log.joint_leaves(problem, bands=bands)
+    leaves = log.outcome_leaves(problem, bins=bands, formula=joint_cells)
     return leaves.reshape(*leaves.shape[:-1], bands, 2, bands)
 
 
 def sum_left(log: Log, problem: OutcomeProblem) -> IntArray:
     """The amount left by all rows together, (*labels, H, k), in parts of the bound: each row adds 0 .. LEFT_PARTS."""
-    leaves = log.left_leaves(problem, parts=LEFT_PARTS)
+    leaves = log.outcome_leaves(problem, bins=LEFT_PARTS + 1, formula=left_cells)
     return np.asarray(leaves @ np.arange(LEFT_PARTS + 1))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
 
 from poolrl.checks import IntArray, whole
-from poolrl.data.cells import CellFormula, joint_cells, left_cells, outcome_cells
+from poolrl.data.cells import CellFormula, outcome_cells
 from poolrl.data.row_rules import PARTS, has_own_bounds
 from poolrl.geometry.partition import Partition
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
@@ -20,69 +19,36 @@ Tally = tuple[IntArray, IntArray]
 NUMBERS = (*PARTS, "scale")
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Log(ABC):
     """A sensitive log, in memory (`Trajectories`) or inside an engine (`Table`), as the door uses it.
 
-    Its facts are public declarations, on which the noise and the counts depend. So no attribute is set, replaced or
-    deleted after `_seal`: it counts exactly the numbers that it has checked. Python has ways around it for a person who
-    looks for them. It stops slips, and methods set on an object.
+    Its fields are public declarations, on which the noise and the counts depend. They cannot be set afterwards.
     """
 
-    __slots__ = (
-        *("has_units", "max_per_unit", "ids_public", "has_scale", "scale_memory"),
-        *("label_names", "step_labels", "labels_public", "has_coordinates", "_sealed"),
-    )
     has_units: bool  # whether a unit may own several trajectories
     max_per_unit: int  # c, how many of a unit's trajectories count
-    ids_public: bool  # whether neighbours keep the ids of their trajectories: it is public which trajectories there are
+    ids_public: bool = False  # whether neighbours keep the ids of their trajectories: it is public which ones there are
     has_scale: bool  # whether amounts are divided by a scale
     scale_memory: int  # m, how many other trajectories' scales may change when one trajectory is replaced
     label_names: tuple[str, ...]
     step_labels: tuple[str, ...]  # those labels that may change from step to step
     labels_public: bool  # whether neighbours keep their labels: it is public which rows have which labels
-    has_coordinates: bool  # whether each row shows one coordinate only
+    has_coordinates: bool = False  # whether each row shows one coordinate only
 
-    def _declare(
-        self,
-        *,
-        has_units: bool,
-        max_per_unit: int,
-        has_scale: bool,
-        scale_memory: int,
-        label_names: Iterable[str],
-        labels_public: bool,
-    ) -> None:
-        """Keep the declarations, but refuse those about units, a scale or labels that are not there."""
-        whole(max_per_unit=max_per_unit)
-        whole(at_least=0, scale_memory=scale_memory)
-        self.has_units, self.max_per_unit = has_units, int(max_per_unit)
-        self.has_scale, self.scale_memory = has_scale, int(scale_memory)
-        self.label_names, self.labels_public = tuple(label_names), bool(labels_public)
-        self.step_labels, self.ids_public, self.has_coordinates = (), False, False
-        if self.scale_memory and not has_scale:
+    def __post_init__(self) -> None:
+        """Refuse declarations about units, a scale or labels that are not there."""
+        for name, least in (("max_per_unit", 1), ("scale_memory", 0)):
+            whole(at_least=least, **{name: getattr(self, name)})
+            object.__setattr__(self, name, int(getattr(self, name)))
+        if self.scale_memory and not self.has_scale:
             raise ValueError("scale_memory needs scale: say what amounts are measured in")
         if self.labels_public and not self.label_names:
             raise ValueError("labels_public needs labels")
-        if self.max_per_unit != 1 and not has_units:
+        if not set(self.step_labels) <= set(self.label_names):
+            raise ValueError(f"step_labels must be among the labels ({', '.join(self.label_names) or 'none'})")
+        if self.max_per_unit != 1 and not self.has_units:
             raise ValueError("max_per_unit needs unit: say which trajectories belong to whom")
-
-    def _seal(self) -> None:
-        """The last line of `__init__`."""
-        object.__setattr__(self, "_sealed", True)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_sealed", False):
-            raise AttributeError(f"{name} of a {type(self).__name__} cannot be set: make a new one")
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{name} of a {type(self).__name__} cannot be deleted")
-
-    def __setstate__(self, state: Any) -> None:
-        """What `copy` and `pickle` bring: a dictionary, or one beside the slots."""
-        plain, slots = state if isinstance(state, tuple) else (state, None)
-        for name, value in {**(plain or {}), **(slots or {})}.items():
-            object.__setattr__(self, name, value)
 
     @property
     @abstractmethod
@@ -103,21 +69,9 @@ class Log(ABC):
     def check(self, problem: Problem) -> None:
         """Refuse a log that does not fit the problem's public facts."""
 
-    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int) -> IntArray:
-        """How many rows fall into each cell of `outcome_cells`, (*labels, H, k, kinds · bins)."""
-        return self._leaves(problem, outcome_cells, size=bins * problem.kinds, bins=bins)
-
-    def joint_leaves(self, problem: OutcomeProblem, *, bands: int) -> IntArray:
-        """How many rows fall into each cell of `joint_cells`, (*labels, H, k, bands · 2 · bands)."""
-        return self._leaves(problem, joint_cells, size=bands * 2 * bands, bins=bands)
-
-    def left_leaves(self, problem: OutcomeProblem, *, parts: int) -> IntArray:
-        """How many rows fall into each cell of `left_cells`, (*labels, H, k, parts + 1)."""
-        return self._leaves(problem, left_cells, size=parts + 1, bins=parts + 1)
-
     @abstractmethod
-    def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells) -> IntArray:
+        """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
 
     @abstractmethod
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:

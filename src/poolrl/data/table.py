@@ -28,7 +28,7 @@ import numpy as np
 
 from poolrl.checks import IntArray, whole
 from poolrl.data.arrow import as_arrow
-from poolrl.data.cells import CellFormula, outcome_cells, side_formula, sides, unit_cells
+from poolrl.data.cells import CellFormula, cell_count, outcome_cells, side_formula, sides, unit_cells
 from poolrl.data.expressions import (
     at_nearest,
     cells_by_step,
@@ -91,13 +91,16 @@ class Table(Log):
         **columns: Any,
     ) -> None:
         named = Columns(**columns)
-        self._declare(
+        super().__init__(
             has_units=named.unit is not None,
             max_per_unit=max_per_unit,
+            ids_public=bool(ids_public),
             has_scale=bool(named.scale),
             scale_memory=scale_memory,
-            label_names=named.labels,
-            labels_public=labels_public,
+            label_names=tuple(named.labels),
+            step_labels=tuple(step_labels),
+            labels_public=bool(labels_public),
+            has_coordinates=named.coordinate is not None,
         )
         if isinstance(rows, str | Path):
             raise ValueError("rows must be a table: for files, Table(ibis.read_parquet(path), ...)")
@@ -106,15 +109,10 @@ class Table(Log):
         check_columns(table, named)
         self.rows, self.columns, self.first_step = table, named, int(first_step)
         self._coordinates = checked_coordinates(table, named, coordinates)
-        self.has_coordinates = self._coordinates is not None
         self._is_placed = False  # known here, and not by a column's name, which may be a user's
         # From all rows, whatever is selected from them later, so that an engine reads each spelling once.
         self._readings = {key: _readings(table[name], key) for key, name in self._id_columns().items()}
         self.clip, self.definitions = clip, tuple(definitions)
-        self.ids_public, self.step_labels = bool(ids_public), tuple(step_labels)
-        if not set(self.step_labels) <= set(self.label_names):
-            raise ValueError(f"step_labels must be among the labels ({', '.join(self.label_names) or 'none'})")
-        self._seal()
 
     def __repr__(self) -> str:
         return "Table(sensitive)"
@@ -186,8 +184,7 @@ class Table(Log):
     def with_rows(self, rows: ir.Table, **more: bool) -> Self:
         """The same table with other rows, which were made from its own."""
         found = copy(self)
-        for name, value in {"rows": rows, **more}.items():
-            object.__setattr__(found, name, value)
+        vars(found).update(rows=rows, **more)
         return found
 
     def _place(self, rows: ir.Table) -> dict[str, ir.Value]:
@@ -249,9 +246,9 @@ class Table(Log):
         step, crowd, rows = _integers(self.crowd_expression(problem, edges=edges), "step", "crowd", "rows")
         return [(crowd[step == number], rows[step == number]) for number in range(problem.horizon)]
 
-    def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
-        counts = self.outcome_expression(problem, bins=bins, formula=formula)
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells) -> IntArray:
+        """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
+        counts, size = self.outcome_expression(problem, bins=bins, formula=formula), cell_count(problem, formula, bins)
         shape = *problem.labels.shape, problem.horizon, problem.outcome_dim, size
         leaves = np.zeros(math.prod(shape), dtype=np.int64)
         tree = (counts.label.cast("int64") * problem.horizon + counts.step) * problem.outcome_dim + counts.coordinate

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, as_floats, finite_array, read_only
 from poolrl.data import row_rules
-from poolrl.data.cells import CellFormula, sees_everything, side_formula, sides, unit_cells
+from poolrl.data.cells import CellFormula, cell_count, outcome_cells, sees_everything, side_formula, sides, unit_cells
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
 from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
@@ -60,9 +60,6 @@ class Trajectories(Log):
     does not declare is unobserved. With `labels_public` neighbours keep their labels; else labels are protected too.
     """
 
-    __slots__ = (*row_rules.PARTS, "_labels", "owner", "scale", "units")
-    units: int
-
     def __init__(
         self,
         *,
@@ -76,14 +73,6 @@ class Trajectories(Log):
         labels: Mapping[str, Any] | None = None,
         labels_public: bool = False,
     ) -> None:
-        self._declare(
-            has_units=unit is not None,
-            max_per_unit=max_per_unit,
-            has_scale=scale is not None,
-            scale_memory=scale_memory,
-            label_names=map(str, labels or {}),
-            labels_public=labels_public,
-        )
         states = finite_array("states", states)
         actions = finite_array("actions", actions)
         next_states = finite_array("next_states", next_states)
@@ -97,16 +86,22 @@ class Trajectories(Log):
         if measured is not None and measured.shape not in (states.shape, (*states.shape[:2], 1)):
             raise ValueError("scale must have the shape of states: one number per trajectory, step and coordinate")
         known = log_labels(labels or {}, states.shape[:2])
+        super().__init__(
+            has_units=unit is not None,
+            max_per_unit=max_per_unit,
+            has_scale=scale is not None,
+            scale_memory=scale_memory,
+            label_names=tuple(known),
+            step_labels=tuple(name for name, label in known.items() if label.codes.ndim == 2),
+            labels_public=bool(labels_public),
+        )
         owner = np.arange(len(states)) if unit is None else owners(unit, len(states))
         # Without units nothing is dropped, and a copy of everything would only take memory.
         kept = slice(None) if unit is None else first_of_each(owner, max_per_unit)
         self.states, self.actions, self.next_states = (read_only(part[kept]) for part in (states, actions, next_states))
         self.scale = None if measured is None else read_only(measured[kept])
         self._labels = {name: label.taken(kept) for name, label in known.items()}
-        self.step_labels = tuple(name for name, label in self._labels.items() if label.codes.ndim == 2)
         self.owner: NDArray[np.int64] = owner[kept]
-        self.units = int(owner.max()) + 1
-        self._seal()
 
     def __len__(self) -> int:
         return len(self.states)
@@ -118,6 +113,11 @@ class Trajectories(Log):
     def horizon(self) -> int:
         """H."""
         return int(self.states.shape[1])
+
+    @property
+    def units(self) -> int:
+        """How many units the log holds. This is public, because neighbours replace one unit."""
+        return int(self.owner.max()) + 1
 
     @property
     def labels(self) -> dict[str, NDArray[Any]]:
@@ -157,8 +157,9 @@ class Trajectories(Log):
                 part[:, step] = np.where(usable & (before != after), after * unit, value)
         return type(self)(**self._arguments() | parts)
 
-    def _leaves(self, problem: OutcomeProblem, formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        return self._array_rows(problem).leaves(formula, size=size, bins=bins)
+    def outcome_leaves(self, problem: OutcomeProblem, *, bins: int, formula: CellFormula = outcome_cells) -> IntArray:
+        """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
+        return self._array_rows(problem).leaves(formula, bins)
 
     def crowd_tallies(self, problem: OutcomeProblem, *, edges: IntArray) -> list[Tally]:
         """For each step, how many trajectories show j sides of their edges, i of them beyond: cell j · (k + 1) + i."""
@@ -333,9 +334,10 @@ class ArrayRows(Generic[AnyProblem]):
         self._in_blocks(look, BLOCK_NUMBERS)
         return broken[min(broken)] if broken else None
 
-    def leaves(self: ArrayRows[OutcomeProblem], formula: CellFormula, *, size: int, bins: int) -> IntArray:
-        """How many rows fall into each of the `size` cells of a formula, (*labels, H, k, size)."""
+    def leaves(self: ArrayRows[OutcomeProblem], formula: CellFormula, bins: int) -> IntArray:
+        """How many rows fall into each cell of a formula, (*labels, H, k, `cell_count`)."""
         problem, coordinates = self.problem, self.problem.outcome_dim
+        size = cell_count(problem, formula, bins)
         trees, everything = problem.labels.count * coordinates, sees_everything(problem)
         recordings = self._recordings(formula, bins)
         if any(recording.outputs[0].shape != (coordinates,) for recording in recordings):
