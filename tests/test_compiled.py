@@ -17,7 +17,7 @@ from poolrl import Backlog, Grid, LostSales, Zones
 from poolrl.geometry import compiled_nodes
 from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition, Rings
-from poolrl.learning.backward_induction import consistent_counts, stages_from_marginals
+from poolrl.learning.backward_induction import consistent_counts, expected_on_axes
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
@@ -107,8 +107,7 @@ def test_a_backup_is_the_expectation_outcome_by_outcome(problem: LostSales) -> N
     outcomes = OutcomeDistribution(points, rng.dirichlet(np.ones(7), size=(1, 2)))
     axes = Axes(problem, 12)
     value = rng.normal(size=(2, 12))
-    (stage,) = stages_from_marginals(outcomes, axes)(0)
-    found = stage.backup(value)
+    found = expected_on_axes(outcomes, axes, 0, value)
     for i, action in [(i, a) for i in range(2) for a in range(12)]:
         level, expected = axes.action_axis(0)[action, i], 0.0
         for demand, weight in zip(points[i], outcomes.weights[0, i], strict=True):
@@ -139,7 +138,7 @@ def _values(_: int) -> Any:
     problem = LostSales(horizon=1, products=1, holding=0.2, shortage=0.4, demand_max=10.0)
     axes = Axes(problem, 300)
     outcomes = OutcomeDistribution(np.linspace(0, 10, 50)[None], np.full((1, 1, 50), 0.02))
-    return stages_from_marginals(outcomes, axes)(0)[0].backup(np.zeros((1, 300)))
+    return expected_on_axes(outcomes, axes, 0, np.zeros((1, 300)))
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

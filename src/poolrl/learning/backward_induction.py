@@ -1,15 +1,14 @@
-"""Backward induction: one loop for every count and every value representation.
+"""Backward induction on the nodes of a partition, and on the axes of a separable problem.
 
-The estimated world comes to it in stages, of one step each: at the nodes of a partition, from visits of nodes (the
-paper's kernel P̃_h) or from a distribution of outcomes, or on the axes of a separable problem. Γ_h is the penalty on the
-value of a rarely visited node (Bernstein, Qiao and Wang's DP-APVI).
+At nodes the estimated world comes in stages, of one step each: from visits of nodes (the paper's kernel P̃_h) or from a
+distribution of outcomes. Γ_h is the penalty on the value of a rarely visited node (Bernstein, Qiao and Wang's DP-APVI).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,11 +43,8 @@ class Stage:
     noise_bound: float = 0.0  # E_ρ
     rows: IntArray | slice = field(default_factory=lambda: slice(None))  # by default all nodes
 
-    def backup(self, value: FloatArray) -> FloatArray:
-        """r + P̃ V."""
-        return self.reward + self.kernel @ value
 
-
+Stages = Callable[[int], Iterable[Stage]]
 # A step is given in blocks of rows, because a kernel (N, S) rarely fits in memory.
 BLOCK_CELLS = 2_000_000
 
@@ -195,75 +191,64 @@ def fell_back(stage: Stage) -> BoolArray:
 CACHED_NUMBERS = 2**15
 
 
-@dataclass(frozen=True)
-class Marginals:
-    """One step's nodes against the outcomes' marginals, exact for piecewise-linear values."""
+def expected_on_axes(outcomes: OutcomeDistribution, axes: Axes, step: int, value: FloatArray) -> FloatArray:
+    """Σ w (r + V) over every coordinate's outcomes at one step's nodes, (k, N): exact for piecewise-linear values."""
+    from poolrl.geometry.compiled_nodes import in_blocks
+    from poolrl.learning.compiled_sums import expected_sums
 
-    axes: Axes
-    outcomes: OutcomeDistribution
-    step: int
-    rows: slice = field(default_factory=lambda: slice(None))  # all nodes
+    problem, axis = axes.problem, axes.state_axis()
+    state, action = axes.nodes(step)
+    drawn, weights = outcomes.points.T, np.ascontiguousarray(outcomes.weights[step])  # (B, k), (k, B)
+    sums = np.empty(action.shape)
+    block = max(1, CACHED_NUMBERS // drawn.size)
 
-    def backup(self, value: FloatArray) -> FloatArray:
-        """Σ w (r + V) over every coordinate's outcomes, (k, N)."""
-        from poolrl.geometry.compiled_nodes import in_blocks
-        from poolrl.learning.compiled_sums import expected_sums
+    def some(rows: slice) -> None:
+        for start in range(rows.start, rows.stop, block):
+            part = slice(start, min(start + block, rows.stop))
+            here, chosen = state[part, None], action[part, None]
+            arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
+            reward = problem.coordinate_reward(step, here, chosen, arrived)
+            both = np.ascontiguousarray(arrived), np.ascontiguousarray(reward)
+            expected_sums(*both, weights, axis[0], axis[-1], value, sums[part])
 
-        problem, step, axis = self.axes.problem, self.step, self.axes.state_axis()
-        state, action = self.axes.nodes(step)
-        drawn, weights = self.outcomes.points.T, self.outcomes.weights[step]  # (B, k), (k, B)
-        sums = np.empty(action.shape)
-        block = max(1, CACHED_NUMBERS // drawn.size)
-
-        def some(rows: slice) -> None:
-            for start in range(rows.start, rows.stop, block):
-                part = slice(start, min(start + block, rows.stop))
-                here, chosen = state[part, None], action[part, None]
-                arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
-                reward = problem.coordinate_reward(step, here, chosen, arrived)
-                both = np.ascontiguousarray(arrived), np.ascontiguousarray(reward)
-                expected_sums(*both, weights, axis[0], axis[-1], value, sums[part])
-
-        in_blocks(some, len(action))
-        return sums.T
+    in_blocks(some, len(action))
+    return sums.T
 
 
-Stages = Callable[[int], Iterable[Stage | Marginals]]
-
-
-def stages_from_marginals(outcomes: OutcomeDistribution, axes: Axes) -> Stages:
-    """Expected reward and value of every coordinate."""
-    given = replace(outcomes, weights=np.ascontiguousarray(outcomes.weights))
-    return lambda step: [Marginals(axes, given, step)]
-
-
-def order_up_to_levels(outcomes: OutcomeDistribution, axes: Axes, q: FloatArray) -> FloatArray:
-    """The best action of each step and coordinate, (H, k), where the action alone decides what happens next.
-
-    The axis only brackets the best level. Q_h is concave around its maximum, so a second, finer search finds it.
-    """
-    problem, horizon = axes.problem, len(q)
-    drawn, column = outcomes.points.T, np.arange(problem.state_dim)
-    levels = np.empty((horizon, problem.state_dim))
-    value = np.zeros(axes.v_shape)
+def induction_on_axes(outcomes: OutcomeDistribution, axes: Axes) -> tuple[FloatArray, FloatArray | None]:
+    """Q_h at the nodes, (H, k, N), and the best levels (H, k) where the action alone decides what happens next."""
+    horizon, by_level = axes.problem.horizon, axes.problem.action_sets_state
+    q, value = np.empty((horizon, *axes.q_shape)), np.zeros(axes.v_shape)
+    levels = np.empty((horizon, axes.problem.state_dim)) if by_level else None
     for step in reversed(range(horizon)):
-        axis, best = axes.action_axis(step), q[step].argmax(axis=1)
-        low = axis[np.maximum(best - 1, 0), column]
-        high = axis[np.minimum(best + 1, axes.points - 1), column]
-        fine = np.linspace(low, high, FINER_POINTS)  # (F, k)
-        arrived = problem.next_state(step, problem.state_low, fine[:, None], drawn[None])  # (F, B, k)
-        reward = problem.coordinate_reward(step, problem.state_low, fine[:, None], arrived)
-        lower, part = position_on(arrived, axes.state_axis())
-        future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
-        expected = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
-        levels[step] = np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
+        q[step] = expected_on_axes(outcomes, axes, step, value)
+        if levels is not None:
+            levels[step] = _finer_levels(outcomes, axes, step, q[step], value)
         value = axes.state_values(step, q[step])
-    return levels
+    return q, levels
+
+
+def _finer_levels(outcomes: OutcomeDistribution, axes: Axes, step: int, q: FloatArray, value: FloatArray) -> FloatArray:
+    """The best action of each coordinate (k,). The axis only brackets it.
+
+    Q_h is concave around its maximum, so a second, finer search finds it.
+    """
+    problem, drawn, column = axes.problem, outcomes.points.T, np.arange(axes.problem.state_dim)
+    axis, best = axes.action_axis(step), q.argmax(axis=1)
+    low = axis[np.maximum(best - 1, 0), column]
+    high = axis[np.minimum(best + 1, axes.points - 1), column]
+    fine = np.linspace(low, high, FINER_POINTS)  # (F, k)
+    arrived = problem.next_state(step, problem.state_low, fine[:, None], drawn[None])  # (F, B, k)
+    reward = problem.coordinate_reward(step, problem.state_low, fine[:, None], arrived)
+    lower, part = position_on(arrived, axes.state_axis())
+    future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
+    expected = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
+    return np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Q_h at the nodes, (H, ..., N), and two shares of all nodes."""
+    """Q_h at the nodes, (H, N), and two shares of all nodes."""
 
     q: FloatArray
     fell_back: float  # visited too rarely to be trusted
@@ -281,7 +266,7 @@ def pessimistic_q(reward: FloatArray, expected: FloatArray, penalty: FloatArray,
 def backward_induction(
     horizon: int,
     stages: Stages,
-    values: Axes | Partition,
+    values: Partition,
     *,
     pessimism: Bernstein | None = None,
     reward_ranges: list[tuple[float, float]] | None = None,
@@ -300,15 +285,14 @@ def backward_induction(
         q = solved[step]
         trusted = kept = 0
         for stage in stages(step):
-            trusted += int(np.sum(~fell_back(stage))) if isinstance(stage, Stage) else q.size
-            if pessimism is None:
-                q[..., stage.rows] = stage.backup(value)
-                continue
-            assert isinstance(stage, Stage)  # pessimism needs visit counts
+            trusted += int(np.sum(~fell_back(stage)))
             expected = stage.kernel @ value
+            if pessimism is None:
+                q[stage.rows] = stage.reward + expected
+                continue
             reward = (stage.reward - ranges[step][0]) / scale
-            penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.shape[-1])
-            q[..., stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
+            penalty = pessimism.penalty(stage, value, horizon=horizon, nodes=q.size)
+            q[stage.rows] = pessimistic_q(reward, expected, penalty, ceiling=horizon - step)
             kept += int(np.sum(reward + expected - penalty >= 0))
         shares.append((1 - trusted / q.size, 1 - kept / q.size))
         value = values.state_values(step, q)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from poolrl.geometry.axes import Axes, Separable
 from poolrl.geometry.partition import Grid, Partition, Zones
@@ -21,9 +20,8 @@ from poolrl.learning.backward_induction import (
     Solution,
     Visits,
     backward_induction,
-    order_up_to_levels,
+    induction_on_axes,
     quasi_outcomes,
-    stages_from_marginals,
     stages_from_outcomes,
     stages_from_visits,
 )
@@ -51,9 +49,24 @@ class FoundPoints:
 ValuePoints = Axes | Partition | FoundPoints
 
 
+# The values of each planner. A problem names its own (`Problem.planner`).
+PLANNERS: dict[str, ValueSettings] = {
+    "levels": Separable(),
+    "axes": Separable(),
+    "counts": ByCount(),
+    "fitted": Fitted(),
+    "nodes": Zones(),
+}
+
+
 def default_values(problem: Problem, counts: Outcomes | Visits) -> ValueSettings:
-    """Those of the problem's planner. Visits are counted on nodes."""
-    return PLANNERS["nodes" if isinstance(counts, Visits) else problem.planner].values(problem)
+    """Those of the problem's planner. Visits are counted on nodes, and few dimensions have room for a grid."""
+    name = "nodes" if isinstance(counts, Visits) else problem.planner
+    return Grid(linear=True) if name == "nodes" and _fits_grid(problem) else PLANNERS[name]
+
+
+def _fits_grid(problem: Problem) -> bool:
+    return problem.state_dim + problem.action_dim <= 2
 
 
 def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
@@ -86,100 +99,49 @@ def lay_out(problem: Problem, values: ValueSettings) -> ValuePoints:
 
 def finest(problem: OutcomeProblem) -> ValuePoints:
     """Where benchmarks have their values: finer than what is compared with them."""
-    return PLANNERS[problem.planner].finest(problem)
+    if isinstance(problem, SeparableProblem):
+        if problem.needs_own_planner:
+            return Separable().axes(problem)
+        points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
+        # The distribution is known beyond λ too.
+        return Axes(problem, points, beyond=True)
+    if problem.planner == "counts":
+        return FoundPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
+    values = Grid(bins=BENCHMARK_GRID_BINS, linear=True) if _fits_grid(problem) else Zones(zones=BENCHMARK_RINGS)
+    return values.partition(problem)
 
 
-@dataclass(frozen=True)
-class KnownBesides:
-    """What a planner knows beside the laws of outcomes."""
+def plan_on_outcomes(
+    outcomes: OutcomeDistribution,
+    where: ValuePoints,
+    *,
+    scale_follows_sales: bool = False,
+    step_labels: Sequence[str] = (),
+    together: float = 0.0,
+) -> tuple[Rule, Report]:
+    """The best rule against an outcome distribution, with a report.
 
-    scale_follows_sales: bool = False  # the scale is made from sales, and will be made from those under the plan
-    step_labels: Sequence[str] = ()  # labels that are drawn anew at each step
-    together: float = 0.0  # the correlation of outcomes
-
-
-def plan_on_outcomes(outcomes: OutcomeDistribution, where: ValuePoints, **known: Any) -> tuple[Rule, Report]:
-    """The best rule against an outcome distribution and what is `known` besides, with a report."""
-    if isinstance(where, Axes):
-        # Other resolutions are planned by the problem's formulas.
-        name = "levels" if where.problem.planner == "levels" and where.points == ACTION_POINTS else "axes"
-    elif isinstance(where, Partition):
-        name = "nodes"
-    else:
-        name = "fitted" if isinstance(where.settings, Fitted) else "counts"
-    return PLANNERS[name].plan(outcomes, where, KnownBesides(**known))
-
-
-def _plan_levels(outcomes: OutcomeDistribution, where: Axes, known: KnownBesides) -> tuple[Rule, Report]:
-    problem = where.problem
-    assert isinstance(problem, LevelProblem)
-    levels = plan_shops(problem, outcomes, known.step_labels)
-    if known.scale_follows_sales:
-        levels = settled_levels(problem, outcomes, levels)
-    return Levels(levels), Report(planned=Planned(outcomes.weights.size))
-
-
-def _plan_on_axes(outcomes: OutcomeDistribution, where: Axes, known: KnownBesides) -> tuple[Rule, Report]:
-    solution = backward_induction(where.problem.horizon, stages_from_marginals(outcomes, where), where)
-    if where.problem.action_sets_state:
-        return Levels(order_up_to_levels(outcomes, where, solution.q)), _report(solution)
-    return SeparableQ(where, solution.q), _report(solution)
-
-
-def _plan_by_count(outcomes: OutcomeDistribution, where: Any, known: KnownBesides) -> tuple[Rule, Report]:
-    table = plan_by_count(outcomes, where.problem, where.settings)
-    return table, Report(planned=Planned(table.actions.size))
-
-
-def _plan_fitted(outcomes: OutcomeDistribution, where: Any, known: KnownBesides) -> tuple[Rule, Report]:
-    drawn = quasi_outcomes(outcomes, where.settings.outcomes, known.together)
-    return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
-
-
-def _plan_on_nodes(outcomes: OutcomeDistribution, where: Partition, known: KnownBesides) -> tuple[Rule, Report]:
-    stages = stages_from_outcomes(outcomes, where, known.together)
-    solution = backward_induction(where.problem.horizon, stages, where)
-    return PartitionQ(where, solution.q), _report(solution)
-
-
-def _values_on_nodes(problem: Problem) -> ValueSettings:
-    return Grid(linear=True) if problem.state_dim + problem.action_dim <= 2 else Zones()
-
-
-def _finest_axes(problem: Any) -> Axes:
-    if problem.needs_own_planner:
-        return Separable().axes(problem)
-    points = BENCHMARK_BINS + 1 if problem.action_sets_state else BENCHMARK_STATE_BINS + 1
-    # The distribution is known beyond λ too.
-    return Axes(problem, points, beyond=True)
-
-
-def _finest_counts(problem: Any) -> FoundPoints:
-    return FoundPoints(problem, ByCount(actions=BENCHMARK_STATE_BINS + 1, outcomes=BENCHMARK_DRAWS))
-
-
-def _finest_nodes(problem: Any) -> Partition:
-    small = problem.state_dim + problem.action_dim <= 2
-    return (Grid(bins=BENCHMARK_GRID_BINS, linear=True) if small else Zones(zones=BENCHMARK_RINGS)).partition(problem)
-
-
-@dataclass(frozen=True)
-class Planner:
-    """Which values a planner has by default, where they stand in benchmarks, and how it plans on points of them."""
-
-    values: Callable[[Problem], ValueSettings]
-    finest: Callable[[OutcomeProblem], ValuePoints]
-    plan: Callable[[OutcomeDistribution, Any, KnownBesides], tuple[Rule, Report]]
-
-
-# A problem names its own (`Problem.planner`).
-PLANNERS: dict[str, Planner] = {
-    "levels": Planner(lambda _: Separable(), _finest_axes, _plan_levels),
-    "axes": Planner(lambda _: Separable(), _finest_axes, _plan_on_axes),
-    "counts": Planner(lambda _: ByCount(), _finest_counts, _plan_by_count),
-    "fitted": Planner(lambda _: Fitted(), _finest_nodes, _plan_fitted),
-    "nodes": Planner(_values_on_nodes, _finest_nodes, _plan_on_nodes),
-}
+    `scale_follows_sales`: the scale is made from sales, and will be made from those under the plan. `step_labels` are
+    drawn anew at each step. `together` is the correlation of outcomes.
+    """
+    if isinstance(where, Partition):
+        stages = stages_from_outcomes(outcomes, where, together)
+        solution = backward_induction(where.problem.horizon, stages, where)
+        return PartitionQ(where, solution.q), _report(solution)
+    if isinstance(where, FoundPoints) and isinstance(where.settings, ByCount):
+        table = plan_by_count(outcomes, where.problem, where.settings)
+        return table, Report(planned=Planned(table.actions.size))
+    if isinstance(where, FoundPoints):
+        drawn = quasi_outcomes(outcomes, where.settings.outcomes, together)
+        return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
+    # Other resolutions are planned by the problem's formulas.
+    if isinstance(where.problem, LevelProblem) and where.points == ACTION_POINTS:
+        levels = plan_shops(where.problem, outcomes, step_labels)
+        if scale_follows_sales:
+            levels = settled_levels(where.problem, outcomes, levels)
+        return Levels(levels), Report(planned=Planned(outcomes.weights.size))
+    q, best = induction_on_axes(outcomes, where)
+    return SeparableQ(where, q) if best is None else Levels(best), Report(planned=Planned(q[0].size))
 
 
 def plan_on_visits(
