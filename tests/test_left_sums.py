@@ -139,9 +139,9 @@ def noise_of_sums() -> float:
     problem = LostSales(horizon=20, products=20, holding=1.0, shortage=1.0, demand_max=8.0)
     log = problem.simulate_log(np.full((3, 20, 20), 2.0), rng=np.random.default_rng(0))
     released = release_outcomes(log, problem, level_sizes=(2,), rho=1.0, noise=SecureNoise(), left_over=1.0)
-    assert released.left is not None
-    assert released.left.variance == float(released.guarantee.mechanisms[1].variance)
-    return float(np.square(released.left.sums - sum_left(log, problem)).mean()) / released.left.variance
+    assert released.left_over is not None
+    assert released.left_over.variance == float(released.guarantee.mechanisms[1].variance)
+    return float(np.square(released.left_over.counts - sum_left(log, problem)).mean()) / released.left_over.variance
 
 
 def test_sums_have_the_noise_that_is_stated() -> None:
@@ -212,8 +212,8 @@ def test_sums_are_told_by_name_and_with_their_exact_variance() -> None:
     *_, summing = released.guarantee.mechanisms
     variance = Fraction(problem.horizon * problem.products * LEFT_PARTS**2) / rho
     assert (summing.name, summing.variance) == ("stock left over", variance)
-    assert released.left is not None
-    assert released.left.variance == float(variance) != int(variance)
+    assert released.left_over is not None
+    assert released.left_over.variance == float(variance) != int(variance)
 
 
 def test_only_stock_can_be_left() -> None:

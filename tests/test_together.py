@@ -199,7 +199,7 @@ def noise_of_pairs() -> float:
     assert released.together is not None
     assert released.together.variance == float(released.guarantee.mechanisms[1].variance)
     exact = sum_together(log, problem, edges=edges)
-    return float(np.square(released.together.sums - exact).mean()) / released.together.variance
+    return float(np.square(released.together.counts - exact).mean()) / released.together.variance
 
 
 def test_pairs_have_the_noise_that_is_stated() -> None:

@@ -191,17 +191,15 @@ class OnOutcomes:
     def model(self, released: PrivateOutcomes) -> PrivateModel:
         """Distributions of outcomes."""
         outcomes = estimate_outcomes(released, self.problem, self.counts)
+        joint, pairs = released.dependence, released.together
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/large-logs.md).
         report = Report(
             observed=outcomes.observed,
             trees=ReleasedTrees(tuple(level.shape[-1] for level in released.levels), released.variance),
             step_labels=tuple(released.step_labels),  # public, by declaration; plans for the population need it
+            dependence=None if joint is None else compare_levels(compared(joint.counts, self.problem), joint.variance),
+            together=None if pairs is None else measure_together(pairs, self.problem, outcomes),
         )
-        if (joint := released.dependence) is not None:
-            tested = compare_levels(compared(joint.counts, self.problem), joint.variance)
-            report = replace(report, dependence=tested)
-        if released.together is not None:
-            report = replace(report, together=measure_together(released.together, self.problem, outcomes))
         return PrivateModel(self.problem.world, outcomes, released.guarantee, report)
 
     def learn_from_nothing(self) -> None:

@@ -192,8 +192,8 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
         belongs = [0] + [1] * prepared.problem.horizon
     else:
         trees = [*released.levels, *([] if released.unobserved is None else [released.unobserved])]
-        sums = [] if released.dependence is None else [released.dependence.counts]
-        sums += [each.sums for each in (released.left, released.together) if each is not None]
+        on_top = [getattr(released, name) for name in ON_TOP]
+        sums = [table.counts for table in on_top if table is not None]
         # In the guarantee's order; a table that it leaves out is compared with its last one.
         last = len(released.guarantee.mechanisms) - 1
         tables, belongs = [*trees, *sums], [0] * len(trees) + [min(1 + i, last) for i in range(len(sums))]

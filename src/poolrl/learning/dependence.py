@@ -25,6 +25,8 @@ from poolrl.checks import FloatArray, IntArray
 from poolrl.learning.stored import Dependence
 from poolrl.problems.problem import OutcomeProblem
 
+# Noisy ones may be sums of faded periods.
+Counts = IntArray | FloatArray
 # For reserves and bids of people who know their lots the effect was 0.3 to 0.5. With more error than this, z would miss
 # them.
 TELLING_ERROR = 0.1
@@ -32,7 +34,7 @@ TELLING_ERROR = 0.1
 USUAL_BANDS = (0.0, 0.05, 0.25, 0.5, 0.2, 0.0, 0.0, 0.0)
 
 
-def compared(counts: IntArray, problem: OutcomeProblem) -> IntArray:
+def compared(counts: Counts, problem: OutcomeProblem) -> Counts:
     """The coordinates of a joint table (*labels, H, k, bands, 2, bands) that have something of their own to compare.
 
     One decision cuts off all outcomes of a round, such as the two highest bids, and these rise and fall together. So
@@ -62,7 +64,7 @@ def expected_error_of_effect(*, tables: int, slots: float, variance: float) -> f
     return min(1.0, math.sqrt(tables * one) / (tables * pairs)) if pairs > 0 else 1.0
 
 
-def compare_levels(counts: IntArray, variance: float) -> Dependence:
+def compare_levels(counts: Counts, variance: float) -> Dependence:
     """The test on counts (..., bands, 2, bands) with noise of `variance`; zero for exact counts.
 
     Let P(c, c′) be the number of edges at which a row of cell c and one of c′ are a pair, and S(c, c′) the same with

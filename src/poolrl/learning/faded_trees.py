@@ -19,7 +19,7 @@ import numpy as np
 
 from poolrl.checks import FloatArray
 from poolrl.npz import Arrays, read_arrays, write_arrays
-from poolrl.privacy.released import PrivateLeft, PrivateOutcomes
+from poolrl.privacy.released import PrivateOutcomes, PrivateTable
 
 # Bytes of all arrays of a file: more than the trees of the largest chains.
 LARGEST_TREES = 2**30
@@ -42,8 +42,8 @@ class FadedTrees:
     @classmethod
     def of(cls, released: PrivateOutcomes) -> Self:
         """The trees of one period."""
-        left, slots = released.left, float(released.total)
-        rest = {"unobserved": released.unobserved, "totals": released.totals, "left": left and left.sums}
+        left, slots = released.left_over, float(released.total)
+        rest = {"unobserved": released.unobserved, "totals": released.totals, "left": left and left.counts}
         arrays = {f"level_{level.shape[-1]}": level for level in released.levels} | rest
         floats = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items() if array is not None}
         return cls(floats, slots, slots, released.variance, left.variance if left else 0.0)
@@ -101,7 +101,7 @@ class FadedTrees:
             totals=totals,
             total=self.slots * factor,
             variance=self.variance * factor**2,
-            left=None if left is None else PrivateLeft(left, factor**2 * self.left_variance),
+            left_over=None if left is None else PrivateTable(left, factor**2 * self.left_variance),
         )
 
     def save(self, path: str | PathLike[str]) -> None:

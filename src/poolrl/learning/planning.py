@@ -128,12 +128,13 @@ def plan_on_outcomes(
         stages = stages_from_outcomes(outcomes, where, together)
         solution = backward_induction(where.problem.horizon, stages, where)
         return PartitionQ(where, solution.q), _report(solution)
-    if isinstance(where, FoundPoints) and isinstance(where.settings, ByCount):
-        table = plan_by_count(outcomes, where.problem, where.settings)
-        return table, Report(planned=Planned(table.actions.size))
     if isinstance(where, FoundPoints):
-        drawn = quasi_outcomes(outcomes, where.settings.outcomes, together)
-        return fit_values(where.problem, drawn, where.settings), Report(planned=Planned(where.settings.states))
+        settings = where.settings
+        if isinstance(settings, ByCount):
+            table = plan_by_count(outcomes, where.problem, settings)
+            return table, Report(planned=Planned(table.actions.size))
+        drawn = quasi_outcomes(outcomes, settings.outcomes, together)
+        return fit_values(where.problem, drawn, settings), Report(planned=Planned(settings.states))
     # Other resolutions are planned by the problem's formulas.
     if isinstance(where.problem, LevelProblem) and where.points == ACTION_POINTS:
         levels = plan_shops(where.problem, outcomes, step_labels)

@@ -26,7 +26,7 @@ from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import TOGETHER_BANDS, TOGETHER_PARTS
 from poolrl.learning.outcomes import OutcomeDistribution, share_below
 from poolrl.learning.stored import MOST_TOGETHER, Together
-from poolrl.privacy.released import PrivateTogether
+from poolrl.privacy.released import PrivateTable
 from poolrl.problems.problem import OutcomeProblem
 
 # Points of the common cause at which its integral is taken.
@@ -65,9 +65,9 @@ def _at_edges(problem: OutcomeProblem, outcomes: OutcomeDistribution) -> tuple[F
     return below, np.ones_like(below) if outcomes.cutoffs is None else 1 - before(outcomes.cutoffs)
 
 
-def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Together:
+def measure_together(released: PrivateTable, problem: OutcomeProblem, outcomes: OutcomeDistribution) -> Together:
     """Post-processing of the released sums. The correlation is drawn to zero by its error: r (1 − error² / r²)⁺."""
-    beyond, below, mixed = released.sums.sum(axis=0).astype(np.float64)
+    beyond, below, mixed = released.counts.sum(axis=0).astype(np.float64)
     pairs, products = beyond + below + mixed, problem.outcome_dim
     # Noise alone must not be taken for pairs.
     doubt = math.sqrt(3 * problem.horizon * released.variance)
@@ -75,6 +75,7 @@ def measure_together(released: PrivateTogether, problem: OutcomeProblem, outcome
         return Together(0.0, 0.0, 1.0)
     share = min(max((beyond + mixed / 2) / pairs, LEAST_SIDE), 1 - LEAST_SIDE)
     # Laws whose edges lie at different shares agree a little less than p says.
+    assert released.edges is not None
     below_edges, _ = _at_edges(problem, outcomes)
     expected = 1 - np.take_along_axis(below_edges, released.edges[..., None] - 1, -1)[..., 0]
     uneven = float(np.mean(_mean_product(2 * expected - 1)) - np.mean(2 * expected - 1) ** 2)

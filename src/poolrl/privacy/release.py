@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -25,18 +26,14 @@ from poolrl.privacy.guarantee import KEEP_IDS, REPLACE_ANY, Guarantee, Mechanism
 from poolrl.privacy.noise.secure import SECURE
 from poolrl.privacy.noise.source import NoiseSource, Sampler
 from poolrl.privacy.released import (
-    PrivateDependence,
-    PrivateLeft,
     PrivateLevels,
     PrivateOutcomes,
     PrivateRows,
-    PrivateTogether,
+    PrivateTable,
     PrivateVisits,
 )
 from poolrl.problems.problem import OutcomeProblem, Problem
 
-# The budget of a table that is not asked for.
-NOTHING = Fraction(0)
 # Nodes on which visits are counted.
 NODES = (Lattice, Rings)
 
@@ -62,22 +59,19 @@ def release_outcomes(
     level_sizes: tuple[int, ...],
     rho: zcdp.Budget,
     noise: NoiseSource,
-    dependence: zcdp.Budget = NOTHING,
-    left_over: zcdp.Budget = NOTHING,
-    together: zcdp.Budget = NOTHING,
     edges: Callable[[PrivateOutcomes], IntArray] | None = None,
+    **on_top: zcdp.Budget,
 ) -> PrivateOutcomes:
     """Release trees of censored outcome counts: those levels that have as many ranges as `level_sizes` says.
 
-    With a budget for `dependence`, a second table joins levels and outcomes, so that learning can test whether they are
-    independent. With a budget for `left_over`, sums of what was left say what the past orders cost to hold. With a
-    budget for `together`, sums of pairs say whether products sell much or little together, beside edges (*labels, H, k)
-    that are chosen from what was released before them.
+    Budgets `on_top` pay for more tables. `dependence` joins levels and outcomes, so that learning can test whether they
+    are independent. Sums of what was `left_over` say what the past orders cost to hold. Sums of pairs say whether
+    products sell much or little `together`, beside edges (*labels, H, k) that are chosen from what was released before.
 
     Guarantee: ρ-zCDP, by Δ₂² = 2 H k L c² of `sensitivity.outcome_trees` and noise of variance Δ₂² / 2ρ in every node.
-    c trajectories move with a unit, by `sensitivity.moved_trajectories`. The second table costs `dependence` on top, by
-    Δ₂² = 2 H k c² of `sensitivity.joint_table`, and the sums cost `left_over`, by `sensitivity.left_sums`. Pairs cost
-    `together`, by `sensitivity.pair_sums`, for all edges alike: a release may depend on earlier ones (composition).
+    c trajectories move with a unit, by `sensitivity.moved_trajectories`. Every table costs its own budget on top, by
+    `sensitivity.joint_table`, `sensitivity.left_sums` and `sensitivity.pair_sums`. The last one holds for all edges
+    alike: a release may depend on earlier ones (composition).
     """
     admit(log)
     # Public facts alone may decide whether a row can be unobserved, and whether the root needs noise.
@@ -88,9 +82,13 @@ def release_outcomes(
     trees = sensitivity.outcome_trees(
         problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.labels_public
     ).mechanism(rho)
-    joint = sensitivity.joint_table(problem, per_unit=moved).mechanism(dependence) if dependence else None
-    sums = sensitivity.left_sums(problem, per_unit=moved).mechanism(left_over) if left_over else None
-    pairs = sensitivity.pair_sums(problem, per_unit=moved).mechanism(together) if together and edges else None
+    formulas = {
+        "dependence": sensitivity.joint_table,
+        "left_over": sensitivity.left_sums,
+        "together": sensitivity.pair_sums,
+    }
+    asked = sorted((name for name, budget in on_top.items() if budget), key=[*formulas].index)
+    tables = {name: formulas[name](problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
     log.check(problem)
     counts = count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)
@@ -101,22 +99,26 @@ def release_outcomes(
     root = [np.full_like(counts.levels[0], log.slots)] if public_root else []
     # Which rows have which labels gets no noise where the data holder declares it public, and is left out elsewhere.
     totals = counts.totals if log.labels_public else None
+    guarantee = _guarantee(log, problem, noise, trees, *tables.values())
+    nodes = tuple(root + noisy), unobserved, log.slots, float(trees.variance)
+    released = PrivateOutcomes(*nodes, guarantee, totals, log.step_labels)
     # All tables come from one sampler: a seed that began anew would give two tables the same noise.
-    tested = left = None
-    if joint is not None:
-        levels_and_outcomes = count_joint(log, problem, bands=JOINT_BANDS)
-        tested = PrivateDependence(sampler.add(levels_and_outcomes, joint.variance), float(joint.variance))
-    if sums is not None:
-        left = PrivateLeft(sampler.add(sum_left(log, problem), sums.variance), float(sums.variance))
-    paid = [mechanism for mechanism in (trees, joint, sums, pairs) if mechanism is not None]
-    guarantee = _guarantee(log, problem, noise, *paid)
-    tables = tuple(root + noisy), unobserved, log.slots, float(trees.variance)
-    released = PrivateOutcomes(*tables, guarantee, totals, log.step_labels, tested, left)
-    if pairs is None or edges is None:
-        return released
-    chosen = edges(released)
-    noisy_pairs = sampler.add(sum_together(log, problem, edges=chosen), pairs.variance)
-    return replace(released, together=PrivateTogether(noisy_pairs, float(pairs.variance), chosen))
+    for name, table in tables.items():
+        chosen = edges(released) if edges and name == "together" else None
+        exact = _counted(name, log, problem, chosen)
+        noisy_table: Any = PrivateTable(sampler.add(exact, table.variance), float(table.variance), chosen)
+        released = replace(released, **{name: noisy_table})
+    return released
+
+
+def _counted(name: str, log: Log, problem: OutcomeProblem, edges: IntArray | None) -> IntArray:
+    """The exact numbers of a table on top of the trees."""
+    if name == "dependence":
+        return count_joint(log, problem, bands=JOINT_BANDS)
+    if name == "left_over":
+        return sum_left(log, problem)
+    assert edges is not None  # pairs are compared somewhere
+    return sum_together(log, problem, edges=edges)
 
 
 def release_visits(

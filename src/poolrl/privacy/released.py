@@ -10,28 +10,12 @@ from poolrl.privacy.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
-class PrivateDependence:
-    """Noisy joint counts of levels and outcomes, (*labels, H, k, bands, 2, bands): level, seen or cut off, outcome."""
+class PrivateTable:
+    """A noisy table that is released on top of the trees."""
 
-    counts: IntArray
+    counts: IntArray | FloatArray
     variance: float  # of every noisy count
-
-
-@dataclass(frozen=True)
-class PrivateLeft:
-    """Noisy sums of what was left, (*labels, H, k), in parts of the bound: a row adds 0 .. `LEFT_PARTS`."""
-
-    sums: IntArray | FloatArray
-    variance: float  # of every noisy sum
-
-
-@dataclass(frozen=True)
-class PrivateTogether:
-    """Noisy sums of pairs of products, (H, 3): both beyond their edges, both below, mixed. A row adds 0 .. P in all."""
-
-    sums: IntArray
-    variance: float  # of every noisy sum
-    edges: IntArray  # (*labels, H, k) that were chosen, from released numbers
+    edges: IntArray | None = None  # (*labels, H, k) where pairs are compared, chosen from released numbers
 
 
 @dataclass(frozen=True)
@@ -45,6 +29,11 @@ class PrivateOutcomes:
     are public, `totals` (*labels, H) says how many of these slots each label cell has, and `unobserved` is
     (*labels, H, k). Otherwise `totals` is None: the noise hides how many there are.
 
+    Tables on top are there if they were asked and paid for: joint counts of `dependence`, (*labels, H, k, bands, 2,
+    bands) for level, seen or cut off, outcome; sums of what was `left_over`, (*labels, H, k), to which a row adds
+    0 .. `LEFT_PARTS` parts of the bound; and sums of pairs that sell `together`, (H, 3): both beyond their edges, both
+    below, mixed.
+
     Counts are whole numbers, unless they are sums of faded periods (`learning/faded_trees.py`).
     """
 
@@ -55,9 +44,9 @@ class PrivateOutcomes:
     guarantee: Guarantee
     totals: IntArray | FloatArray | None = None
     step_labels: tuple[str, ...] = ()  # which labels may change from step to step, by declaration
-    dependence: PrivateDependence | None = None  # if it was asked and paid for
-    left: PrivateLeft | None = None  # likewise
-    together: PrivateTogether | None = None  # likewise
+    dependence: PrivateTable | None = None
+    left_over: PrivateTable | None = None
+    together: PrivateTable | None = None
 
 
 @dataclass(frozen=True)
