@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import add
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -38,37 +38,13 @@ LARGEST_TABLE = 200_000_000
 Search = Callable[..., None]
 
 
-class Nodes(Protocol):
-    """Nodes of one space (pairs or states) at one step."""
-
-    @property
-    def count(self) -> int:
-        """N."""
-
-    @property
-    def points(self) -> FloatArray:
-        """Where the nodes lie, (N, dimensions)."""
-
-    @property
-    def directions(self) -> FloatArray | None:
-        """Vectors (cells, J, dimensions) that distinguish the J nodes of a cell; None where a cell is one node."""
-
-    def cell(self, unit: FloatArray) -> IntArray:
-        """The cell of each point, (m,), by arithmetic that works on arrays and on columns of a table."""
-
-    def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Nodes (m, j) and convex weights (m, j) from which a function is read at each point."""
-
-    def search(self, q: FloatArray) -> Search | None:
-        """A compiled search for the best candidate action; None where Q is read at each candidate instead."""
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """What rebuilds the nodes from a file."""
-
-
 @dataclass(frozen=True)
 class Partition:
-    """Nodes of (state, action) pairs for each step, up to λ_h, and of states everywhere: s′ has no boundary."""
+    """Nodes of (state, action) pairs for each step, up to λ_h, and of states everywhere: s′ has no boundary.
+
+    Nodes lie in cells. Their `cell` of a point is found by arithmetic that works on arrays and on columns of a table,
+    and `weights` are the nodes (m, j) and convex weights (m, j) from which a function is read at points (m, D).
+    """
 
     problem: Problem
     pairs: tuple[Nodes, ...]  # H
@@ -206,7 +182,7 @@ class Lattice:
     reach: FloatArray
     bins: int
     linear: bool
-    # A cell is one node.
+    # They distinguish the nodes of a cell, but a cell is one node here.
     directions: ClassVar[None] = None
 
     @property
@@ -391,6 +367,10 @@ class Rings:
     def arrays(self) -> dict[str, FloatArray]:
         """Corners and radius."""
         return {"corners": self.corners, "radius": np.array(self.radius)}
+
+
+# Of one space (pairs or states) at one step.
+Nodes = Lattice | Rings
 
 
 def _made_feasible(problem: Problem, step: int, unit: FloatArray) -> FloatArray:

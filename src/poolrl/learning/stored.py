@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from os import PathLike
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypeVar
 from zipfile import ZipFile
 
 import numpy as np
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from poolrl.checks import FloatArray
 from poolrl.npz import Arrays, read_arrays, write_arrays
@@ -28,57 +29,36 @@ LEAST_EFFECT, LEAST_Z = 0.05, 3.0
 MOST_TOGETHER = 0.95
 
 
-def _limits(low: float = -math.inf, high: float = math.inf, *, whole: bool = False) -> dict[str, Any]:
-    """Of a field: between which numbers it lies."""
-    return {"low": low, "high": high, "kinds": int | np.integer if whole else int | float | np.integer | np.floating}
+# Numbers of a report lie between their limits, and nothing is taken for something of another kind.
+SOUND = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+Share = Annotated[float, Field(ge=0, le=1)]
+Signed = Annotated[float, Field(ge=-1, le=1)]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A part of a report. Its numbers lie between their limits, unless they are not known."""
-
-    def __post_init__(self) -> None:
-        facts = asdict(self)
-        for part in (part for part in fields(self) if part.metadata):
-            value, limits = facts[part.name], part.metadata
-            if value is None and part.default is None:
-                continue
-            for number in value if isinstance(value, tuple) else (value,):
-                known = isinstance(number, limits["kinds"]) and not isinstance(number, bool) and math.isfinite(number)
-                if not known or not limits["low"] <= number <= limits["high"]:
-                    raise ValueError(f"{part.name} must lie in {limits['low']:g} .. {limits['high']:g}")
-
-
-@dataclass(frozen=True)
-class Names(_Part):
+@dataclass(frozen=True, config=SOUND)
+class Names:
     """What people call products and steps, and the number of the first step in the log."""
 
     products: list[str]
     steps: list[str]
-    first_step: int = field(default=0, metadata=_limits(whole=True))
-
-    def __post_init__(self) -> None:
-        lists = all(isinstance(names, list) for names in (self.products, self.steps))
-        if not lists or not all(isinstance(name, str) for name in [*self.products, *self.steps]):
-            raise ValueError("names of products and steps must be lists of words")
-        super().__post_init__()
+    first_step: int = 0
 
 
-@dataclass(frozen=True)
-class ReleasedTrees(_Part):
+@dataclass(frozen=True, config=SOUND)
+class ReleasedTrees:
     """How many nodes each level of a released tree has, and the variance σ² of a node."""
 
-    sizes: tuple[int, ...] = field(metadata=_limits(1, whole=True))
-    variance: float = field(metadata=_limits(0))
+    sizes: tuple[PositiveInt, ...]
+    variance: NonNegativeFloat
 
 
-@dataclass(frozen=True)
-class Dependence(_Part):
+@dataclass(frozen=True, config=SOUND)
+class Dependence:
     """Do levels follow outcomes? The effect in [−1, 1], its standard error if they do not, and z = effect / error."""
 
-    effect: float = field(metadata=_limits(-1, 1))
-    error: float = field(metadata=_limits(0, 1))
-    z: float = field(metadata=_limits())
+    effect: Signed
+    error: Share
+    z: float
 
     @property
     def flagged(self) -> bool:
@@ -86,16 +66,16 @@ class Dependence(_Part):
         return self.effect > LEAST_EFFECT and self.z > LEAST_Z
 
 
-@dataclass(frozen=True)
-class Together(_Part):
+@dataclass(frozen=True, config=SOUND)
+class Together:
     """The correlation r that plans use, what was measured, and its standard error: noise and sampling."""
 
-    correlation: float = field(metadata=_limits(0, MOST_TOGETHER))
-    measured: float = field(metadata=_limits(-1, 1))
-    error: float = field(metadata=_limits(0, 1))
+    correlation: Annotated[float, Field(ge=0, le=MOST_TOGETHER)]
+    measured: Signed
+    error: Share
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=SOUND)
 class PeriodRead:
     """A period that a release has read: trajectories from `first` on, before `before`, in multiples of `scale`."""
 
@@ -104,41 +84,30 @@ class PeriodRead:
     before: str | int
     scale: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        texts = all(isinstance(name, str) for name in (self.column, *self.scale))
-        if not texts or not all(isinstance(end, str | int) for end in (self.first, self.before)):
-            raise ValueError("a period needs a column, its first place and the place behind its last")
 
-
-@dataclass(frozen=True)
-class Planned(_Part):
+@dataclass(frozen=True, config=SOUND)
+class Planned:
     """Points of a plan's values, and the shares of nodes that fell back to a uniform kernel or were cut to zero."""
 
-    nodes: int = field(metadata=_limits(0, whole=True))
-    fell_back_to_uniform: float = field(default=0.0, metadata=_limits(0, 1))
-    clipped_to_zero: float = field(default=0.0, metadata=_limits(0, 1))
+    nodes: NonNegativeInt
+    fell_back_to_uniform: Share = 0.0
+    clipped_to_zero: Share = 0.0
 
 
-@dataclass(frozen=True)
-class Report(_Part):
+@dataclass(frozen=True, config=SOUND)
+class Report:
     """How a policy or a model was learned: released numbers and public facts only, as far as they are known."""
 
-    # The share of the log that was observed, by released counts.
-    observed: float | None = field(default=None, metadata=_limits(0, 1))
+    observed: Share | None = None  # the share of the log that was observed, by released counts
     trees: ReleasedTrees | None = None
     step_labels: tuple[str, ...] = ()  # labels that may change from step to step
     dependence: Dependence | None = None
     together: Together | None = None
     names: Names | None = None
-    units: int | None = field(default=None, metadata=_limits(0, whole=True))  # of the log
+    units: NonNegativeInt | None = None  # of the log
     scale_in_words: str | None = None
     periods: tuple[PeriodRead, ...] = ()
     planned: Planned | None = None  # of the plan, and not of the model
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not all(isinstance(text, str) for text in (*self.step_labels, self.scale_in_words or "")):
-            raise ValueError("labels of steps and the scale must be words")
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON, without what is not known."""
@@ -147,31 +116,21 @@ class Report(_Part):
     @classmethod
     def from_dict(cls, facts: Any) -> Self:
         """The inverse of `to_dict`; refuses what no report says."""
-        parts = {"trees": ReleasedTrees, "dependence": Dependence, "together": Together, "names": Names}
-        entries = dict(facts) if isinstance(facts, dict) else {"": facts}
-        for name, kind in (parts | {"planned": Planned}).items():
-            if name in entries:
-                entries[name] = _part(kind, entries[name])
-        if isinstance(periods := entries.get("periods"), list):
-            entries["periods"] = [_part(PeriodRead, period) for period in periods]
-        return _part(cls, entries)
+        return as_stated(cls, facts)
 
 
 NOTHING_SAID = Report()
+Stated = TypeVar("Stated")
 
 
-def _part(kind: type[Any], facts: Any) -> Any:
-    """A dataclass from the entries of a JSON object, which must be its fields."""
-    types = {part.name: str(part.type) for part in fields(kind)}
-    if not isinstance(facts, dict) or not facts.keys() <= types.keys():
-        raise ValueError(f"the report has an entry that {kind.__name__} of this version does not know")
-    tuples = [name for name in facts if types[name].startswith("tuple")]
+def as_stated(kind: type[Stated], facts: Any) -> Stated:
+    """A report, or a part of it, from the entries of a JSON object."""
     try:
-        if not all(isinstance(facts[name], list) for name in tuples):
-            raise TypeError
-        return kind(**facts | {name: tuple(facts[name]) for name in tuples})
-    except TypeError:
-        raise ValueError(f"{kind.__name__} in the report lacks an entry, or has one of another kind") from None
+        return TypeAdapter(kind).validate_json(json.dumps(facts))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in (kind.__name__, *fault["loc"]))
+        raise ValueError(f"{place} is not what this version knows: {fault['msg']}") from None
 
 
 def write_learned(path: str | PathLike[str], facts: dict[str, Any], arrays: Arrays) -> None:

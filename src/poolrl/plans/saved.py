@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, whole
-from poolrl.learning.stored import PLAN_FORMAT, Names, complete, read_learned, write_learned
+from poolrl.learning.stored import PLAN_FORMAT, Names, as_stated, complete, read_learned, write_learned
 from poolrl.npz import Arrays
 from poolrl.plans.capacity import CapacityPlan, CapacityRule
 from poolrl.plans.lead_time import LeadTimePlan
@@ -90,7 +90,7 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
     """Read what `save_plan` wrote."""
     facts, arrays = read_learned(path, PLAN_FORMAT, "plan")
     with complete(path, "plan"):
-        names, labels = Names(**facts["names"]), Labels(dict(facts["labels"]))
+        names, labels = as_stated(Names, facts["names"]), Labels(dict(facts["labels"]))
         if not names.products or not names.steps:
             raise ValueError("a plan names its products and steps")
         if not all(array.size and np.isfinite(array).all() and (array >= 0).all() for array in arrays.values()):
