@@ -51,7 +51,7 @@ class PrintedCoefficients(Rings):
 
     def weights(self, unit: FloatArray) -> tuple[IntArray, FloatArray]:  # noqa: D102
         zone, size = self.cell(unit), self.corners.shape[1]
-        return zone[:, None] * size + np.arange(size), np.einsum("md,mdj->mj", unit, self._inverse[zone])
+        return zone[:, None] * size + np.arange(size), np.einsum("md,mdj->mj", unit, self.inverse[zone])
 
 
 def printed(partition: Partition, *, wide: bool) -> Partition:

@@ -28,7 +28,7 @@ FEWEST_ROWS = 32
 
 
 class SearchSpace(NamedTuple):
-    """The input of every search for the best action, all of it public."""
+    """The candidates of a search for the best action, and where they lie. All of it is public."""
 
     candidates: FloatArray  # (c, d) as shares of the allowed box
     low: FloatArray  # (d,) bounds of the actions
@@ -124,29 +124,4 @@ def best_in_rings(
                 found += q[ring * size + j] * (raw[j] / total if total > 0.0 else 1.0 / size)
             if found > best:
                 best, where = found, c
-        chosen[row], values[row] = where, best
-
-
-@njit(nogil=True, cache=True)
-def best_in_cells(
-    bins: int,
-    q: FloatArray,
-    space: SearchSpace,
-    state: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    chosen: IntArray,
-    values: FloatArray,
-) -> None:
-    """The same where Q is constant on the cells of a lattice."""
-    unit = np.empty(len(space.reach))
-    for row in range(state.shape[0]):
-        best, where = -np.inf, 0
-        for c in range(len(space.candidates)):
-            _place(row, c, state, low, high, space, unit)
-            cell = 0
-            for i in range(len(unit)):
-                cell = cell * bins + min(max(int(np.floor(unit[i] * bins / space.reach[i])), 0), bins - 1)
-            if q[cell] > best:
-                best, where = q[cell], c
         chosen[row], values[row] = where, best

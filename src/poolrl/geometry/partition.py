@@ -11,7 +11,6 @@ where the observable region is [0, λ_h]. Departures from the paper, each with i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import add
@@ -34,8 +33,6 @@ from poolrl.problems.problem import Problem
 BLOCK = 200_000
 # The most numbers (8 bytes each) in a table that is held in memory.
 LARGEST_TABLE = 200_000_000
-# (space, states, low, high, chosen, values): writes the best candidate of each state and its value.
-Search = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -124,8 +121,8 @@ class Partition:
         problem, boundary, candidates = self.problem, self.problem.boundary, self.candidates
         low, high = problem.allowed(step, state)
         chosen, values = np.zeros(len(state), dtype=np.int64), np.zeros(len(state))
-        search = self.pairs[step].search(q)
-        if search is None:
+        nodes = self.pairs[step]
+        if isinstance(nodes, Lattice):
             block = max(1, BLOCK // len(candidates))
             for rows in (slice(start, start + block) for start in range(0, len(state), block)):
                 tried = low[rows, None] + candidates * (high - low)[rows, None]
@@ -133,12 +130,13 @@ class Partition:
                 scores = self.read(step, q, states, tried.reshape(len(states), -1)).reshape(tried.shape[:2])
                 chosen[rows], values[rows] = scores.argmax(axis=1), scores.max(axis=1)
         elif q.any():  # otherwise nothing is known, and the first candidate is as good as any
-            from poolrl.geometry.compiled_nodes import SearchSpace, in_blocks
+            from poolrl.geometry.compiled_nodes import SearchSpace, best_in_rings, in_blocks
 
             span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
             space = SearchSpace(candidates, problem.action_low, span, mirrored, boundary.reach[step])
             inputs = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
-            in_blocks(lambda at: search(space, *(part[at] for part in inputs), chosen[at], values[at]), len(state))
+            search = partial(best_in_rings, nodes.inverse, nodes.radius, q, space)
+            in_blocks(lambda at: search(*(part[at] for part in inputs), chosen[at], values[at]), len(state))
         return low + candidates[chosen] * (high - low), values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
@@ -214,14 +212,6 @@ class Lattice:
             weights.append(np.where(np.array(corner) == 1, part, 1.0 - part).prod(axis=1))
         return np.stack(nodes, axis=1), np.stack(weights, axis=1)
 
-    def search(self, q: FloatArray) -> Search | None:
-        """The best candidate of each state, for Q that is constant on cells."""
-        if self.linear:
-            return None
-        from poolrl.geometry.compiled_nodes import best_in_cells
-
-        return partial(best_in_cells, self.bins, q)
-
     def arrays(self) -> dict[str, FloatArray]:
         """Extent, resolution and type."""
         return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
@@ -292,7 +282,7 @@ class Rings:
     radius: float
 
     @cached_property
-    def _inverse(self) -> FloatArray:
+    def inverse(self) -> FloatArray:
         """Coefficients of b on the points of its ring are b · corners⁻¹."""
         return np.asarray(np.linalg.inv(self.corners), dtype=np.float64)
 
@@ -348,12 +338,6 @@ class Rings:
         convex = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1.0 / size)
         return zone[:, None] * size + np.arange(size), convex
 
-    def search(self, q: FloatArray) -> Search:
-        """The best candidate of each state, found without storing what is read."""
-        from poolrl.geometry.compiled_nodes import best_in_rings
-
-        return partial(best_in_rings, self._inverse, self.radius, q)
-
     def _coefficients(self, zone: IntArray, unit: FloatArray) -> FloatArray:
         """b · corners⁻¹ with the corners of each point's own ring, (m, D)."""
         # Ring by ring, because an inverse gathered for every point would move D² numbers per point.
@@ -361,7 +345,7 @@ class Rings:
         present, starts = np.unique(zone[order], return_index=True)
         found = np.empty_like(unit)
         for ring, rows in zip(present, np.split(order, starts[1:]), strict=True):
-            found[rows] = unit[rows] @ self._inverse[ring]
+            found[rows] = unit[rows] @ self.inverse[ring]
         return found
 
     def arrays(self) -> dict[str, FloatArray]:
