@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import ClassVar, Self
 
@@ -134,9 +134,11 @@ class Partition:
 
             span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
             space = SearchSpace(candidates, problem.action_low, span, mirrored, boundary.reach[step])
-            inputs = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
-            search = partial(best_in_rings, nodes.inverse, nodes.radius, q, space)
-            in_blocks(lambda at: search(*(part[at] for part in inputs), chosen[at], values[at]), len(state))
+            parts = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
+            known = nodes.inverse, nodes.radius, q, space
+            in_blocks(
+                lambda at: best_in_rings(*known, *(part[at] for part in parts), chosen[at], values[at]), len(state)
+            )
         return low + candidates[chosen] * (high - low), values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:

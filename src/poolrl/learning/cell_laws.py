@@ -36,6 +36,7 @@ from poolrl.learning.shapes import (
     Laws,
     Observed,
     SingleArray,
+    censored,
     current_status,
     dictionary,
     expected_shares,
@@ -100,18 +101,17 @@ def explain(
 
     def weigh(*, of_cutoffs: bool) -> Posterior:
         found = np.empty((len(totals), len(laws.table)), dtype=np.float32)
-        for by_side in (False, True):
-            if not (some := sides == by_side).any():
-                continue
-            trees, slots, law = replace(observed, sums=observed.sums[some]), (totals * (1 - idle))[some], outcomes[some]
-            other = None if cutoffs is None else cutoffs[some]
-            known = {"law": law, "cutoffs": other, "totals": slots}
-            if by_side:
-                known |= {"feedback": current_status, "of_cutoffs": of_cutoffs}
-            elif of_cutoffs and other is not None:
-                # Outcome and cut-off level censor each other, so both are estimated alike, with their roles exchanged.
-                trees, known = replace(trees, sums=trees.sums[:, ::-1]), known | {"law": other, "cutoffs": law}
-            found[some] = log_likelihoods(trees, laws, **known)
+        for by_side, feedback in ((False, censored), (True, current_status)):
+            if (some := sides == by_side).any():
+                found[some] = log_likelihoods(
+                    replace(observed, sums=observed.sums[some]),
+                    laws,
+                    law=outcomes[some],
+                    cutoffs=None if cutoffs is None else cutoffs[some],
+                    totals=(totals * (1 - idle))[some],
+                    feedback=feedback,
+                    of_cutoffs=of_cutoffs,
+                )
         return posterior(found, laws, factors)
 
     turn, turns = 0, TURNS if cutoffs is not None else 1

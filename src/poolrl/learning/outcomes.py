@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -149,31 +150,28 @@ class OutcomeDistribution:
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
-        always = {"points": self.points, "weights": self.weights, "observed": np.array(self.observed)}
-        if self.variance > 0:
-            always["variance"] = np.array(self.variance)
-        given = {"cutoffs": self.cutoffs, "slots": self.slots, "left": self.left}
-        return always | {name: array for name, array in given.items() if array is not None}
+        given = {name: getattr(self, name) for name in STORED}
+        return {name: np.asarray(part, dtype=np.float64) for name, part in given.items() if part is not None}
+
+
+# Fields of a distribution that a file holds. The side of the feedback is that of the problem.
+STORED = ("points", "weights", "cutoffs", "observed", "slots", "left", "variance")
 
 
 def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProblem) -> OutcomeDistribution:
-    """The inverse of `arrays`. Files before version 0.4 have no `observed`, and before 0.14 no `variance`."""
-    names = ("points", "weights", "cutoffs", "slots", "left")
-    points, weights, cutoffs, slots, left = (arrays.get(name) for name in names)
-    observed, variance = (np.asarray(arrays.get(name, usual)) for name, usual in (("observed", 1.0), ("variance", 0.0)))
-    if points is None or weights is None or not points.size:
-        raise ValueError("the estimate of outcomes lacks its points or weights")
-    cells, bins = (*problem.labels.shape, problem.horizon, problem.outcome_dim), points.shape[-1]
-    shapes = ((*problem.labels.shape, problem.outcome_dim, bins), (*cells, bins), (*cells, bins), cells, (2, *cells))
-    for name, part, shape in zip(names, (points, weights, cutoffs, slots, left), shapes, strict=True):
-        if part is not None and part.shape != shape:
+    """The inverse of `arrays`."""
+    labels, coordinates = problem.labels.shape, problem.outcome_dim
+    bins = arrays["points"].shape[-1]
+    cells = (*labels, problem.horizon, coordinates)
+    shapes = ((*labels, coordinates, bins), (*cells, bins), (*cells, bins), (), cells, (2, *cells), ())
+    parts = {name: arrays[name] for name in STORED if name in arrays}
+    for name, shape in zip(STORED, shapes, strict=True):
+        if name in parts and parts[name].shape != shape:
             raise ValueError(f"the estimate of outcomes has another shape than the problem: {name}")
-    parts = [part for part in (points, weights, cutoffs, observed, variance, slots, left) if part is not None]
-    sound = all(part.dtype == np.float64 and np.isfinite(part).all() for part in parts)
-    if observed.ndim or variance.ndim or not sound:
+    if not all(part.size and part.dtype == np.float64 and np.isfinite(part).all() for part in parts.values()):
         raise ValueError("the estimate of outcomes must hold finite numbers")
-    higher = problem.boundary.side == "higher"
-    return OutcomeDistribution(points, weights, cutoffs, float(observed), slots, left, higher, float(variance))
+    numbers: dict[str, Any] = {name: float(part) if part.ndim == 0 else part for name, part in parts.items()}
+    return OutcomeDistribution(**numbers, higher=problem.boundary.side == "higher")
 
 
 # The number of bins is about the first of these times r to the minus second (`Outcomes.level_sizes`).

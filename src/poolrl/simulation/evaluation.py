@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, as_floats, finite_array, shaped
 from poolrl.geometry.resolution import BENCHMARK_BINS
-from poolrl.learning.levels import expected_cost_on
-from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, cumulative, uniform_outcomes
+from poolrl.learning.levels import costs_of_levels
+from poolrl.learning.outcomes import OutcomeDistribution, bin_middles, uniform_outcomes
 from poolrl.learning.planning import finest, plan_on_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.privacy.guarantee import Guarantee
@@ -75,26 +75,12 @@ def cost_difference(
 
 
 def expected_costs(problem: LevelProblem, levels: FloatArray, probabilities: FloatArray) -> FloatArray:
-    """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`.
+    """The exact mean cost of each product (k,) under levels (H, k) and the probabilities (H, k, bins) of `optimum`."""
+    return costs_of_levels(problem, _known(problem, probabilities), levels)
 
-        G_h(y) = E[c_h(y, D) + V_{h+1}((y − D)⁺)],   V_h(x) = G_h(max(x, S_h)),   from zero stock
 
-    Demand is in the middle of its bin and y is on the edges, so the amount left is halfway between two edges.
-    """
-    bins = probabilities.shape[-1]
-    costs = np.zeros(problem.products)
-    for i in range(problem.products):
-        edges = np.linspace(0.0, problem.demand_max[i], bins + 1)
-        value = np.zeros(bins + 1)
-        for step in reversed(range(problem.horizon)):
-            weight, below = probabilities[step, i], cumulative(probabilities[step, i])  # P(D < y) on the edges
-            halfway = (value[:-1] + value[1:]) / 2
-            carried = np.concatenate([[0.0], np.convolve(weight, halfway)[:bins]])
-            after = expected_cost_on(weight, edges, problem.holding[step, i], problem.shortage[step, i])
-            after += carried + value[0] * (below[-1] - below)
-            value = np.interp(np.maximum(edges, levels[step, i]), edges, after)
-        costs[i] = value[0]
-    return costs
+def _known(problem: OutcomeProblem, probabilities: FloatArray) -> OutcomeDistribution:
+    return OutcomeDistribution(bin_middles(problem, probabilities.shape[-1]), probabilities)
 
 
 def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
@@ -123,8 +109,7 @@ def saa(problem: OutcomeProblem, outcomes: ArrayLike) -> Policy:
 
 def optimum(problem: OutcomeProblem, probabilities: FloatArray) -> Policy:
     """The dynamic programme on a known distribution: probabilities (*labels, H, k, bins) of equal outcome bins."""
-    middles = bin_middles(problem, probabilities.shape[-1])
-    return _planned(problem, OutcomeDistribution(middles, probabilities))
+    return _planned(problem, _known(problem, probabilities))
 
 
 def data_free(problem: OutcomeProblem) -> Policy:
