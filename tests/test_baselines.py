@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories, rollout_cost, saa
-from poolrl.learning.policy import Levels, PartitionQ
+from poolrl.geometry.partition import Partition
+from poolrl.learning.policy import GreedyQ, Levels
 from poolrl.learning.stored import Report
 from poolrl.paper import trials
 from poolrl.paper.sweeps import Setting
@@ -105,7 +106,8 @@ def test_compositions() -> None:
     assert (middle.levels == 25).all()
     assert "no private log was released" in str(middle.guarantee)
     grid = trials.dp_apvi(1.0, 10, scale=1e-4).fit(problem, log, noise=SeededNoise(0))
-    assert isinstance(grid.rule, PartitionQ)
+    assert isinstance(grid.rule, GreedyQ)
+    assert isinstance(grid.rule.where, Partition)
     assert grid.guarantee.rho == 1
     assert grid.report.planned.nodes == 100
     qin = trials.POOLS["partial"](Setting(granularity=30)).fit(problem, log)

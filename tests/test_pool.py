@@ -28,7 +28,9 @@ from poolrl import (
     simulate_log,
 )
 from poolrl.checks import BoolArray, FloatArray
-from poolrl.learning.policy import PartitionQ
+from poolrl.geometry.axes import Axes
+from poolrl.geometry.partition import Partition
+from poolrl.learning.policy import GreedyQ
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.simulation.evaluation import optimum
 from tests.helpers.own_problems import BrokenReward, OrderQuantity, Pinned, PostedPrice, Wear, wear_log
@@ -178,10 +180,11 @@ def test_defaults_follow_what_the_problem_declares() -> None:
     rng = np.random.default_rng(0)
     kinds = {
         "Levels": Pool(1.0).fit(inventory, inventory.simulate_log(demand(50, inventory), rng=rng)),
-        "PartitionQ": Pool(1.0).fit(price, simulate_log(price, rng.uniform(0, 50, (50, 3, 1)), rng=rng)),
+        "GreedyQ": Pool(1.0).fit(price, simulate_log(price, rng.uniform(0, 50, (50, 3, 1)), rng=rng)),
     }
     for kind, policy in kinds.items():
         assert type(policy.rule).__name__ == kind
+        assert kind == "Levels" or isinstance(policy.rule.where, Partition)
         assert policy.guarantee.mechanisms[0].name == "outcome trees"
     visited = Pool(1.0).fit(wear, wear_log(wear, 50))
     assert [m.name for m in visited.guarantee.mechanisms] == ["visits of nodes", "transitions between nodes"]
@@ -234,7 +237,8 @@ def test_your_own_separable_problem() -> None:
     rng = np.random.default_rng(0)
     wanted = np.clip(rng.normal(30, 8, (3000, 3, 2)), 0, 100)
     policy = Pool(1.0, values=Separable(65)).fit(problem, simulate_log(problem, wanted, rng=rng), noise=SeededNoise(0))
-    assert type(policy.rule).__name__ == "SeparableQ"
+    assert isinstance(policy.rule, GreedyQ)
+    assert isinstance(policy.rule.where, Axes)
     with pytest.raises(AttributeError, match="no order-up-to table"):
         _ = policy.levels
     order = policy.act(0, np.array([[0.0, 0.0], [20.0, 90.0]]))
@@ -272,8 +276,9 @@ def pinned_log(rng: np.random.Generator) -> Trajectories:
 def test_zones_are_laid_where_feasible_pairs_fill_a_plane() -> None:
     """It ended in "Singular matrix" after the release: the points of a ring must span the space."""
     policy = Pool(1.0).fit(Pinned(3), pinned_log(np.random.default_rng(0)), noise=SeededNoise(1))
-    assert isinstance(policy.rule, PartitionQ)
-    rings = policy.rule.partition.pairs
+    assert isinstance(policy.rule, GreedyQ)
+    assert isinstance(policy.rule.where, Partition)
+    rings = policy.rule.where.pairs
     assert not any(each.dependent.any() for each in rings)
     state = np.array([[2.0, 6.0], [10.0, 0.0]])
     np.testing.assert_allclose(policy.act(0, state), [[4.0], [5.0]])

@@ -55,7 +55,8 @@ def learned(problem: OutcomeProblem, rows: int = 400) -> Policy:
 def test_the_documented_ward_is_saved_loaded_and_asked(ward: OutcomeProblem, tmp_path: Path) -> None:
     policy = learned(ward)
     assert ward.planner == "nodes"
-    assert type(policy.rule).__name__ == "PartitionQ"
+    assert type(policy.rule).__name__ == "GreedyQ"
+    assert type(policy.rule.where).__name__ == "Partition"
     policy.save(tmp_path / "policy.npz")
     again = Policy.load(tmp_path / "policy.npz")
     for step in range(ward.horizon):

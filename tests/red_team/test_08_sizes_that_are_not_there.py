@@ -72,7 +72,7 @@ def on_axes(facts: dict[str, Any], arrays: dict[str, Any], points: float = 9.0, 
     facts["problem"].pop("labels")
     facts["problem"] |= {name: [[0.1, 0.1]] * 3 for name in ("holding", "shortage", "boundary")}
     facts["problem"] |= {"demand_max": [50.0, 50.0]}
-    facts["rule"] = "SeparableQ"
+    facts["rule"] = "GreedyQ"
     arrays.clear()
     store(facts, arrays, q=np.zeros((3, 2, 9)), axes=[points, 0.0])
     if declared:

@@ -134,11 +134,13 @@ class Partition:
 
             span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
             space = SearchSpace(candidates, problem.action_low, span, mirrored, boundary.reach[step])
-            parts = [np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high)]
             known = nodes.inverse, nodes.radius, q, space
-            in_blocks(
-                lambda at: best_in_rings(*known, *(part[at] for part in parts), chosen[at], values[at]), len(state)
-            )
+            unit, lowest, highest = (np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high))
+
+            def search(at: slice) -> None:
+                best_in_rings(*known, unit[at], lowest[at], highest[at], chosen[at], values[at])
+
+            in_blocks(search, len(state))
         return low + candidates[chosen] * (high - low), values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:

@@ -31,6 +31,7 @@ from scipy import sparse
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.geometry.bins import outward_edges
 from poolrl.geometry.resolution import PLANNING_BINS
+from poolrl.learning.outcomes import read_at
 from poolrl.learning.shapes import (
     UNIFORM,
     Laws,
@@ -296,11 +297,7 @@ def _likely_spread(
 
 def _read(curve: FloatArray, grid: FloatArray, places: FloatArray) -> FloatArray:
     """Curves (cells, M) on the even grid, read at (cells, D) places; constant beyond the grid."""
-    position = np.clip((places - grid[0]) / (grid[1] - grid[0]), 0.0, len(grid) - 1 - 1e-9)
-    lower = position.astype(np.int64)
-    part = position - lower
-    rows = np.arange(len(curve))[:, None]
-    return np.asarray((1 - part) * curve[rows, lower] + part * curve[rows, lower + 1])
+    return read_at(curve, np.clip((places - grid[0]) / (grid[1] - grid[0]), 0.0, len(grid) - 1 - 1e-9))
 
 
 Moments = tuple[FloatArray, FloatArray]

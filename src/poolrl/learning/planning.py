@@ -29,7 +29,7 @@ from poolrl.learning.by_count import ByCount, plan_by_count
 from poolrl.learning.fitted import Fitted, fit_values
 from poolrl.learning.levels import plan_shops, settled_levels
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
-from poolrl.learning.policy import Levels, PartitionQ, Rule, SeparableQ
+from poolrl.learning.policy import GreedyQ, Levels, Rule
 from poolrl.learning.stored import Planned, Report
 from poolrl.privacy.released import PrivateVisits
 from poolrl.problems.problem import LevelProblem, OutcomeProblem, Problem, SeparableProblem
@@ -127,7 +127,7 @@ def plan_on_outcomes(
     if isinstance(where, Partition):
         stages = stages_from_outcomes(outcomes, where, together)
         solution = backward_induction(where.problem.horizon, stages, where)
-        return PartitionQ(where, solution.q), _report(solution)
+        return GreedyQ(where, solution.q), _report(solution)
     if isinstance(where, FoundPoints):
         settings = where.settings
         if isinstance(settings, ByCount):
@@ -142,7 +142,7 @@ def plan_on_outcomes(
             levels = settled_levels(where.problem, outcomes, levels)
         return Levels(levels), Report(planned=Planned(outcomes.weights.size))
     q, best = induction_on_axes(outcomes, where)
-    return SeparableQ(where, q) if best is None else Levels(best), Report(planned=Planned(q[0].size))
+    return GreedyQ(where, q) if best is None else Levels(best), Report(planned=Planned(q[0].size))
 
 
 def plan_on_visits(
@@ -153,7 +153,7 @@ def plan_on_visits(
     stages = stages_from_visits(released, partition, settings, trusted_only=pessimism is not None)
     ranges = [problem.reward_range(step) for step in range(problem.horizon)]
     solution = backward_induction(problem.horizon, stages, partition, pessimism=pessimism, reward_ranges=ranges)
-    return PartitionQ(partition, solution.q), _report(solution)
+    return GreedyQ(partition, solution.q), _report(solution)
 
 
 def _report(solution: Solution) -> Report:

@@ -47,42 +47,28 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class SeparableQ:
-    """The best action of each coordinate under a piecewise-linear Q, (H, k, N)."""
+class GreedyQ:
+    """The best action under a learned Q: piecewise linear on axes, (H, k, N), or on zones or grid cells, (H, N)."""
 
-    axes: Axes
+    where: Axes | Partition
     q: FloatArray
 
     def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
-        """Greedy on the axes. Labels need `Levels`, so there is one cell."""
-        return self.axes.greedy(step, self.q[step], state)[0]
+        """The best of the actions that are tried. Labels need `Levels`, so there is one cell."""
+        return self.where.greedy(step, self.q[step], state)[0]
 
     def arrays(self) -> dict[str, FloatArray]:
-        """Q and its resolution."""
-        return {"q": self.q, "axes": np.array([self.axes.points, self.axes.beyond], dtype=np.float64)}
-
-
-@dataclass(frozen=True)
-class PartitionQ:
-    """The best of the candidate actions under a Q on zones or grid cells, (H, N)."""
-
-    partition: Partition
-    q: FloatArray
-
-    def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
-        """Greedy over the partition's candidates. Labels need `Levels`, so there is one cell."""
-        return self.partition.greedy(step, self.q[step], state)[0]
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """Q and the nodes of every step."""
+        """Q, and the resolution of the axes or the nodes of every step."""
+        if isinstance(self.where, Axes):
+            return {"q": self.q, "axes": np.array([self.where.points, self.where.beyond], dtype=np.float64)}
         found = {"q": self.q}
-        for space, nodes in (("pairs", self.partition.pairs), ("states", (self.partition.states,))):
+        for space, nodes in (("pairs", self.where.pairs), ("states", (self.where.states,))):
             for name in nodes[0].arrays():
                 found[f"{space}.{name}"] = np.stack([each.arrays()[name] for each in nodes])
         return found
 
 
-Rule = Levels | SeparableQ | PartitionQ | FittedU | CountTable
+Rule = Levels | GreedyQ | FittedU | CountTable
 
 
 def stored_shape(rule: str, arrays: Mapping[str, FloatArray]) -> tuple[int, ...]:
@@ -90,10 +76,10 @@ def stored_shape(rule: str, arrays: Mapping[str, FloatArray]) -> tuple[int, ...]
     one_of_them = _READ.get(rule)
     if one_of_them is None:
         raise ValueError(f"the file's rule {rule!r} is not known to this version")
-    name, behind, _ = one_of_them
-    if name not in arrays or arrays[name].ndim < 1 + behind or not arrays[name].size:
+    name, leading, _ = one_of_them
+    if name not in arrays or not arrays[name].size or not arrays[name].shape[leading]:
         raise ValueError(f"the file lacks an array that {rule} needs")
-    return arrays[name].shape[:-behind]
+    return arrays[name].shape[leading]
 
 
 def rule_from_arrays(rule: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
@@ -113,18 +99,17 @@ def _levels(problem: Problem, arrays: Mapping[str, FloatArray]) -> Levels:
     return Levels(_shaped(arrays["levels"], shape))
 
 
-def _separable(problem: Problem, arrays: Mapping[str, FloatArray]) -> SeparableQ:
-    points, beyond = _shaped(arrays["axes"], (2,))
-    if not isinstance(problem, SeparableProblem) or points < 2:
-        raise ValueError("values on axes need a separable problem and two points or more")
-    axes = Axes(problem, int(points), bool(beyond))
-    return SeparableQ(axes, _shaped(arrays["q"], (problem.horizon, *axes.q_shape)))
-
-
-def _on_nodes(problem: Problem, arrays: Mapping[str, FloatArray]) -> PartitionQ:
-    pairs = _nodes(arrays, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
-    partition = Partition(problem, pairs, _nodes(arrays, "states.", 1, problem.state_dim)[0])
-    return PartitionQ(partition, _shaped(arrays["q"], (problem.horizon, *partition.q_shape)))
+def _greedy(problem: Problem, arrays: Mapping[str, FloatArray]) -> GreedyQ:
+    where: Axes | Partition
+    if "axes" in arrays:
+        points, beyond = _shaped(arrays["axes"], (2,))
+        if not isinstance(problem, SeparableProblem) or points < 2:
+            raise ValueError("values on axes need a separable problem and two points or more")
+        where = Axes(problem, int(points), bool(beyond))
+    else:
+        pairs = _nodes(arrays, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
+        where = Partition(problem, pairs, _nodes(arrays, "states.", 1, problem.state_dim)[0])
+    return GreedyQ(where, _shaped(arrays["q"], (problem.horizon, *where.q_shape)))
 
 
 def _counted(problem: Problem, arrays: Mapping[str, FloatArray]) -> CountTable:
@@ -176,13 +161,12 @@ def _shaped(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     return array
 
 
-# Rules by their names in files: an array that begins with labels and steps, how many axes follow, and how it is read.
-_READ: dict[str, tuple[str, int, Callable[[Problem, Mapping[str, FloatArray]], Rule]]] = {
-    "Levels": ("levels", 1, _levels),
-    "SeparableQ": ("q", 2, _separable),
-    "PartitionQ": ("q", 1, _on_nodes),
-    "FittedU": ("states", 2, _fitted),
-    "CountTable": ("actions", 2, _counted),
+# Rules by their names in files: an array, its axes of labels and steps, and how the rule is read.
+_READ: dict[str, tuple[str, slice, Callable[[Problem, Mapping[str, FloatArray]], Rule]]] = {
+    "Levels": ("levels", slice(-1), _levels),
+    "GreedyQ": ("q", slice(1), _greedy),
+    "FittedU": ("states", slice(-2), _fitted),
+    "CountTable": ("actions", slice(-2), _counted),
 }
 
 

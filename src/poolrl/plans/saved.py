@@ -8,7 +8,7 @@ The file does not keep the cost of a plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
@@ -95,57 +95,44 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
             raise ValueError("a plan names its products and steps")
         if not all(array.size and np.isfinite(array).all() and (array >= 0).all() for array in arrays.values()):
             raise ValueError("a plan holds finite numbers, and none is negative")
-        rules: dict[str, Callable[..., Any]] = {"orders": _orders, "capacity": _capacities, "lead time": _lead_times}
-        if facts["kind"] not in rules:
-            raise ValueError("a plan of this kind is not known to this version")
-        return SavedPlan(names, labels, rules[facts["kind"]](facts, arrays, names, labels))
+        return SavedPlan(names, labels, _rule(facts, arrays, labels.count, len(names.steps), len(names.products)))
 
 
-def _require(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    if array.shape != shape:
-        raise ValueError(f"an array has shape {array.shape}, where the names ask for {shape}")
-    return array
+def _rule(
+    facts: dict[str, Any], arrays: Arrays, cells: int, steps: int, many: int
+) -> OrderRule | list[CapacityRule] | list[LeadTimePlan]:
+    """What a file says, for label cells, steps and products by their number."""
 
+    def part(name: str, *shape: int) -> Any:
+        if arrays[name].shape != shape:
+            raise ValueError(f"an array has shape {arrays[name].shape}, where the names ask for {shape}")
+        return arrays[name]
 
-def _orders(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> OrderRule:
-    orders, many = arrays["orders"], len(names.products)
-    columns = labels.count * many
-    _require(orders, (columns, len(names.steps), orders.shape[-1]))
-    return OrderRule(
-        orders.astype(np.int64), _positive(_require(arrays["width"], (columns,))), many, bool(facts["cycle"])
-    )
-
-
-def _capacities(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> list[CapacityRule]:
-    cells, steps, many = labels.count, len(names.steps), len(names.products)
-    prices = arrays["levels"].shape[2]
-    if prices < 2:
-        raise ValueError("levels are for two prices or more")
-    shapes = (cells, many), (cells, steps), (cells, steps), (cells, steps, prices, many)
-    parts = [_require(arrays[name], shape) for name, shape in zip(CAPACITY_PARTS, shapes, strict=True)]
-    _positive(parts[0])
-    return [CapacityRule(*cell) for cell in zip(*parts, strict=True)]
-
-
-def _lead_times(facts: dict[str, Any], arrays: Arrays, names: Names, labels: Labels) -> list[LeadTimePlan]:
-    steps, lead_time = len(names.steps), facts["lead_time"]
+    if facts["kind"] == "orders":
+        orders = part("orders", cells * many, steps, arrays["orders"].shape[-1]).astype(np.int64)
+        return OrderRule(orders, _positive(part("width", cells * many)), many, bool(facts["cycle"]))
+    if facts["kind"] == "capacity":
+        prices = arrays["levels"].shape[2]
+        if prices < 2:
+            raise ValueError("levels are for two prices or more")
+        volumes, levels = _positive(part("volumes", cells, many)), part("levels", cells, steps, prices, many)
+        rooms = (part(name, cells, steps) for name in ("room", "capacity"))
+        return [CapacityRule(*cell) for cell in zip(volumes, *rooms, levels, strict=True)]
+    if facts["kind"] != "lead time":
+        raise ValueError("a plan of this kind is not known to this version")
+    lead_time, plans, unknown = facts["lead_time"], [], float("nan")
     whole(lead_time=lead_time)
     if lead_time > steps:
         raise ValueError("the lead time is longer than a trajectory")
-    found, unknown = [], float("nan")
-    for number in range(labels.count * len(names.products)):
-        table, base, cap = (arrays.get(f"{name}_{number}") for name in ("table", "base", "cap"))
-        width = float(_positive(_require(arrays[f"width_{number}"], (1,)))[0])
-        if table is not None:
-            if table.ndim != 1 + lead_time or len(table) != steps:
-                raise ValueError("a table of orders has other steps than the names")
-        elif base is None or cap is None:
-            raise ValueError("a plan with a lead time has a table of orders, or base stock and cap")
-        else:
-            _require(base, (steps,))
-            _require(cap, (steps,))
-        found.append(LeadTimePlan(width, lead_time, table, base, cap, unknown, unknown, None))
-    return found
+    for number in range(cells * many):
+        width = float(_positive(part(f"width_{number}", 1))[0])
+        table = arrays.get(f"table_{number}")
+        if table is not None and (table.ndim != 1 + lead_time or len(table) != steps):
+            raise ValueError("a table of orders has other steps than the names")
+        # Without a table, base stock and cap.
+        base, cap = (None if table is not None else part(f"{name}_{number}", steps) for name in ("base", "cap"))
+        plans.append(LeadTimePlan(width, lead_time, table, base, cap, unknown, unknown, None))
+    return plans
 
 
 def _positive(array: FloatArray) -> FloatArray:
