@@ -31,7 +31,7 @@ ROOMS = {
     "plans":        "problems geometry privacy learning",
     "simulation":   "problems geometry privacy learning",
     "audit":        "problems geometry data privacy learning pool",
-    "paper":        "problems geometry data privacy learning pool simulation",
+    "paper":        "problems geometry data privacy learning pool simulation audit",
     "workflow":     "problems geometry data privacy learning plans pool simulation ledger certificate",
     "cli":          "problems geometry data privacy learning plans pool simulation ledger certificate workflow audit paper",  # noqa: E501
 }  # fmt: skip

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from poolrl.paper import write_up
 from poolrl.paper.claims import (
     CLAIMS,
     Estimate,
@@ -17,8 +18,6 @@ from poolrl.paper.claims import (
     judge,
     mean_slope,
     of_mean,
-    privacy_evidence,
-    privacy_verdicts,
     slope_of_means,
     target_verdicts,
     verdicts,
@@ -31,6 +30,7 @@ from poolrl.paper.write_up import (
     change_by_replay,
     measured_approximation,
     optimality_bound,
+    privacy_verdicts,
     sample_size,
     zone_count,
 )
@@ -176,14 +176,11 @@ def test_slopes_worked_by_hand() -> None:
 
 
 def test_privacy_is_measured_on_the_real_release() -> None:
-    published, default = privacy_evidence(pairs=6)
-    assert published.holds
-    assert default.holds
-    assert published.largest_change == 1  # an extreme neighbour uses up all that was paid for
     assert change_by_replay() > 10
     found = privacy_verdicts()
     assert [v.learner for v in found] == [NAMES[learner] for learner in JUDGED]
     assert {v.verdict for v in found} == {"holds"}
+    assert {v.worst.value for v in found} == {0}  # the worst neighbours use up all that was paid for
 
 
 TRUE_GUARANTEE = release._guarantee
@@ -202,19 +199,22 @@ def stating(times: Fraction) -> Callable[..., Guarantee]:
     return wrong
 
 
-def test_a_planted_privacy_bug_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("times", "fault"),
+    [
+        (Fraction(4), "noise is drawn with another variance than the guarantee states"),  # a quarter of it is drawn
+        (Fraction(1, 2), "one unit moves more than was paid for"),
+    ],
+)
+def test_a_planted_privacy_bug_is_found(times: Fraction, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each bug leaves Σ Δ₂²/2σ² = ρ as it should be, so that only the measurement can find it."""
-    monkeypatch.setattr(release, "_guarantee", stating(Fraction(4)))  # a quarter of the noise is drawn
-    for evidence in privacy_evidence(pairs=6):
-        assert evidence.composed == evidence.claimed
-        assert evidence.noise_ratio[1] < 0.5
-        assert not evidence.holds
-    monkeypatch.setattr(release, "_guarantee", stating(Fraction(1, 2)))  # counts move twice as far
-    for evidence in privacy_evidence(pairs=6):
-        assert evidence.composed == evidence.claimed
-        assert evidence.largest_change > 1
-        assert evidence.noise_ratio[1] >= 1
-        assert not evidence.holds
+    monkeypatch.setattr(release, "_guarantee", stating(times))
+    monkeypatch.setattr(write_up, "AUDITED_RELEASES", 200)
+    for verdict in privacy_verdicts():
+        assert verdict.verdict == "does not hold"
+        assert fault in verdict.worst.about
+        assert "another rho" not in verdict.worst.about
+        assert verdict.worst.value == (1 - 1 / times if times > 1 else -1)
 
 
 def test_ten_percent_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,10 @@ def test_ten_percent_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         type(SecureNoise().begin()), "add", lambda self, counts, v: honest(self, counts, v * Fraction(9, 10))
     )
-    assert not any(evidence.holds for evidence in privacy_evidence(pairs=6))
+    monkeypatch.setattr(write_up, "AUDITED_RELEASES", 200)
+    found = privacy_verdicts()
+    assert {v.verdict for v in found} == {"does not hold"}
+    assert all("noise does not follow from the key" in v.worst.about for v in found)
 
 
 def test_the_bounds() -> None:

@@ -2,8 +2,7 @@
 
 A claim is a set of comparisons, each a number that the claim says is positive, paired over seeds, with a bootstrap
 interval that assumes nothing about how gaps are distributed; `judge` is the rule. A claim that holds for a policy that
-never changes is *vacuous*. ρ-zCDP rests on two facts: how far one trajectory moves the counts, and how much noise is
-drawn. Both are measured on the real code path; `poolrl audit` attacks the complete release.
+never changes is *vacuous*. The guarantee is not judged from rows: the room `audit` attacks the releases themselves.
 """
 
 from __future__ import annotations
@@ -11,34 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.data.trajectories import Trajectories
-from poolrl.geometry.partition import Zones
+from poolrl.checks import FloatArray
 from poolrl.paper import sweeps
 from poolrl.paper.results import Runs
 from poolrl.paper.sweeps import FEWEST_SEEDS, GRANULARITIES, GRID, INPUT, JUDGED, NAMES, OUTPUT, PLACES, RHOS, Setting
-from poolrl.privacy import sensitivity
-from poolrl.privacy.noise.secure import SecureNoise
-from poolrl.privacy.noise.source import Sampler
-from poolrl.privacy.release import release_outcomes, release_visits
-from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
-from poolrl.privacy.zcdp import budget
-from poolrl.problems.inventory import LostSales
-from poolrl.simulation.logs import simulate_log
 
 RESAMPLES = 10_000
 EQUAL_WITHIN = 1e-9  # smaller differences are rounding
-NEIGHBOURS = "neighbouring logs"
 NEVER_CHANGES = "the policy never changes"
-# Where ρ-zCDP is measured.
-RINGS, BINS, LOG_SIZE = 20, 64, 50
-PROBLEM = LostSales(horizon=5, holding=0.2, shortage=0.3, demand_max=100.0)
 
 
 @dataclass(frozen=True)
@@ -310,108 +294,3 @@ def verdicts(runs: Runs) -> list[Verdict]:
 def target_verdicts(runs: Runs) -> list[Verdict]:
     """Every target, for the default."""
     return [claim.verdict(runs, sweeps.BASE) for claim in TARGETS]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """For one learner: over pairs of neighbouring logs, and over all noise that was drawn."""
-
-    learner: str
-    pairs: int
-    largest_change: float  # of ‖Δ counts‖² / Δ₂², summed over the mechanisms as the budget is; at most 1
-    draws: int
-    noise_ratio: tuple[float, float]  # 99.99% interval of the drawn noise's variance over the variance paid for
-    claimed: float
-    composed: float  # Σ Δ₂² / 2σ² of the mechanisms, exact
-
-    @property
-    def holds(self) -> bool:
-        """No pair moved further than was paid for, the noise is as large as claimed, the budgets add up."""
-        return self.largest_change <= 1 and self.noise_ratio[1] >= 1 and self.composed == self.claimed
-
-
-@dataclass
-class _Recorder:
-    """Exact noise, with a record of what it was added to and what it was."""
-
-    tables: list[IntArray] = field(default_factory=list)
-    noise: list[IntArray] = field(default_factory=list)
-
-    def begin(self) -> Sampler:
-        return self
-
-    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
-        noisy = SecureNoise().begin().add(counts, variance)
-        self.tables.append(counts)
-        self.noise.append((noisy - counts).ravel())
-        return noisy
-
-
-def privacy_evidence(*, pairs: int = 20, rho: float = 1.0) -> list[Evidence]:
-    """Neighbouring logs at random and at the extremes, through both releases."""
-    rng = np.random.default_rng(0)
-    partition, sizes = Zones(RINGS).partition(PROBLEM), sensitivity.every_level(BINS)
-
-    def outcomes(log: Trajectories, noise: _Recorder) -> PrivateOutcomes:
-        return release_outcomes(log, PROBLEM, level_sizes=sizes, rho=budget(rho), noise=noise)
-
-    def visits(log: Trajectories, noise: _Recorder) -> PrivateVisits:
-        released = release_visits(log, PROBLEM, partition, rho=budget(rho), noise=noise)
-        for step in range(PROBLEM.horizon):
-            released.transitions(step, np.arange(partition.pair_count))
-        return released
-
-    evidence = []
-    for learner, release in (("Pool.published", visits), ("Pool (default)", outcomes)):
-        change, composed = 0.0, 0.0
-        drawn: list[FloatArray] = []
-        for _ in range(pairs):
-            recorders = _Recorder(), _Recorder()
-            released = [release(log, noise) for log, noise in zip(_neighbours(rng), recorders, strict=True)]
-            tables = zip(*(recorder.tables for recorder in recorders), strict=True)
-            moved = sum(int(((one - other) ** 2).sum()) for one, other in tables)
-            mechanisms = released[0].guarantee.mechanisms
-            change = max(change, moved / float(sum(m.sensitivity_squared for m in mechanisms)))
-            # Against what the guarantee states, not against what the sampler was called with.
-            stated = [float(m.variance) for m in mechanisms]
-            for recorder in recorders:
-                drawn += [noise**2 / stated[min(n, len(stated) - 1)] for n, noise in enumerate(recorder.noise)]
-            composed = released[0].guarantee.rho
-        squares = np.concatenate(drawn)
-        # A wide interval, because the noise is not seeded: a correct release must not fail once in forty times.
-        margin = 3.9 * squares.std() / np.sqrt(len(squares))
-        interval = float(squares.mean() - margin), float(squares.mean() + margin)
-        evidence.append(Evidence(learner, pairs, change, len(squares), interval, rho, composed))
-    return evidence
-
-
-def _neighbours(rng: np.random.Generator) -> tuple[Trajectories, Trajectories]:
-    """Two logs that differ in one trajectory: a random one, or one at an end of what is possible."""
-    shape = (PROBLEM.horizon, 1)
-    log = simulate_log(PROBLEM, rng.uniform(0, 100, (LOG_SIZE, *shape)), rng=rng)
-    kind = rng.integers(3)
-    if kind < 2:  # a shop that orders everything and sells nothing, or all of it
-        demand = np.full((1, *shape), 100.0 * kind)
-        other = simulate_log(PROBLEM, demand, rng=rng, behaviour=lambda step, stock, rng: np.full_like(stock, 100.0))
-    else:
-        other = simulate_log(PROBLEM, rng.uniform(0, 100, (1, *shape)), rng=rng)
-    parts = ("states", "actions", "next_states")
-    states, actions, after = (np.concatenate([getattr(other, part), getattr(log, part)[1:]]) for part in parts)
-    return log, Trajectories(states=states, actions=actions, next_states=after)
-
-
-def privacy_verdicts() -> list[Verdict]:
-    """ρ-zCDP by measurement."""
-    claim = "POOL satisfies ρ-zCDP", NEIGHBOURS, "1 − largest ‖Δ counts‖² / Δ₂², not below zero", ""
-    judged = []
-    for evidence in privacy_evidence():
-        room = 1 - evidence.largest_change
-        about = (
-            f"{evidence.pairs} pairs; variance of {evidence.draws:,} draws {evidence.noise_ratio[0]:.3f} to "
-            f"{evidence.noise_ratio[1]:.3f} of the variance claimed; Σ Δ₂²/2σ² = {evidence.composed:g}"
-        )
-        verdict, exactly = "holds" if evidence.holds else "does not hold", Estimate(room, np.full(2, room), 0, about)
-        # Both scales of Γ share one release: Γ is applied after it.
-        names = [NAMES[learner] for learner in JUDGED if NAMES[learner].startswith(evidence.learner)]
-        judged += [Verdict(*claim, name, verdict, exactly) for name in names]
-    return judged
