@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,6 +28,11 @@ from poolrl.privacy.zcdp import epsilon_shown
 
 Rows = tuple[tuple[str, ...], ...]
 Cell = Callable[[Runs, Setting], str]
+BUDGETS = replace(RHOS, values=(*RHOS.values, math.inf))
+IN_RQ1 = (
+    *(*JUDGED, sweeps.SOFT_GRID, sweeps.INPUT, sweeps.OUTPUT),
+    *(sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL, sweeps.REPLAY),
+)
 
 
 @dataclass(frozen=True)
@@ -96,10 +102,12 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
         ),
     }
     for place in places:
-        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *_rq1_table(runs, place)))
+        learners = {NAMES[learner]: PLACES[place](learner) for learner in IN_RQ1}
+        table = _over(runs, BUDGETS, learners)
+        parts.append(Section(f"RQ1, {place}: gap to SAA in percent", text.get(place, ()), *table))
         if place == sweeps.STORE_1:
             title = f"RQ1, {place}: the appendix's gap, cost of SAA − cost, per week"
-            parts.append(Section(title, (), *_rq1_table(runs, place, _difference)))
+            parts.append(Section(title, (), *_over(runs, BUDGETS, learners, _difference)))
     if others:
         alt = "The same on other demand families and on several stores"
         parts.append(Section("RQ1 beyond the paper", picture=Picture("rq1-more", alt, budgets(runs, others))))
@@ -109,25 +117,18 @@ def rq1_sections(runs: Runs, source: Rossmann | None) -> list[Section]:
     return parts
 
 
-def _rq1_table(runs: Runs, place: str, cell: Cell = in_percent) -> tuple[tuple[str, ...], Rows]:
-    where = PLACES[place]
-    rhos = [setting.rho for setting in runs.present(RHOS.over(where(BASE)))]
-    header = ("method", *(f"ρ = {rho:g} (ε = {epsilon_shown(rho)})" for rho in rhos), "ρ = ∞")
-    rows = [
-        (NAMES[learner], *(cell(runs, where(replace(learner, rho=rho))) for rho in (*rhos, math.inf)))
-        for learner in (*JUDGED, sweeps.SOFT_GRID, sweeps.INPUT, sweeps.OUTPUT)
-    ]
-    for learner in (sweeps.DATA_FREE, sweeps.MIDDLE, sweeps.PARTIAL, sweeps.REPLAY):
-        rows.append((NAMES[learner], *([""] * len(rhos)), cell(runs, where(learner))))
-    return header, filled(rows)
-
-
 def rq2_sections(runs: Runs) -> list[Section]:
     """One hyperparameter at a time."""
     learners = {NAMES[learner]: learner for learner in JUDGED}
     learners |= {f"Pool, {demand} demand": replace(BASE, data=demand) for demand in sweeps.DEMAND_LAWS[1:]}
+    # The paper's second figure: H, |λ|, w + d and M, around the base setting.
+    strokes = (POOL, BEST, PRINTED)
+    below = replace(POOL, marker=".", style=":", words="Pool, gap to the best below λ", measure="gap_within")
+    panels = [
+        Panel((*strokes, below) if each is sweeps.BOUNDARIES else strokes, each) for each in sweeps.HYPERPARAMETERS
+    ]
     alt = "Relative gap against horizon, boundary, dimensions and granularity"
-    parts = [Section("RQ2: hyperparameters", picture=Picture("rq2", alt, hyperparameters(runs)))]
+    parts = [Section("RQ2: hyperparameters", picture=Picture("rq2", alt, _draw(runs, panels, 2)))]
     beyond = "The paper's gap compares with an optimum that may order beyond λ. No learner can observe that region."
     for each in sweeps.HYPERPARAMETERS:
         text = (beyond,) if each is sweeps.BOUNDARIES else ()
@@ -147,8 +148,14 @@ def rq3_sections(runs: Runs) -> list[Section]:
         "Times are processor seconds of one fit, geometry included. With outcome counts there are no visits to spread "
         "over nodes: that row shows the zones by themselves.",
     )
+    # The paper's third figure: gap on the left, time on the right; both data sets.
+    panels = [
+        Panel([replace(stroke, measure=measure) for stroke in DISCRETISATIONS], GRANULARITIES, place)
+        for place in PAPERS
+        for measure in ("gap", "seconds")
+    ]
     alt = "Gap and running time of zones and grids against M"
-    parts = [Section("RQ3: zones against a grid", text, picture=Picture("rq3", alt, discretisations(runs)))]
+    parts = [Section("RQ3: zones against a grid", text, picture=Picture("rq3", alt, _draw(runs, panels, 2)))]
 
     def seconds(runs: Runs, setting: Setting) -> str:
         return _mean(runs.measured(setting, "seconds"), "{:.3f}".format, spread=False)
@@ -175,11 +182,13 @@ def sensitivity_sections(runs: Runs) -> list[Section]:
         "M = 100, λ = 1, ρ = 1. Here each choice varies alone. *low*: orders uniform up to half of λ only; *steady*: "
         "about 60% of λ.",
     )
+    strokes = [replace(stroke, measure="gap_optimum") for stroke in (POOL, WITHOUT_PRIVACY, BEST, PRINTED)]
+    panels = [Panel(strokes, sweeps.LOG_SIZES, place) for place in sweeps.KNOWN_OPTIMUM]
     alt = "Gap to the true optimum against the number of trajectories"
     why = "Shares of noise-dominated nodes, of values cut at zero and of empty rings"
     return [
         Section("What the paper does not state: gap to SAA in percent", text, ("choice", *learners), filled(rows)),
-        Section("Sample size", picture=Picture("sample-size", alt, sample_sizes(runs))),
+        Section("Sample size", picture=Picture("sample-size", alt, _draw(runs, panels, 3))),
         Section("Why Pool.published fails", _why_text(runs), picture=Picture("why", why, fallbacks(runs))),
         _why_table(runs),
     ]
@@ -233,11 +242,17 @@ def _over(
     runs: Runs, each: Range, learners: dict[str, Setting], cell: Cell = in_percent
 ) -> tuple[tuple[str, ...], Rows]:
     """Header and rows of a table: learners down, the values that were run across."""
-    columns = [*zip(*(each.over(learner) for learner in learners.values()), strict=True)]
+    columns = zip(*(each.over(learner) for learner in learners.values()), strict=True)
     there = [column for column in columns if runs.present(column)]
-    header = ("learner", *(f"{each.symbol} = {each.shown(column[0]):,g}" for column in there))
-    cells = zip(*([cell(runs, setting) for setting in column] for column in there), strict=True)
-    return header, tuple((name, *row) for name, row in zip(learners, cells, strict=True)) if there else ()
+    header = ("learner", *(_value_in_words(each, column[0]) for column in there))
+    rows = zip(learners, zip(*there, strict=True), strict=False)  # no rows if nothing was run
+    return header, filled((name, *(cell(runs, setting) for setting in settings)) for name, settings in rows)
+
+
+def _value_in_words(each: Range, setting: Setting) -> str:
+    """ε stands beside ρ."""
+    epsilon = f" (ε = {epsilon_shown(setting.rho)})" if each is BUDGETS and math.isfinite(setting.rho) else ""
+    return f"{each.symbol} = {each.shown(setting):,g}{epsilon}".replace("inf", "∞")
 
 
 # A logarithmic axis ends here: gaps below it, and those that luck made negative, lie on the floor.
@@ -255,6 +270,7 @@ class Stroke:
     style: Any = "-"
     words: str = ""
     measure: str = "gap"
+    level: bool = False  # whether it does not depend on what varies, and is a horizontal line
 
     @property
     def name(self) -> str:
@@ -265,171 +281,136 @@ class Stroke:
 POOL = Stroke(BASE, BLUE, "o")
 BEST = Stroke(sweeps.SOFTENED, "#009e73", "s")
 PRINTED = Stroke(PUBLISHED, "#cc79a7", "D", "--")
-PERTURBED_INPUT = Stroke(sweeps.INPUT, "#e69f00", "^")
-PERTURBED_OUTPUT = Stroke(sweeps.OUTPUT, "#d55e00", "v")
-BEST_GRID = Stroke(sweeps.SOFT_GRID, "#56b4e9", "P")
-PRINTED_GRID = Stroke(sweeps.GRID, "#56b4e9", "X", "--")
-ZONES_ON_OUTCOMES = Stroke(sweeps.OUTCOME_ZONES, "#8c6d1f", "*")
 WITHOUT_PRIVACY = Stroke(sweeps.NON_PRIVATE, INK, ".", ":")
-WITHOUT_DATA = (Stroke(sweeps.DATA_FREE, QUIET, style="-."), Stroke(sweeps.MIDDLE, QUIET, style=(0, (1, 3))))
+DISCRETISATIONS = (
+    *(POOL, BEST, PRINTED),
+    Stroke(sweeps.SOFT_GRID, "#56b4e9", "P"),
+    Stroke(sweeps.GRID, "#56b4e9", "X", "--"),
+    Stroke(sweeps.OUTCOME_ZONES, "#8c6d1f", "*"),
+)
+BASELINES = (
+    *(POOL, BEST, PRINTED),
+    Stroke(sweeps.INPUT, "#e69f00", "^"),
+    Stroke(sweeps.OUTPUT, "#d55e00", "v"),
+    replace(WITHOUT_PRIVACY, words="NonPrivate", level=True),
+    Stroke(sweeps.DATA_FREE, QUIET, style="-.", level=True),
+    Stroke(sweeps.MIDDLE, QUIET, style=(0, (1, 3)), level=True),
+)
+# What is high, by its measure; any other measure is a share.
+HEIGHTS = {
+    "gap": "cost above SAA",
+    "gap_optimum": "cost above the true optimum",
+    "seconds": "processor seconds of one fit",
+}
+
+
+class Panel(NamedTuple):
+    """One panel of a figure: strokes over a range, on some data."""
+
+    strokes: Sequence[Stroke]
+    each: Range
+    place: str = sweeps.SYNTHETIC
 
 
 def budgets(runs: Runs, places: Sequence[str]) -> Figure:
-    """The paper's first figure: the gap against ρ, one panel per data set, ε on the upper axis."""
-    columns = min(len(places), 3)
-    rows = math.ceil(len(places) / columns)
-    figure, panels = _panels(5.4 * columns, 4.4 * rows + 0.5, rows, columns)
-    ticks = [rho for rho in RHOS.values if rho not in (5.0, 20.0)]
-    for panel, place in zip(panels, places, strict=False):
-        _curves(panel, runs, (POOL, BEST, PRINTED, PERTURBED_INPUT, PERTURBED_OUTPUT), RHOS, place)
-        for stroke in (replace(WITHOUT_PRIVACY, words="NonPrivate"), *WITHOUT_DATA):
-            gaps = runs.measured(PLACES[place](stroke.setting), "gap")
-            if len(gaps):
-                height = np.maximum(100 * gaps.mean(), FLOOR)
-                panel.axhline(height, color=stroke.colour, linestyle=stroke.style, linewidth=1.2, label=stroke.name)
-        _log_gaps(panel)
-        panel.set_xscale("log")
-        upper = panel.secondary_xaxis("top")
-        _ticks(panel, ticks, [f"{rho:g}" for rho in ticks])
-        _ticks(upper, ticks, [epsilon_shown(rho) for rho in ticks])
-        panel.set_xlabel(f"{RHOS.label}: stronger privacy to the left")
-        upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
-        panel.set_title(place, loc="left", color=INK, pad=12)
-    return _with_legend(figure, panels)
-
-
-def hyperparameters(runs: Runs) -> Figure:
-    """The paper's second figure: H, |λ|, w + d and M, around the base setting."""
-    figure, panels = _panels(10.8, 8.4, 2, 2)
-    for panel, each in zip(panels, sweeps.HYPERPARAMETERS, strict=True):
-        _curves(panel, runs, (POOL, BEST, PRINTED), each)
-        if each is sweeps.BOUNDARIES:
-            words = "Pool, gap to the best below λ"
-            _curves(panel, runs, [replace(POOL, marker=".", style=":", words=words, measure="gap_within")], each)
-        _log_gaps(panel)
-        _values(panel, each, log=each is not sweeps.BOUNDARIES)
-    return _with_legend(figure, panels)
-
-
-def discretisations(runs: Runs) -> Figure:
-    """The paper's third figure: zones against a grid over M, gap on the left, time on the right; both data sets."""
-    figure, panels = _panels(10.8, 8.4, 2, 2)
-    strokes = (POOL, BEST, PRINTED, BEST_GRID, PRINTED_GRID, ZONES_ON_OUTCOMES)
-    for gap, time, place in zip(panels[::2], panels[1::2], PAPERS, strict=True):
-        _curves(gap, runs, strokes, GRANULARITIES, place)
-        _log_gaps(gap)
-        _curves(time, runs, [replace(stroke, measure="seconds") for stroke in strokes], GRANULARITIES, place)
-        time.set_yscale("log")
-        _finish(time, ylabel="processor seconds of one fit")
-        for panel in (gap, time):
-            _values(panel, GRANULARITIES)
-            panel.set_title(place, loc="left", color=INK)
-    return _with_legend(figure, panels)
-
-
-def sample_sizes(runs: Runs) -> Figure:
-    """The gap to the true optimum against n, for three demand families."""
-    figure, panels = _panels(14.4, 4.8, 1, 3)
-    strokes = [replace(stroke, measure="gap_optimum") for stroke in (POOL, WITHOUT_PRIVACY, BEST, PRINTED)]
-    for panel, place, demand in zip(panels, sweeps.KNOWN_OPTIMUM, sweeps.DEMAND_LAWS, strict=True):
-        _curves(panel, runs, strokes, sweeps.LOG_SIZES, place)
-        _log_gaps(panel, "cost above the true optimum")
-        panel.set(xscale="log", xlabel=sweeps.LOG_SIZES.label)
-        panel.set_title(f"{demand} demand", loc="left", color=INK)
-    return _with_legend(figure, panels)
-
-
-def weekly_cycle(real: Rossmann) -> Figure:
-    """The autocorrelation of Store 1's daily sales: its peaks are seven days apart."""
-    figure, (panel,) = _panels(7.2, 3.6, 1, 1)
-    series = real.weeks[:, :, 0].ravel()
-    heights = autocorrelation(series, 28)
-    panel.axhline(0, color=QUIET, linewidth=0.8)
-    band = 1.96 / math.sqrt(len(series))
-    panel.axhspan(-band, band, color=QUIET, alpha=0.2, linewidth=0)
-    panel.vlines(range(len(heights)), 0, heights, color=BLUE, linewidth=2)
-    panel.plot(range(len(heights)), heights, "o", color=BLUE, markersize=4)
-    panel.set_xticks(range(0, 29, 7))
-    panel.set_title("Daily sales of Store 1 repeat every week", loc="left", color=INK)
-    _finish(panel, xlabel="lag in days", ylabel="autocorrelation")
-    return figure
+    """The paper's first figure: the gap against ρ, one panel per data set."""
+    return _draw(runs, [Panel(BASELINES, RHOS, place) for place in places], min(len(places), 3))
 
 
 def fallbacks(runs: Runs) -> Figure:
     """Why `Pool.published` fails: noise-dominated nodes, values cut at zero, rings without data."""
-    figure, panels = _panels(10.8, 4.4, 1, 2)
     strokes = (
         Stroke(PUBLISHED, "#d55e00", "o", words="noise-dominated nodes (ñ ≤ E_ρ)", measure="fell_back"),
         replace(PRINTED, words="nodes with Q cut at zero, printed constants", measure="clipped"),
         Stroke(PUBLISHED, BLUE, "s", words="rings without any data", measure="empty_rings"),
     )
-    for panel, each in zip(panels, (RHOS, sweeps.LOG_SIZES), strict=True):
-        _curves(panel, runs, strokes, each)
-        panel.set(xscale="log", ylim=(-4, 106))
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
-        _finish(panel, xlabel=each.label, ylabel="share, synthetic data, base setting")
-    return _with_legend(figure, panels)
+    return _draw(runs, [Panel(strokes, each) for each in (RHOS, sweeps.LOG_SIZES)], 2)
 
 
-def _panels(width: float, height: float, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, [*figure.subplots(rows, columns, squeeze=False).ravel()]
-
-
-def _curves(panel: Axes, runs: Runs, strokes: Iterable[Stroke], each: Range, place: str = sweeps.SYNTHETIC) -> None:
-    """Means over seeds with the middle two thirds of them, against one field of the settings."""
-    sizes: dict[str, Any] = {"linewidth": 1.8, "markersize": 5, "elinewidth": 0.8, "capsize": 2}
-    for stroke in strokes:
-        there = runs.present(each.over(PLACES[place](stroke.setting)))
-        if not there:
-            continue
-        times = 1.0 if stroke.measure == "seconds" else 100.0  # the others are shares, shown in percent
-        samples = [times * runs.measured(setting, stroke.measure) for setting in there]
-        shown = np.array([[sample.mean(), *np.quantile(sample, (0.16, 0.84))] for sample in samples]).T
-        means, low, high = np.maximum(shown, FLOOR) if stroke.measure.startswith("gap") else shown
-        bars = np.maximum([means - low, high - means], 0.0)  # a mean may lie outside when one run is far off
-        look: dict[str, Any] = {"color": stroke.colour, "marker": stroke.marker, "linestyle": stroke.style}
-        values = [each.shown(setting) for setting in there]
-        panel.errorbar(values, means, yerr=bars, label=stroke.name, **look, **sizes)
-
-
-def _values(panel: Axes, each: Range, *, log: bool = True) -> None:
-    """A tick at every value of the range."""
-    if log:
-        panel.set_xscale("log")
-    shown = [each.times * value for value in each.values]
-    _ticks(panel, shown, [f"{value:g}" for value in shown])
-    panel.set_xlabel(each.label)
-
-
-def _ticks(axis: Any, values: Sequence[float], words: Sequence[str]) -> None:
-    axis.set_xticks(values, words)
-    axis.xaxis.set_minor_locator(NullLocator())
-
-
-def _log_gaps(panel: Axes, label: str = "cost above SAA") -> None:
-    panel.set_yscale("log")
-    panel.set_ylim(bottom=FLOOR * 0.7)
-    panel.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"≤ {value:g}%" if value <= FLOOR * 1.001 else f"{value:g}%")
-    )
-    _finish(panel, ylabel=label)
-
-
-def _finish(panel: Axes, **words: str) -> None:
-    panel.set(**words)
-    panel.grid(axis="y", color="#d9dee3", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def _with_legend(figure: Figure, panels: Iterable[Axes]) -> Figure:
-    """One legend for all panels, below them; a panel without data is not shown."""
-    entries: dict[str, Any] = {}
-    for panel in panels:
-        panel.set_visible(panel.has_data())
-        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
-            entries.setdefault(name, handle)
-    columns = 3 if len(entries) > 4 and figure.get_figwidth() > 8 else 2
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
+def weekly_cycle(real: Rossmann) -> Figure:
+    """The autocorrelation of Store 1's daily sales: its peaks are seven days apart."""
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    series = real.weeks[:, :, 0].ravel()
+    heights = autocorrelation(series, 28)
+    axes.axhline(0, color=QUIET, linewidth=0.8)
+    band = 1.96 / math.sqrt(len(series))
+    axes.axhspan(-band, band, color=QUIET, alpha=0.2, linewidth=0)
+    axes.stem(heights, basefmt=" ")
+    axes.set_xticks(range(0, 29, 7))
+    _finish(axes, "Daily sales of Store 1 repeat every week", "lag in days", "autocorrelation")
     return figure
+
+
+def _draw(runs: Runs, panels: Sequence[Panel], columns: int) -> Figure:
+    """The panels, with one legend for all below them; a panel without data is not shown."""
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(5.4 * columns, 4.4 * rows + 0.5), layout="constrained")
+    entries: dict[str, Any] = {}
+    for axes, panel in zip_longest(figure.subplots(rows, columns, squeeze=False).ravel(), panels):
+        if panel is not None:
+            for stroke in panel.strokes:
+                _curve(axes, runs, stroke, panel)
+            _scales(axes, panel)
+        axes.set_visible(axes.has_data())
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(name, handle)
+    across = 3 if len(entries) > 4 and figure.get_figwidth() > 8 else 2
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=across, frameon=False)
+    return figure
+
+
+def _curve(axes: Axes, runs: Runs, stroke: Stroke, panel: Panel) -> None:
+    """Means over seeds with the middle two thirds of them, against one field of the settings."""
+    where, floor = PLACES[panel.place](stroke.setting), FLOOR if stroke.measure.startswith("gap") else -math.inf
+    there = runs.present([where] if stroke.level else panel.each.over(where))
+    if not there:
+        return
+    times = 1.0 if stroke.measure == "seconds" else 100.0  # the others are shares, shown in percent
+    samples = [times * runs.measured(setting, stroke.measure) for setting in there]
+    shown = np.array([[sample.mean(), *np.quantile(sample, (0.16, 0.84))] for sample in samples]).T
+    means, low, high = np.maximum(shown, floor)
+    look: dict[str, Any] = {"color": stroke.colour, "linestyle": stroke.style, "label": stroke.name}
+    if stroke.level:
+        axes.axhline(means[0], linewidth=1.2, **look)
+        return
+    bars = np.maximum([means - low, high - means], 0.0)  # a mean may lie outside when one run is far off
+    look |= {"marker": stroke.marker, "linewidth": 1.8, "markersize": 5, "elinewidth": 0.8, "capsize": 2}
+    axes.errorbar([panel.each.shown(setting) for setting in there], means, yerr=bars, **look)
+
+
+def _scales(axes: Axes, panel: Panel) -> None:
+    """Both axes of a panel: a tick at every value, with ε above ρ; what is high follows from the measure."""
+    each, measure = panel.each, panel.strokes[0].measure
+    values = [each.times * value for value in each.values]
+    if each is not sweeps.BOUNDARIES:
+        axes.set_xscale("log")
+    if each is RHOS:
+        values = [rho for rho in values if rho not in (5.0, 20.0)]  # there is no room for their ε
+        upper = axes.secondary_xaxis("top")
+        _ticks(upper, values, [epsilon_shown(rho) for rho in values])
+        upper.set_xlabel("ε at δ = 10⁻⁶", color=QUIET)
+    _ticks(axes, values, [f"{value:,g}" for value in values])
+    if measure not in HEIGHTS:
+        axes.set_ylim(-4, 106)
+    else:
+        axes.set_yscale("log")
+    if measure.startswith("gap"):
+        axes.set_ylim(bottom=FLOOR * 0.7)
+    if measure != "seconds":
+        floor = FLOOR * 1.001 if measure in HEIGHTS else -math.inf
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{'≤ ' if value <= floor else ''}{value:g}%"))
+    _finish(axes, panel.place, each.label, HEIGHTS.get(measure, "share"))
+
+
+def _ticks(axes: Any, values: Sequence[float], words: Sequence[str]) -> None:
+    axes.set_xticks(values, words)
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _finish(axes: Axes, title: str, along: str, up: str) -> None:
+    axes.set_title(title, loc="left", color=INK, pad=12)
+    axes.set(xlabel=along, ylabel=up)
+    axes.grid(axis="y", color="#d9dee3", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
