@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import betainccinv, ndtr, ndtri
 
-from poolrl import __version__
 from poolrl.audit.cases import AuditCase
 from poolrl.audit.faults import (
     DIFFER,
@@ -107,31 +106,6 @@ class AuditFinding:
     def epsilon(self) -> float:
         """The claimed ε at DELTA."""
         return zcdp.epsilon(self.rho, DELTA)
-
-    @property
-    def gaussian_epsilon(self) -> float:
-        """ε at DELTA if the release is one Gaussian. It is less than the claim, which holds for any ρ-zCDP release."""
-        return zcdp.gaussian_epsilon(self.rho, DELTA)
-
-    @property
-    def gaussian_epsilon_bound(self) -> float:
-        """The proved μ as an ε at DELTA."""
-        return zcdp.gaussian_epsilon(self.rho_bound, DELTA) if self.mu_bound > 0 else 0.0
-
-    def summary(self, *, began: str, config_sha256: str) -> dict[str, Any]:
-        """What a certificate can carry of an audit of its configuration; plain JSON values."""
-        return {
-            "poolrl": __version__,
-            "began": began,
-            "config_sha256": config_sha256,
-            "releases": self.releases,
-            "claimed_rho": self.rho,
-            # Where neighbours differ without noise there is no bound.
-            "proved_rho": self.rho_bound if math.isfinite(self.rho_bound) else 1e300,
-            "moved_share": self.moved_share,
-            "confidence": CONFIDENCE,
-            "verdict": self.verdict,
-        }
 
 
 def attack_case(

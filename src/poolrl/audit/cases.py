@@ -21,17 +21,17 @@ exactly, and compared with what is paid for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from poolrl.checks import FloatArray, IntArray, one_of, whole
 from poolrl.data.cells import outcome_cells
-from poolrl.data.log import Columns, Log
+from poolrl.data.log import NUMBERS, Columns, Log
 from poolrl.data.table import Table
 from poolrl.data.trajectories import Trajectories
 from poolrl.learning.outcomes import COARSEST_LEVEL
@@ -91,7 +91,7 @@ class AuditCase:
     units: int = 3
     engine: Literal["table", "arrays"] = "table"
     title: str = ""
-    opened_by: Callable[[AuditCase, pa.Table], AbstractContextManager[Log]] | None = None
+    opened_by: Callable[[Callable[..., pa.Table]], AbstractContextManager[Log]] | None = None
 
     def __post_init__(self) -> None:
         one_of([*AUDITED], learner=self.learner)
@@ -139,8 +139,7 @@ class AuditCase:
         return nullcontext() if self.labels_public else self._log(1, engine, owns=1)
 
     @property
-    def columns(self) -> Columns:
-        """The columns of `rows`."""
+    def _columns(self) -> Columns:
         problem = self.problem
         sizes = {"states": problem.state_dim, "actions": problem.action_dim, "next_states": len(problem.arrival_low)}
         sizes |= {"scale": problem.scale_dim} if self.scaled else {}
@@ -148,23 +147,32 @@ class AuditCase:
         names |= {} if self.per_unit is None else {"unit": "unit"}
         return Columns(trajectory="trajectory", step="step", **names, labels={n: n for n in problem.labels.names})
 
-    def rows(self, changed: int, *, owns: int | None = None) -> pa.Table:
-        """The log as a long table. A unit that owns one trajectory lacks the first step of it."""
+    def rows(
+        self, changed: int, owns: int | None, columns: Columns, first_step: int = 0, coordinates: Sequence[str] = ()
+    ) -> pa.Table:
+        """The log under these columns. If they have one for the coordinate, each row shows one of the `coordinates`.
+
+        A unit that owns one trajectory lacks the first step of it.
+        """
         import pyarrow as pa
 
         arrays = self._arrays(changed, owns)
         trajectories, steps, _ = arrays["states"].shape
-        columns = {
-            "trajectory": np.repeat(np.arange(trajectories), steps),
-            "step": np.tile(np.arange(steps), trajectories),
-        }
-        for part in ("states", "actions", "next_states", *(["scale"] if self.scaled else [])):
-            columns |= {f"{part}_{i}": arrays[part][:, :, i].ravel() for i in range(arrays[part].shape[2])}
-        whole_life = {"unit": arrays["unit"]} if "unit" in arrays else {}
-        whole_life |= arrays.get("labels", {})
-        columns |= {name: np.repeat(values, steps) for name, values in whole_life.items()}
-        # Of a trajectory with one step nothing would be left.
-        return pa.table(columns).slice(0 if owns is None or steps == 1 else 1)
+        every_row = {columns.step: np.tile(np.arange(first_step, first_step + steps), trajectories)}
+        lives = {columns.trajectory: np.arange(trajectories)}
+        lives |= {} if columns.unit is None else {columns.unit: arrays["unit"]}
+        lives |= {columns.labels[name]: values for name, values in arrays.get("labels", {}).items()}
+        every_row |= {name: np.repeat(values, steps) for name, values in lives.items()}
+        shown = [(slice(place, place + 1), {columns.coordinate: name}) for place, name in enumerate(coordinates)]
+        tables = []
+        for places, named in shown if columns.coordinate else [(slice(None), {})]:
+            rows = every_row | {column: np.full(trajectories * steps, name) for column, name in named.items()}
+            for part in (part for part in NUMBERS if part in arrays):
+                numbers = arrays[part][:, :, places].reshape(trajectories * steps, -1).T
+                rows |= dict(zip(getattr(columns, part), numbers, strict=False))
+            # Of a trajectory with one step nothing would be left.
+            tables.append(pa.table(rows).slice(0 if owns is None or steps == 1 else 1))
+        return pa.concat_tables(tables)
 
     @property
     def _followers(self) -> int:
@@ -176,10 +184,9 @@ class AuditCase:
         declared["labels_public"] = self.labels_public
         if engine == "arrays":
             return nullcontext(Trajectories(**self._arrays(changed, owns), **declared))
-        rows = self.rows(changed, owns=owns)
         if self.opened_by is not None:
-            return self.opened_by(self, rows)
-        return nullcontext(Table(rows, **asdict(self.columns), **declared))
+            return self.opened_by(partial(self.rows, changed, owns))
+        return nullcontext(Table(self.rows(changed, owns, self._columns), **asdict(self._columns), **declared))
 
     def _arrays(self, changed: int, owns: int | None) -> dict[str, Any]:
         """The log as arrays: the unit itself, those that follow it, and others. All steps begin in the first state."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from json import dumps
@@ -59,11 +59,12 @@ each, through the code of fit; the best test between them, and the privacy loss 
 over all numbers together, and bit by bit against a known key. No log of yours is read, and no budget spent.
 Exits with 1 if anything is flagged. docs/threat-model.md says what an audit can show and what not.""",
 )
-ENDLESS = 10**8  # releases that nobody waits for
 # Of a configured fit: enough to prove nine tenths of the claim, between these limits.
 FEWEST_RELEASES, MOST_RELEASES = 20_000, 200_000
 # Rows of the simulated log: an engine counts them in a fraction of a second.
 MOST_ROWS = 100_000
+# What a certificate repeats of an audit of its configuration.
+IN_CERTIFICATE = ("releases", "claimed_rho", "proved_rho", "moved_share", "confidence", "verdict")
 AUDIT_COLOURS = {"FLAGGED": "red", "not refuted": "green", "too weak": "yellow"}
 OUR_OWN_IN_WORDS = (
     "simulated logs of small problems (one or two products, two to four steps, a few units), which differ in one unit "
@@ -101,18 +102,16 @@ def audit(
     processes = joblib.cpu_count() if workers is None else workers
     whole(times=times, workers=processes)
     began = datetime.now(UTC)
-    folder = _new_folder(out or Path("audit") / f"{began:%Y-%m-%d-%H%M%S}")  # before the long part
+    folder = out or Path("audit") / f"{began:%Y-%m-%d-%H%M%S}"
+    if (folder / "audit.json").exists():
+        raise ValueError(f"{folder} exists, and no audit is written over another: name a new one with --out")
+    folder.mkdir(parents=True, exist_ok=True)  # before the long part
     console = Console(quiet=json)
     attacked = OUR_OWN_IN_WORDS if file is None else _configured_in_words(file, cases[0])
-    try:
-        found = _attack_all(console, cases * times, budget, many, noise, processes)
-    except BaseException:
-        with suppress(OSError):  # it is empty, and the next audit may have the name
-            folder.rmdir()
-        raise
+    found = _attack_all(console, cases * times, budget, many, noise, processes)
     draw_audit(folder / "audit.svg", [_strongest(found[i :: len(cases)]) for i in range(len(cases))], times)
     when = began.isoformat(timespec="seconds")
-    facts = {
+    facts: dict[str, Any] = {
         "poolrl": __version__,
         "began": when,
         "private": noise != "seeded",
@@ -122,7 +121,9 @@ def audit(
     }
     # A certificate can carry an audit of its own budget and noise alone.
     if file is not None and noise == "secure" and budget == file.config.privacy.rho:
-        facts["summary"] = _strongest(found).summary(began=when, config_sha256=file.sha256)
+        strongest = _audit_facts(_strongest(found), 1)
+        summary = {"poolrl": __version__, "began": when, "config_sha256": file.sha256}
+        facts["summary"] = summary | {name: strongest[name] for name in IN_CERTIFICATE}
     text = dumps(facts, indent=2) + "\n"
     (folder / "audit.json").write_text(text)
     if json:
@@ -154,41 +155,21 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
 
 
 @contextmanager
-def opened_as_by_fit(configured: Config, case: AuditCase, rows: pa.Table) -> Iterator[Log]:
+def opened_as_by_fit(configured: Config, rows_of: Callable[..., pa.Table]) -> Iterator[Log]:
     """Open a simulated log as `fit` opens the user's: under the names of its columns, from a file of its kind.
 
     The rows are written to a folder that is gone afterwards. No query of the user's is run, and no log is read.
     """
     # The simulated rows are those of the period.
-    config, wide = configured.model_copy(update={"period": PeriodFacts()}), case.columns
+    config = configured.model_copy(update={"period": PeriodFacts()})
     columns = config.columns()
-    rows = rows.set_column(1, wide.step, pa.compute.add(rows[wide.step], config.first_step))
-    if columns.coordinate is None:
-        names = dict(zip(wide.names(), columns.names(), strict=True))
-        rows = rows.rename_columns([names[name] for name in rows.column_names])
-    else:
-        rows = _one_row_per_product(config, case, rows)
+    rows = rows_of(columns, first_step=config.first_step, coordinates=config.problem.products)
     is_csv = config.log.source.endswith(".csv") and columns.coordinate is None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("log.csv" if is_csv else "log.parquet")
         (pyarrow.csv.write_csv if is_csv else pq.write_table)(rows, path)
         with open_source(path.name, columns, folder=path.parent) as opened:
             yield as_table(config, opened)
-
-
-def _one_row_per_product(config: Config, case: AuditCase, rows: pa.Table) -> pa.Table:
-    """The rows as the query of a sales export gives them."""
-    columns, wide = config.columns(), case.columns
-    kept = {columns.trajectory: wide.trajectory, columns.step: wide.step}
-    kept |= {} if columns.unit is None else {columns.unit: str(wide.unit)}
-    kept |= {columns.labels[name]: column for name, column in wide.labels.items()}
-    parts = ("states", "actions", "next_states", *(["scale"] if columns.scale else []))
-    tables = []
-    for place, product in enumerate(config.problem.products):
-        shown = {name: rows[column] for name, column in kept.items()}
-        shown |= {getattr(columns, part)[0]: rows[getattr(wide, part)[place]] for part in parts}
-        tables.append(pa.table(shown | {str(columns.coordinate): pa.array([product] * len(rows))}))
-    return pa.concat_tables(tables)
 
 
 def _default_releases(file: ConfigFile | None, rho: float) -> int:
@@ -206,17 +187,6 @@ def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
         f"by two simulated logs of {case.units:,} units{fewer}. They differ in {unit} as much as they can. "
         "DuckDB counts them as it counts the log of a fit; no log of yours was read"
     )
-
-
-def _new_folder(folder: Path) -> Path:
-    """An audit is evidence: none is written over another."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise ValueError(f"{folder} exists, and no audit is written over another: name a new one with --out") from None
-    except OSError as error:
-        raise ValueError(f"the folder {folder} cannot be made: {error.strerror}") from None
-    return folder
 
 
 def _strongest(found: list[AuditFinding]) -> AuditFinding:
@@ -239,39 +209,35 @@ def _attack_all(
 
 
 def _print_audit(console: Console, found: list[AuditFinding], cases: int, attacked: str) -> None:
-    console.print(_audit_table(found, cases))
+    say = partial(console.print, highlight=False, markup=False)
+    say(_audit_table(found, cases))
     for finding in found:
         for fault in finding.faults:
-            console.print(f"[red]{finding.case.name}[/]: {fault}.", highlight=False)
+            say(f"{finding.case.name}: {fault}.", style="red")
     first, flagged = found[0], sum(bool(each.faults) for each in found)
-    console.print(f"{len(found)} audit{'s' * (len(found) > 1)}, {flagged} flagged.", highlight=False)
+    say(f"{len(found)} audit{'s' * (len(found) > 1)}, {flagged} flagged.")
     if any(finding.verdict == "too weak" for finding in found):
         needed = releases_needed(math.sqrt(2 * first.rho), 0.9, CONFIDENCE)
-        many = "it would take more than a hundred million releases; try 1"
-        enough = f"take about {float(f'{needed:.1e}'):,.0f} releases" if needed < ENDLESS else many
-        console.print(f"An audit that proves little would have seen little: at this rho {enough}.", highlight=False)
+        say(f"An audit that proves little would have seen little: at this rho take about {needed:,} releases.")
     elif not flagged:
-        console.print("No attack did better than the claim allows.", highlight=False)
-    engine = sum(each.end_to_end for each in found)
-    share = min((each.moved_share for each in found), default=0.0)
+        say("No attack did better than the claim allows.")
+    say(f"This is no proof of privacy. What was attacked: {attacked}.")
     parts = [f"{float(share):.0%} of {stated.name} (rho = {float(stated.rho):g})" for stated, share in first.tables]
-    of_each = f": {', '.join(parts)}" if len(found) == 1 and len(parts) > 1 else ""
-    for line in (
-        f"This is no proof of privacy. What was attacked: {attacked}.",
-        f"The two logs move {share:.0%} of what is paid for, counted exactly{of_each}. {engine:,} releases were made "
-        "from the rows on, as by fit. Others share a count, and each has a key of its own and its own noise in every "
-        "table.",
-    ):
-        console.print(line, highlight=False, markup=False)
+    of_each = f": {', '.join(parts)}" if len(found) == 1 else ""
+    say(
+        f"The two logs move {min(each.moved_share for each in found):.0%} of what is paid for, counted exactly"
+        f"{of_each}. {sum(each.end_to_end for each in found):,} releases were made from the rows on, as by fit. Others "
+        "share a count, and each has a key of its own and its own noise in every table."
+    )
     if first.noise == "seeded":
-        console.print("[red]NOT PRIVATE[/]: seeded noise has the right distribution, and a seed that gives it away.")
+        say("NOT PRIVATE: seeded noise has the right distribution, and a seed that gives it away.", style="red")
 
 
 def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
     first = found[0]
-    most = first.gaussian_epsilon / first.epsilon
     claim = f"rho = {first.rho:g}, epsilon = {zcdp.rounded_up(first.epsilon)} at delta = {DELTA:g}"
     table = RichTable(
+        *("fit", "rho,\nGaussian", "epsilon,\nany release", "verdict"),
         title=f"Claimed: {claim}\nAt least, by attacks on {found[-1].releases:,} releases with {first.noise} noise:",
         title_justify="left",
         title_style="bold",
@@ -279,44 +245,45 @@ def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
         caption=(
             f"Lower bounds, with {CONFIDENCE:.0%} confidence each, and their shares of the claim. A release that "
             f"exceeds its claim with {FLAGGING:.1%} confidence is flagged. For a Gaussian release by the Gaussian-DP "
-            f"bound; one Gaussian of this rho has epsilon = {zcdp.rounded_up(first.gaussian_epsilon)}, so no attack on "
-            f"it can prove more than {most:.1%} of that claim. For any release by Clopper-Pearson, which rare events "
-            "limit."
+            "bound. For any release by Clopper-Pearson, which rare events limit."
         ),
     )
-    for name in ("fit", "rho,\nGaussian", "epsilon,\nGaussian", "epsilon,\nany release", "verdict"):
-        table.add_column(name, justify="left" if name in ("fit", "verdict") else "right", no_wrap=name != "fit")
     for number, finding in enumerate(found):
         if number and number % cases == 0:
             table.add_section()
-        shares = [f"{finding.rho_bound:.3f} ({finding.rho_bound / finding.rho:.1%})"]
-        for bound in (finding.gaussian_epsilon_bound, finding.epsilon_bound):
-            shares.append(f"{bound:.2f} ({bound / finding.epsilon:.1%})")
-        table.add_row(finding.case.name, *shares, f"[{AUDIT_COLOURS[finding.verdict]}]{finding.verdict}[/]")
+        rho = f"{finding.rho_bound:.3f} ({finding.rho_bound / finding.rho:.1%})"
+        epsilon = f"{finding.epsilon_bound:.2f} ({finding.epsilon_bound / finding.epsilon:.1%})"
+        table.add_row(finding.case.name, rho, epsilon, f"[{AUDIT_COLOURS[finding.verdict]}]{finding.verdict}[/]")
     return table
 
 
 def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
     case = finding.case
-    shown = [
-        *("noise", "releases", "numbers", "moved_share", "rho", "epsilon", "gaussian_epsilon", "mu_bound"),
-        *("rho_bound", "epsilon_bound", "gaussian_epsilon_bound", "verdict", "faults"),
-    ]
-    facts = {name: getattr(finding, name) for name in shown}
-    tables = [
-        {"name": stated.name, "numbers": stated.cells, "rho": float(stated.rho), "variance": str(stated.variance)}
-        | {"moved_share": float(share)}
-        for stated, share in finding.tables
-    ]
-    return {
+    facts = {
         "round": round_,
         "case": case.name,
         "learner": case.learner,
         "engine": case.engine,
         "trajectories_per_unit": case.per_unit or 1,
+        "noise": finding.noise,
+        "releases": finding.releases,
         "end_to_end_releases": finding.end_to_end,
-        "confidence": CONFIDENCE,
+        "numbers": finding.numbers,
+        "tables": [
+            {"name": stated.name, "numbers": stated.cells, "rho": float(stated.rho), "variance": str(stated.variance)}
+            | {"moved_share": float(share)}
+            for stated, share in finding.tables
+        ],
+        "moved_share": finding.moved_share,
+        "claimed_rho": finding.rho,
+        "proved_rho": finding.rho_bound,
         "delta": DELTA,
-        "tables": tables,
+        "claimed_epsilon": finding.epsilon,
+        "proved_epsilon": finding.epsilon_bound,
+        "confidence": CONFIDENCE,
+        "verdict": finding.verdict,
         "flagged": bool(finding.faults),
-    } | {name: "inf" if value == math.inf else value for name, value in facts.items()}
+        "faults": finding.faults,
+    }
+    # Where neighbours differ without noise there is no bound.
+    return {name: "inf" if value == math.inf else value for name, value in facts.items()}
