@@ -101,11 +101,11 @@ def test_sums_at_lags_are_those_of_plain_loops() -> None:
     about = Noise(SHAPES, 9.0, 7)
     rows = discrete((7, about.numbers), 9.0, np.random.default_rng(10))
     sums = tally(rows, about)
-    flat = by_lag(sums["flat products"], about.numbers, about.numbers)[0][about.numbers - 1 :]
+    flat = by_lag(sums["products: lags"], about.numbers, about.numbers)[0][about.numbers - 1 :]
     for lag in (0, 1, 4, 17, about.numbers - 1):
         by_hand = sum(int(row[i]) * int(row[i + lag]) for row in rows for i in range(about.numbers - lag))
         assert flat[lag] == pytest.approx(by_hand, abs=1e-2)
-    for (where, shape, axis, lag), found in zip(about.lags, sums["axis products"], strict=True):
+    for (where, shape, axis, lag), found in zip(about.lags, sums["products: axes"], strict=True):
         table = rows[:, where].reshape(-1, *shape).astype(int)
         ends = [np.delete(table, np.s_[:lag] if side else np.s_[shape[axis] - lag :], axis + 1) for side in (0, 1)]
         assert found == (ends[0] * ends[1]).sum()

@@ -18,7 +18,7 @@ from poolrl import Backlog, LostSales
 from poolrl.audit.attack import attack_case, discreteness, joint_discreteness, stated_score
 from poolrl.audit.cases import CASES, AuditCase
 from poolrl.audit.faults import Exact, Revealed, moved_share, moved_tables, revealed
-from poolrl.audit.noise import SHARED, by_lag, noise_parts, products, spectrum
+from poolrl.audit.noise import SHARED, by_lag, noise_parts, products
 from poolrl.checks import IntArray
 from poolrl.cli.audit import configured_case
 from poolrl.privacy import release, sensitivity
@@ -205,7 +205,7 @@ def test_sound_parts_fail_no_oftener_than_they_may(variances: tuple[float, float
 def test_products_across_parts_are_those_of_plain_loops() -> None:
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(5, 3)).astype(np.float32)
-    sums = products("parts", x, y, spectrum(x, 3), spectrum(y, 7))
+    sums = products("parts", x, y)
     lags, overlap = by_lag(sums["parts: lags"], 7, 3)
     for place, lag in enumerate(range(-6, 3)):
         pairs = [(i, i + lag) for i in range(7) if 0 <= i + lag < 3]

@@ -167,11 +167,9 @@ def look_at_noise(first: Rows, second: Rows, parts: list[Noise], places: tuple[i
     seen: Sums = {"across": _tally_across(first, second, parts)}
     for number, about in enumerate(parts):
         one, other = first[:, about.where], second[:, about.where]
-        both = min(len(one), len(other))
-        inside = [about.inside(rows[:both]) for rows in (one, other)]
         seen[f"part {number}"] = {
             "logs": {"first": tally(one, about), "second": tally(other, about)},
-            "both": _paired(PAIRINGS[2], *inside, *(spectrum(rows, about.numbers) for rows in inside)),
+            "both": _paired(PAIRINGS[2], about.inside(one), about.inside(other)),
             "windows": [windows(rows, about, first_release=at) for rows, at in zip((one, other), places, strict=True)],
         }
     return seen
@@ -210,23 +208,11 @@ def tally(noise: Rows, about: Noise) -> Sums:
         "squares": squares.sum(axis=0),
         "fourths": (squares**2).sum(axis=0),
     }
-    waves = {"products": spectrum(values, numbers), "sizes": spectrum(size, numbers)}
     for name, of in (("products", values), ("sizes", size)):
-        sums[f"flat {name}"] = (waves[name].real ** 2 + waves[name].imag ** 2).sum(axis=0, dtype=np.float64)
-        sums[f"axis {name}"] = _along_axes(of.astype(np.float32), about)
-        if numbers <= MOST_PAIRED:
-            sums[f"pairs of {name}"] = of.T.astype(np.float64) @ of
+        sums |= products(name, of, of) | {f"{name}: axes": _along_axes(of.astype(np.float32), about)}
     for start, pairing in enumerate(PAIRINGS[:2]):
-        left, right = slice(start, releases - 1, 2), slice(start + 1, releases, 2)
-        sums |= _paired(pairing, inside[left], inside[right], waves["products"][left], waves["products"][right])
+        sums |= _paired(pairing, inside[start::2], inside[start + 1 :: 2])
     return sums
-
-
-def spectrum(values: NDArray[Any], other: int) -> NDArray[np.complex64]:
-    """Rows at each frequency, long enough that no lag to a row of `other` numbers comes round again."""
-    # Single precision errs by less than a millionth of a variance.
-    length = fft.next_fast_len(values.shape[1] + other, real=True)
-    return np.asarray(fft.rfft(values.astype(np.float32), n=length, axis=1), dtype=np.complex64)
 
 
 def _along_axes(values: NDArray[np.float32], about: Noise) -> FloatArray:
@@ -237,15 +223,18 @@ def _along_axes(values: NDArray[np.float32], about: Noise) -> FloatArray:
     return np.array(sums)
 
 
-def _paired(pairing: str, one: Any, other: Any, first: Any, second: Any) -> Sums:
-    """The evidence of pairs of releases, by their spectra: products, and how often each number is equal."""
+def _paired(pairing: str, one: Rows, other: Rows) -> Sums:
+    """The evidence of pairs of releases: products, and how often each number is equal."""
     both = min(len(one), len(other))
-    equal = {f"{pairing}: equal": (one[:both] == other[:both]).sum(axis=0)}
-    return equal | products(pairing, one[:both], other[:both], first[:both], second[:both])
+    one, other = one[:both], other[:both]
+    return {f"{pairing}: equal": (one == other).sum(axis=0)} | products(pairing, one, other)
 
 
-def products(name: str, one: Any, other: Any, first: Any, second: Any) -> Sums:
-    """Sums of products of paired rows, by their spectra: at every lag, and of every two places if there are few."""
+def products(name: str, one: NDArray[Any], other: NDArray[Any]) -> Sums:
+    """Sums of products of paired rows: at every lag, and of every two places if there are few."""
+    # Long enough that no lag comes round again. Single precision errs by less than a millionth of a variance.
+    length = fft.next_fast_len(one.shape[1] + other.shape[1], real=True)
+    first, second = (fft.rfft(rows.astype(np.float32), n=length, axis=1) for rows in (one, other))
     sums: Sums = {
         f"{name}: releases": np.array(len(one)),
         f"{name}: lags": (first.conj() * second).sum(axis=0, dtype=np.complex128),
@@ -261,10 +250,8 @@ def _tally_across(first: Rows, second: Rows, parts: list[Noise]) -> Sums:
     both = min(len(first), len(second))
     # Of each log, the numbers of every part: in units of their σ, and whether they are large.
     tables = [[(about, rows[:, about.where]) for about in parts] for rows in (first, second)]
-    inside = [[about.inside(n).astype(np.float32) for about, n in of_log] for of_log in tables]
-    scales = [np.float32(math.sqrt(about.variance)) for about in parts]
-    units = [[rows / scale for rows, scale in zip(of_log, scales, strict=True)] for of_log in inside]
-    sizes = [[about.sizes(n) for about, n in of_log] for of_log in tables]
+    units = [[about.inside(rows) / math.sqrt(about.variance) for about, rows in of_log] for of_log in tables]
+    sizes = [[about.sizes(rows) for about, rows in of_log] for of_log in tables]
     for one, other in combinations(range(len(parts)), 2):
         x, y = [of_log[one] for of_log in units], [of_log[other] for of_log in units]
         looks: Sums = {"1 with 2": (x[0][:both], y[1][:both]), "2 with 1": (x[1][:both], y[0][:both])}
@@ -272,9 +259,8 @@ def _tally_across(first: Rows, second: Rows, parts: list[Noise]) -> Sums:
             looks |= {f"{log}": (x[log], y[log]), f"{log}, sizes": (sizes[log][one], sizes[log][other])}
             # Of a release with the next: no number is in two of these products.
             looks |= {f"{log}, next": (x[log][:-1], y[log][1:]), f"{log}, last": (x[log][1:], y[log][:-1])}
-        for name, (left, right) in looks.items():
-            waves = spectrum(left, right.shape[1]), spectrum(right, left.shape[1])
-            sums |= products(f"{one} {other} {name}", left, right, *waves)
+        for name, rows in looks.items():
+            sums |= products(f"{one} {other} {name}", *rows)
     return sums
 
 
@@ -415,11 +401,11 @@ def _moment_curves(variance: float, power: int) -> tuple[FloatArray, FloatArray,
 
 def _pairwise(name: str, sums: Sums, about: Noise, luck: float) -> bool:
     """Whether two numbers go together, where every pair is looked at."""
-    if f"pairs of {name}" not in sums:
+    if f"{name}: pairs" not in sums:
         return False
     releases, pairs = int(sums["releases"]), np.triu_indices(about.numbers, 1)
     limit = about.limits[name](np.array(releases), luck / max(1, len(pairs[0])))
-    return bool((np.abs(sums[f"pairs of {name}"][pairs]) / releases > limit).any())
+    return bool((np.abs(sums[f"{name}: pairs"][pairs]) / releases > limit).any())
 
 
 def chernoff(tried: FloatArray, moments: FloatArray, draws: NDArray[Any], luck: float) -> FloatArray:
@@ -436,9 +422,9 @@ def hoeffding(most: float, draws: NDArray[Any], luck: float) -> FloatArray:
 def _lagged(name: str, sums: Sums, about: Noise, luck: float) -> bool:
     """Whether numbers at the same lag go together, summed over all cells: few releases show what they all share."""
     numbers = about.numbers
-    flat = by_lag(sums[f"flat {name}"], numbers, numbers)[0][numbers:]
+    flat = by_lag(sums[f"{name}: lags"], numbers, numbers)[0][numbers:]
     along = [matchings(shape[axis], lag) * (math.prod(shape) // shape[axis]) for _, shape, axis, lag in about.lags]
-    products = np.concatenate([flat, sums[f"axis {name}"]])
+    products = np.concatenate([flat, sums[f"{name}: axes"]])
     pairs = np.concatenate([matchings(numbers, np.arange(1, numbers)).reshape(-1, 2), np.reshape(along, (-1, 2))])
     draws = pairs.astype(np.int64) * int(sums["releases"])
     # One limit for each of the two sets of independent products.
