@@ -29,8 +29,8 @@ def test_noise_is_looked_at_number_by_number() -> None:
     sign = rng.choice([-1, 1], 20_000)
     both = np.concatenate([first, second])
     for column, fault in (
-        (np.zeros(20_000), "a number has less noise than is stated"),
-        (discrete((20_000,), 8.1, rng), "a number has less noise than is stated"),  # a tenth of its variance
+        (np.zeros(20_000), "the noise has another variance than is stated"),
+        (discrete((20_000,), 8.1, rng), "the noise has another variance than is stated"),  # a tenth of its variance
         (both[:, 7] + 1, "the noise of a number is not centred"),
         (2 * (both[:, 7] // 2), "the noise of a number does not have the stated distribution"),
         (np.clip(both[:, 7], -8, 8), "the noise of a number does not have the stated distribution"),
@@ -139,7 +139,7 @@ def test_limits_of_moments_hold_and_are_close(power: int) -> None:
 def test_what_one_log_has_too_much_of_does_not_make_up_for_the_other() -> None:
     rng = np.random.default_rng(8)
     first, second = discrete((5000, 30), 7.2, rng), discrete((5000, 30), 10.8, rng)
-    assert "a number has less noise than is stated" in noise_faults(first, second, 9.0)
+    assert "the noise has another variance than is stated" in noise_faults(first, second, 9.0)
     # Signs that agree in one log and differ in the other tell them apart, and are no correlation of both together.
     first, second = discrete((2, 5000, 30), 9.0, rng)
     for rows, way in ((first, 1), (second, -1)):

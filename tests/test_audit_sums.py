@@ -35,7 +35,7 @@ SUMS: dict[str, Any] = {"left_over": LEFT_OVER, "units": 30}
 LABELLED = replace(CASES[8], engine="arrays")
 TOLD_APART = "the logs can be distinguished better than the claim allows"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"
-TOO_LITTLE = "a number has less noise than is stated"
+TOO_LITTLE = "the noise has another variance than is stated"
 Plant = pytest.MonkeyPatch
 
 

@@ -30,7 +30,7 @@ DEFAULT, DEFAULT_UNITS, PUBLISHED, PUBLISHED_UNITS, FOLLOWED, LABELLED = (
     replace(c, engine="arrays") for c in CASES[:6]
 )
 TOLD_APART = "the logs can be distinguished better than the claim allows"
-TOO_LITTLE = "a number has less noise than is stated"
+TOO_LITTLE = "the noise has another variance than is stated"
 Plant = pytest.MonkeyPatch
 slow = pytest.mark.slow
 

@@ -291,7 +291,7 @@ def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: p
             "there are no results at nowhere/results.sqlite: run `poolrl reproduce` first",
         ),
         (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
-        (["rq1", "--backend", "dask"], "backend must be one of loky, ray, spark, got 'dask'"),
+        (["rq1", "--backend", "dask"], "there is no backend 'dask'; choose from loky, ray, spark"),
         (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
         (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
     ],

@@ -12,7 +12,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -70,7 +70,7 @@ def structure_faults(
             prepared.learn(prepared.release(log, Frozen())).save(file)
         if files[0].read_bytes() != files[1].read_bytes():
             faults.append("the policy depends on more than the released tables")
-    return faults + _counted_faults(case, prepared, exact) + _paid_faults(case, prepared, logs[0], exact, rho)
+    return faults + _counted_faults(case, prepared) + _paid_faults(case, prepared, logs[0], exact, rho)
 
 
 class MovedTable(NamedTuple):
@@ -93,17 +93,12 @@ def moved_share(first: Revealed, second: Revealed) -> float:
     return float(sum(share * stated.rho for stated, share in tables) / sum(stated.rho for stated, _ in tables))
 
 
-def _counted_faults(case: AuditCase, prepared: Prepared, exact: tuple[Revealed, Revealed]) -> list[str]:
+def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
     """An engine counts what arrays count, and nothing without noise differs, also for a neighbour that owns less."""
     faults, counted = [], {}
     for engine in ("arrays", "table"):
-        with ExitStack() as opened:
-            two = [] if engine == case.engine else opened.enter_context(case.logs(engine))
-            logs = [log for log in (*two, opened.enter_context(case.poorer(engine))) if log is not None]
-            counted[engine] = [
-                *(exact if engine == case.engine else ()),
-                *(exact_counts(prepared, log) for log in logs),
-            ]
+        with case.logs(engine) as logs, case.poorer(engine) as poorer:
+            counted[engine] = [exact_counts(prepared, log) for log in (*logs, poorer) if log is not None]
     for array, table in zip(counted["arrays"][:2], counted["table"], strict=False):
         # A table is never taken to be complete, so it may have unobserved counts after its trees.
         mechanisms = range(len(array.public["guarantee"].mechanisms))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from poolrl.checks import one_of
 from poolrl.cli.verbs import verb
 from poolrl.paper import rossmann
 from poolrl.paper.figures import Section
@@ -60,10 +60,7 @@ def reproduce(
 
     Every finished run is stored at once, and a run depends on its setting and seed alone.
     """
-    if what not in CHOICES:
-        near = get_close_matches(what, CHOICES, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"there is no sweep {what!r}; {hint}choose from {', '.join(CHOICES)}")
+    one_of(CHOICES, sweep=what)
     console = Console()
     source = rossmann.find(train_csv)
     real = None if source is None else rossmann.read(source)

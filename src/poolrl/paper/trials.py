@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, finite_array, whole
+from poolrl.checks import BoolArray, FloatArray, IntArray, finite_array, one_of, whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.axes import Separable
 from poolrl.geometry.partition import Grid, Rings, Zones
@@ -90,8 +90,7 @@ MEASURES = tuple(name for name in Run.__dataclass_fields__ if name not in ("sett
 
 def run(setting: Setting, seed: int, real: Rossmann | None = None) -> Run:
     """Learn once and measure."""
-    if setting.method not in (*POOLS, *OTHERS):
-        raise ValueError(f"method must be one of {', '.join((*POOLS, *OTHERS))}, got {setting.method!r}")
+    one_of((*POOLS, *OTHERS), method=setting.method)
     bench, noise = _bench(setting.bench, seed, real), SeededNoise(seed)
     start = time.process_time()
     if setting.method in POOLS:
@@ -293,15 +292,12 @@ class QLearning:
             value = np.zeros((horizon + 1, self.points, products))
             for h in reversed(range(horizon)):
                 moved = (1 - step_size) * self.q[h] + step_size * self._target(h, seen, value)
+                self.q[h] = np.where(self.active[h], moved, self.q[h])
                 if eliminate:
-                    self.q[h] = np.where(self.active[h], moved, self.q[h])
                     candidates = np.where(self.active[h], self.q[h], -np.inf)
                     self.active[h] &= candidates.max(axis=0) - candidates <= math.sqrt(log_term / k)
                     self.last[h] = self.points - 1 - self.active[h][::-1].argmax(axis=0)
-                    candidates = np.where(self.active[h], self.q[h], -np.inf)
-                else:
-                    self.q[h] = candidates = moved
-                value[h] = _best_above(candidates)
+                value[h] = _best_above(np.where(self.active[h], self.q[h], -np.inf))
         return self._policy()
 
     def replay(self, log: Trajectories) -> Policy:

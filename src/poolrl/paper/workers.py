@@ -29,7 +29,7 @@ from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.parallel import ThreadingBackend
 from threadpoolctl import threadpool_limits
 
-from poolrl.checks import whole
+from poolrl.checks import one_of, whole
 from poolrl.interrupts import deferred
 from poolrl.paper.results import Results, resolved, tuning
 from poolrl.paper.rossmann import Rossmann
@@ -62,8 +62,7 @@ class Plan:
 def plan_for(names: Iterable[str], *, runs: int | None = None, quick: bool = False, real: bool = True) -> Plan:
     """The plan for the named sweeps; unknown names are refused."""
     for name in names:
-        if name not in SWEEPS:
-            raise ValueError(f"there is no sweep {name!r}; choose from {', '.join(SWEEPS)}")
+        one_of(SWEEPS, sweep=name)
     count = runs if runs is not None else (FEWEST_SEEDS if quick else PAPER_RUNS)
     whole(runs=count)
     # Runs of one bench stand together, so that a worker builds it once.
@@ -185,8 +184,7 @@ def _workers_ignore_ctrl_c() -> Iterator[None]:
 @contextmanager
 def started(name: str = "loky", workers: int | None = None) -> Iterator[Backend]:
     """The named backend with this number of workers, or with all that it has."""
-    if name not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
+    one_of(BACKENDS, backend=name)
     if workers is not None:
         whole(workers=workers)
     with ExitStack() as running:

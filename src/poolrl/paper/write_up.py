@@ -8,7 +8,7 @@ import math
 import platform
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +42,6 @@ AUDITED_RELEASES = 5_000  # of each learner: they prove three quarters of the cl
 AUDIT_VERDICTS = {"not refuted": "holds", "FLAGGED": "does not hold", "too weak": "undecided"}
 HEADLINE_DATA = (sweeps.SYNTHETIC, "normal demand", sweeps.STORE_1)
 HEADLINE_METHODS = (BASE, SOFTENED, PUBLISHED, INPUT, OUTPUT, DATA_FREE)
-LEARNERS_IN_TABLES = {NAMES[learner]: NAMES[learner] for learner in JUDGED}
 CLAIMS_TEXT = (
     "Each claim is a set of numbers that it says are positive, paired over seeds on common demand paths, with "
     "bootstrap 95% intervals. A claim *holds* if all intervals lie above zero. It *does not hold* if one lies at "
@@ -81,7 +80,7 @@ def report_sections(runs: Runs, *, origin: Origin, source: rossmann.Rossmann | N
         "claims": [
             _verdict_section("The paper's claims", CLAIMS_TEXT, papers),
             _verdict_section("The same claims on data that the paper does not use", (), others),
-            _target_section(runs),
+            _verdict_section("What this library asks of its default", (), claims.target_verdicts(runs)),
         ],
         "rq1": figures.rq1_sections(runs, source),
         "rq2": figures.rq2_sections(runs),
@@ -190,27 +189,16 @@ def _what_data_give(runs: Runs, places: Sequence[str]) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def _target_section(runs: Runs) -> Section:
-    """Our own targets, with verdicts."""
-    title, verdicts = "What this library asks of its default", claims.target_verdicts(runs)
-    return _verdict_section(title, (), verdicts, ("target", "data", "asked to be positive"), {NAMES[BASE]: "verdict"})
-
-
-def _verdict_section(
-    title: str,
-    text: tuple[str, ...],
-    judged: Iterable[claims.Verdict],
-    header: tuple[str, ...] = ("claim", "data", "claimed to be positive"),
-    columns: Mapping[str, str] = LEARNERS_IN_TABLES,
-) -> Section:
+def _verdict_section(title: str, text: tuple[str, ...], judged: Sequence[claims.Verdict]) -> Section:
     """Verdicts in a table, with a column for each learner."""
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     for verdict in judged:
         if verdict.worst is not None:
             about = (verdict.claim, verdict.data, verdict.statistic)
             rows.setdefault(about, {})[verdict.learner] = _verdict_cell(verdict, verdict.worst)
-    cells = tuple((*about, *(cell.get(name, "") for name in columns)) for about, cell in rows.items())
-    return Section(title, text, (*header, *columns.values()), cells)
+    learners = dict.fromkeys(verdict.learner for verdict in judged)
+    cells = tuple((*about, *(cell.get(name, "") for name in learners)) for about, cell in rows.items())
+    return Section(title, text, ("claim", "data", "claimed to be positive", *learners), cells)
 
 
 def _verdict_cell(verdict: claims.Verdict, worst: claims.Estimate) -> str:
@@ -359,7 +347,7 @@ def _second_theorem(runs: Runs) -> Section:
         "above 5 is vacuous. It takes the most favourable d̄ (all nodes visited equally often) and L = 0.5."
     )
     header = ("ρ", "E_ρ", "Theorem 2: n for α = H/10", "its M", "bound on v* − v at n = 10,000")
-    learned = (f"{name}: gap %" for name in LEARNERS_IN_TABLES)
+    learned = (f"{NAMES[learner]}: gap %" for learner in JUDGED)
     return Section("Theorem 2 beside the measured gap", (text,), (*header, *learned), tuple(rows))
 
 
