@@ -380,7 +380,7 @@ def _curve(axes: Axes, runs: Runs, stroke: Stroke, panel: Panel) -> None:
 
 
 def _scales(axes: Axes, panel: Panel) -> None:
-    """Both axes of a panel: a tick at every value, with ε above ρ; what is high follows from the measure."""
+    """Both axes of a panel. Every value has a tick, and ε stands above ρ. The measure decides the scale of heights."""
     each, measure = panel.each, panel.strokes[0].measure
     values = [each.times * value for value in each.values]
     if each is not sweeps.BOUNDARIES:
