@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from poolrl import Boundary, SeparableProblem, TableColumn, Words, simulate_log
-from poolrl.workflow.trades.declared_trade import DeclaredTrade
+from poolrl.workflow.trades.declared_trade import Trade
 
 STAY = 0.5
 
@@ -58,7 +58,7 @@ class Parking(SeparableProblem):
         return -self.rent * self.places, self.fee * self.places
 
 
-class ParkingTrade(DeclaredTrade):
+class ParkingTrade(Trade):
     """What garages say, and a table of one to try things on."""
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.progress import Progress
@@ -26,7 +26,10 @@ from poolrl.simulation.families import FAMILIES, World, worlds_of
 from poolrl.simulation.logs import simulate_log
 from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.forecast import BUDGETS, noise_share_of_gain
-from poolrl.workflow.trades.trade import Trade, trade_of
+from poolrl.workflow.trades.trade import trade_of
+
+if TYPE_CHECKING:
+    from poolrl.workflow.trades.declared_trade import Trade
 
 DEMANDS = ("any", "prior", *FAMILIES)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)

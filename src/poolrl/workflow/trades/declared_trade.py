@@ -1,4 +1,4 @@
-"""Trades that follow from the declarations of a problem: a user's own, and reserves of auctions, prices and bids."""
+"""Trade: a world as the application shows it, by the declarations of its problem; and reserves, prices and bids."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ if TYPE_CHECKING:
 # Paths on which policies of simulated fits are compared.
 JUDGING_PATHS = 10_000
 EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
+UNSOLD = {"keep": "an unsold unit is worth"}
 
 
-class DeclaredTrade:
-    """Everything follows from the problem's class and its words."""
+class Trade:
+    """A problem's class, its name in a configuration, its words, and what the application does for it.
 
-    earns = True
+    Here everything follows from the problem's declarations, as it does for a user's own problem. Methods import what
+    they need when they are called: `poolrl decide` looks up one number, and does not wait for what draws pages.
+    """
+
+    earns = True  # whether a trajectory is judged by what it earns, and not by what it costs
+    # How to compare a release in {folder} with today, as an order.
     before_switch = "try it on a part, chosen by lot, and compare"
 
     def __init__(self, kind: str, problem: type[Problem], words: Words | None = None) -> None:
@@ -45,33 +51,33 @@ class DeclaredTrade:
 
     @property
     def section(self) -> type[ProblemSection]:
-        """The constructor's arguments."""
+        """Its [problem] in `poolrl.toml`: the constructor's arguments."""
         from poolrl.workflow.trades.declared_section import DeclaredFacts
 
         return DeclaredFacts
 
     @property
     def cost_words(self) -> dict[str, str]:
-        """By the names of the arguments."""
-        return {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
+        """Of costs that may change, how a sentence about their size begins."""
+        return dict(self.words.costs) or {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Nobody knows what a log of a user's own problem looks like."""
+        """Write a simulated table, and return the facts of its configuration. Nobody knows a user's own log."""
         raise ValueError(f"there is no example of {self.kind}: write --facts, and --columns for your table")
 
     def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
-        """Nothing is said of fields before rows are read."""
+        """What `poolrl check` says of fields, before rows are made of them."""
         return []
 
     def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
-        """Which rows cannot be used, how much of the log a fit would use, and how decisions were made."""
+        """What `poolrl check` says of the rows."""
         from poolrl.workflow.trades.declared_findings import rows_of_table
 
         return rows_of_table(file, log)
 
     @property
     def why_no_backtest(self) -> str:
-        """Other decisions would have met outcomes that nobody has seen."""
+        """Why a policy cannot be replayed on a log, in words; empty where it can."""
         words = self.words
         return (
             f"nothing can be replayed: the log does not tell what other {words.decisions} would have met. It shows "
@@ -80,7 +86,7 @@ class DeclaredTrade:
         )
 
     def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
-        """On simulated paths."""
+        """What a policy costs in an assumed world, and the policy of somebody who knows that world."""
         from poolrl.simulation.evaluation import rollout_cost, saa
 
         rng = np.random.default_rng(0)
@@ -89,44 +95,38 @@ class DeclaredTrade:
         return lambda policy: np.array([rollout_cost(problem, policy, paths)]), best
 
     def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
-        """What is earned, by the model."""
+        """What today's decisions and the policy earn or cost, and whether to switch."""
         from poolrl.workflow.trades.round_forecast import forecast_rounds
 
         return forecast_rounds(policy, trees, progress=progress)
 
     def desk(self, policy: Policy) -> Desk:
-        """A question says the state, an answer the decision."""
+        """Where a policy is asked in the user's words."""
         from poolrl.workflow.desk import StateDesk
 
         return StateDesk(policy, self.words)
 
     def cost_by_model(self, policy: Policy, problem: Any) -> float:
-        """Played on the model's outcomes."""
+        """What a trajectory costs by the policy's model, and by the costs of a problem."""
         from poolrl.workflow.trades.round_forecast import earned_by_model
 
         return -earned_by_model(policy, problem)
 
     def page(self, policy: Policy, forecast: Forecast) -> TradePage:
-        """A table of decisions for each label cell."""
+        """What stands in the blocks of the page."""
         from poolrl.workflow.page import declared_page
 
         return declared_page(policy, forecast)
 
     def decisions_file(self, policy: Policy) -> tuple[str, str]:
-        """For each label cell, state and step."""
+        """The name of the file that holds all decisions as CSV, and its text."""
         from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_csv
 
         return DECISIONS_FILE, decisions_csv(policy)
 
 
-class RoundTrade(DeclaredTrade):
+class RoundTrade(Trade):
     """One of the package's own problems of rounds."""
-
-    @property
-    def cost_words(self) -> dict[str, str]:
-        """An unsold unit is worth something, and so is a win."""
-        words = {"keep": "an unsold unit is worth", "worth": "a win is worth"}
-        return {name: words[name] for name in super().cost_words}
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """A simulated table, and the facts of its configuration.
@@ -207,6 +207,7 @@ RESERVES = RoundTrade(
         logged="reserves, sales and prices",
         earned="revenue",
         estimate="estimate of bids below the reserve: Kaplan-Meier from above, or isotonic where bids are not shown",
+        costs=UNSOLD,
         advice="Let no lot go below this reserve while this many lots are left.",
         keys={
             "horizon": "rounds of one sale: 1 where each lot is sold by itself",
@@ -249,6 +250,7 @@ PRICES = RoundTrade(
         logged="prices and sales",
         earned="revenue",
         estimate="isotonic estimate of buyers' values, of which only the side of a price is known",
+        costs=UNSOLD,
         advice="Ask this price while this many units are left.",
         keys={
             "horizon": "periods of one season, in each of which one buyer comes",
@@ -281,6 +283,7 @@ BIDS = RoundTrade(
         logged="bids and wins",
         earned="value above what was paid",
         estimate="estimate of competing bids that were not shown: Kaplan-Meier, or isotonic where none is shown",
+        costs={"worth": "a win is worth"},
         advice="Bid this amount while this many wins are still wanted.",
         keys={
             "horizon": "rounds of one season",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poolrl.problems.inventory import Backlog, LostSales
-from poolrl.workflow.trades.declared_trade import DeclaredTrade
+from poolrl.workflow.trades.declared_trade import Trade
 from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from poolrl.workflow.trades.trade import TradePage
 
 
-class ShopTrade(DeclaredTrade):
+class ShopTrade(Trade):
     """Lost sales, or backlog."""
 
     earns = False
@@ -40,11 +40,6 @@ class ShopTrade(DeclaredTrade):
         from poolrl.workflow.trades.shop_section import ShopFacts
 
         return ShopFacts
-
-    @property
-    def cost_words(self) -> dict[str, str]:
-        """Only the ratio of both costs matters: half the cost of a missed sale is twice that of what is left."""
-        return {"shortage": "a missed sale costs"}
 
     def example(self, folder: Path) -> dict[str, dict[str, Any]]:
         """The sales export of a simulated chain."""
@@ -113,6 +108,8 @@ WORDS = Words(
     logged="stocks and sales",
     earned="minus the cost",
     estimate="Kaplan-Meier estimate of demand beyond empty shelves",
+    # Only the ratio of both costs matters: half the cost of a missed sale is twice that of what is left.
+    costs={"shortage": "a missed sale costs"},
     advice="Fill the shelf up to this number, whatever is still on it.",
 )
 LOST_SALES, BACKLOG = ShopTrade("lost sales", LostSales, WORDS), ShopTrade("backlog", Backlog, WORDS)

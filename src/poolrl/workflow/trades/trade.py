@@ -13,32 +13,20 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from poolrl.problems.inventory import Depot
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS
-from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from poolrl.checks import FloatArray
-    from poolrl.data.table import Table
-    from poolrl.learning.faded_trees import FadedTrees
-    from poolrl.learning.policy import Policy
-    from poolrl.simulation.families import World
-    from poolrl.workflow.check import LogFinding
-    from poolrl.workflow.config.configuration import ConfigFile
-    from poolrl.workflow.config.sections import ProblemSection
-    from poolrl.workflow.desk import Desk
-    from poolrl.workflow.forecast import Forecast
+    from poolrl.workflow.trades.declared_trade import Trade
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
 TRADES = {
@@ -50,8 +38,8 @@ TRADES = {
 }
 # Problems that are posed on the model of another, and shown as that one.
 SHOWN_AS: dict[type[Problem], str] = {Depot: "lost sales"}
-# What makes a trade of the declarations of a problem.
-DECLARED = "poolrl.workflow.trades.declared_trade:DeclaredTrade"
+# The class of all trades, which makes one of the declarations of a problem.
+DECLARED = "poolrl.workflow.trades.declared_trade:Trade"
 # The folder whose modules a configuration may name; None where it is not trusted to name code at all.
 _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
 
@@ -94,59 +82,6 @@ class TradePage:
     left_out: str = ""  # how many decisions no table shows
     levels: dict[str, Any] | None = None  # for the script, which shows them in the place of the tables
     sections: Sequence[PageSection] = ()
-
-
-class Trade(Protocol):
-    """A problem's class, its name in a configuration, its words, and what the application does for it.
-
-    Methods import what they need when they are called: `poolrl decide` looks up one number, and does not wait for
-    what draws pages.
-    """
-
-    kind: str
-    problem: type[Problem]
-    words: Words  # what people of this world say
-    earns: bool  # whether a trajectory is judged by what it earns, and not by what it costs
-    before_switch: str  # how to compare a release in {folder} with today, as an order
-
-    @property
-    def section(self) -> type[ProblemSection]:
-        """Its [problem] in `poolrl.toml`."""
-
-    @property
-    def cost_words(self) -> dict[str, str]:
-        """Of costs that may change, how a sentence about their size begins."""
-
-    def example(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Write a simulated table, and return the facts of its configuration."""
-
-    def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
-        """What `poolrl check` says of fields, before rows are made of them."""
-
-    def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
-        """What `poolrl check` says of the rows."""
-
-    @property
-    def why_no_backtest(self) -> str:
-        """Why a policy cannot be replayed on a log, in words; empty where it can."""
-
-    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
-        """What a policy costs in an assumed world, and the policy of somebody who knows that world."""
-
-    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
-        """What today's decisions and the policy earn or cost, and whether to switch."""
-
-    def desk(self, policy: Policy) -> Desk:
-        """Where a policy is asked in the user's words."""
-
-    def cost_by_model(self, policy: Policy, problem: Any) -> float:
-        """What a trajectory costs by the policy's model, and by the costs of a problem."""
-
-    def page(self, policy: Policy, forecast: Forecast) -> TradePage:
-        """What stands in the blocks of the page."""
-
-    def decisions_file(self, policy: Policy) -> tuple[str, str]:
-        """The name of the file that holds all decisions as CSV, and its text."""
 
 
 @contextmanager

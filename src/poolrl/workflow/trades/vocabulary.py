@@ -43,6 +43,7 @@ class Words:
     earned: str = "reward"  # what a trajectory is judged by; more is better
     estimate: str = "estimate of outcomes that were cut off"  # what replaces a plain count
     advice: str = "Do this in each state."  # what to do with a decision
+    costs: Mapping[str, str] = field(default_factory=dict)  # that may change: how a sentence about their size begins
     # Why each argument of the constructor is asked for.
     keys: Mapping[str, str] = field(default_factory=dict)
     # The columns of a table, and how states, actions and next states follow from it, as SQL in which {name} is a
