@@ -427,3 +427,47 @@ def test_memory_does_not_grow_with_the_file(chain: Path, tmp_path: Path, monkeyp
         tracemalloc.stop()
         assert (tmp_path / "orders.csv").read_bytes().count(b"\n") == rows + 1
     assert peaks[1] < 1.2 * peaks[0]
+
+
+# What one chain calls its columns: no list of words has these.
+OWN_COLUMNS = {"shop": "Haus", "date": "Buchung", "product": "Sorte", "opening": "Rest morgens", "delivery": "Zufuhr"}
+OWN_COLUMNS |= {"sales": "Abgang", "stock_out": "weg"}
+
+
+def test_a_stock_list_has_the_columns_of_the_sales_export(run: Run, command_line: CommandLine, tmp_path: Path) -> None:
+    """Init, fit and decide of a German export: a release keeps the names that poolrl.toml declares."""
+    rng, export, days = np.random.default_rng(1), tmp_path / "Verkauf.csv", np.datetime64("2025-03-03") + np.arange(70)
+    with open(export, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow([*OWN_COLUMNS.values(), "Werbung im Blatt"])
+        for shop, day, product in [(a, b, c) for a in range(8) for b in days for c in ("Brot", "Milch")]:
+            level, demand = int(rng.integers(4, 15)), int(rng.integers(0, 12))
+            sold = min(level, demand)
+            row = [shop, day, product, "0", f"{level},0", sold, "ja" if sold == level else "nein"]
+            writer.writerow([*row, ("nein", "ja")[shop % 2]])
+    columns = [text for role, name in OWN_COLUMNS.items() for text in (f"--{role.replace('_', '-')}-column", name)]
+    facts = {"products": "Brot,Milch", "holding": "1", "shortage": "2", "demand-max": "20", "rho": "5"}
+    facts |= {"labels": "promotion=nein,ja", "label-columns": "promotion=Werbung im Blatt", "data-set": "Kette"}
+    facts |= {"yes": "ja", "no": "nein", "delimiter": ";", "decimal": ",", "units": "80"}
+    flags = [f"--{name}={value}" for name, value in facts.items()]
+    config = tmp_path / "poolrl.toml"
+    run("init", "--sales", export, *columns, *flags, "--out", config)
+    config.write_text(config.read_text().replace("[privacy]", '[privacy]\nledger = "ledger.sqlite"'))
+    run("fit", "--config", config, "--new-account", "--out", tmp_path / "release")
+    path = tmp_path / "release" / "policy.npz"
+    wanted = {"product": "Sorte", "stock": "Rest morgens", "promotion": "Werbung im Blatt"}
+    policy = Policy.load(path)
+    assert policy.names.columns == wanted
+    stocks = tmp_path / "Bestand.csv"
+    header, cells = "Haus;Wochentag;Sorte;Rest morgens;Werbung im Blatt", "3;Sa;{};2,5;ja"
+    rows = [cells.format(product) for product in ("Milch", "Brot")]
+    # A second column that could be meant is kept as it is.
+    stocks.write_text("\n".join([f"{header};Bestand", *(f"{row};x" for row in rows), ""]))
+    text = run("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")
+    milk, bread = csv.DictReader(io.StringIO(text), delimiter=";")
+    levels = policy.act(5, np.array([2.5, 2.5]), labels={"promotion": "ja"})
+    assert [number(bread["order_up_to"]), number(milk["order_up_to"])] == pytest.approx(levels, abs=1e-5)
+    assert (milk["Haus"], milk["Bestand"], milk["basis"]) == ("3", "x", "own")
+    stocks.write_text("\n".join([header.replace("Rest morgens", "Rest"), *rows, ""]))
+    answer = command_line("decide", path, "--table", stocks, "--delimiter", ";", "--decimal", ",")
+    assert "must have one column 'stock' or 'Rest morgens'" in answer.err

@@ -27,8 +27,9 @@ decide_verb = verb(
     more="""\
 A table, CSV or Parquet, has a row for each product of each shop:
   step,product,stock,shop,promo,scale
-Other columns stay as they are. Names may be German: Wochentag, Artikel,
-Bestand, Erwartung. A column pack (Gebinde) is the size of a pack.
+Other columns stay as they are. Names may be those of your log, as poolrl.toml
+declares them, or German: Wochentag, Artikel, Bestand, Erwartung. A column pack
+(Gebinde) is the size of a pack.
 
 Labels (here shop and promo) and scale are needed where the policy was learned
 with them. A value that was not declared, such as a new shop, gets the

@@ -37,11 +37,12 @@ Signed = Annotated[float, Field(ge=-1, le=1)]
 
 @dataclass(frozen=True, config=SOUND)
 class Names:
-    """What people call products and steps, and the number of the first step in the log."""
+    """What people call products, steps and columns of their tables, and the number of the first step in the log."""
 
     products: list[str]
     steps: list[str]
     first_step: int = 0
+    columns: dict[str, str] = Field(default_factory=dict)  # by what they hold: a product, a stock, a label by its name
 
 
 @dataclass(frozen=True, config=SOUND)

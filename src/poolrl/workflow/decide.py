@@ -1,8 +1,8 @@
 """Tables of questions, CSV or Parquet: what to decide in every row.
 
 A row asks about one product of a shop (product, stock), or about a state by its names. It has a step, and the labels
-and the scale that the policy was learned with. Columns may have other names (`column_names`), and other columns stay as
-they are. A column is read as a whole, and only if that fails cell by cell, to name the line.
+and the scale that the policy was learned with. Columns may be called as in the log, or otherwise (`column_names`).
+Other columns stay as they are. A column is read as a whole, and only if that fails cell by cell, to name the line.
 """
 
 from __future__ import annotations
@@ -115,9 +115,11 @@ class QuestionTable:
             many = self.header.count(twice[0])
             raise ValueError(f"must have one column {twice[0]!r}, but the header names it {many} times")
         if missing := [name for name in self.desk.needed if not self.has(name)]:
+            declared = self.desk.names.columns.get(missing[0], missing[0])
+            or_declared = f" or {declared!r}" if declared != missing[0] else ""
             others = [sign for sign in DELIMITERS if sign != self.form.delimiter and sign in "".join(self.header)]
             hint = f" (is the delimiter another one? Give --delimiter {DELIMITERS[others[0]]})" if others else ""
-            raise ValueError(f"must have one column {missing[0]!r}{hint}: {', '.join(self.desk.needed)}")
+            raise ValueError(f"must have one column {missing[0]!r}{or_declared}{hint}: {', '.join(self.desk.needed)}")
         if not set(self.header).isdisjoint(self.desk.answered):
             raise ValueError(f"has answers already: columns {', '.join(self.desk.answered)}")
         if self.packs is not None and self.has("pack"):
@@ -125,14 +127,16 @@ class QuestionTable:
 
     @cached_property
     def called(self) -> dict[str, str]:
-        """What this table calls each column. Their own names come first."""
+        """What this table calls each column. The names of the log come first, then their own, then others they have."""
         labels = self.desk.labels.names
-        exact = [*labels, *([] if self.desk.by_product else self.desk.names.products)]
-        likely = {name: words_like(name) for name in labels if name not in self.header}
-        others = [name for name in self.header if name not in exact]
-        return {name: name for name in exact} | {
+        exact = {name: name for name in [*labels, *([] if self.desk.by_product else self.desk.names.products)]}
+        exact |= {meaning: name for meaning, name in self.desk.names.columns.items() if name in self.header}
+        likely = {name: words_like(name) for name in labels if exact[name] not in self.header}
+        others = [name for name in self.header if name not in exact.values()]
+        meanings = {meaning: words for meaning, words in self.desk.meanings.items() if meaning not in exact} | likely
+        return exact | {
             meaning: names[0] if len(names) == 1 and meaning not in names else meaning
-            for meaning, names in meanings_of(others, {**self.desk.meanings, **likely}).items()
+            for meaning, names in meanings_of(others, meanings).items()
         }
 
     def has(self, meaning: str) -> bool:

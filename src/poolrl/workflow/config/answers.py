@@ -236,9 +236,8 @@ def value_of(key: Key, text: str, products: list[str]) -> Any:
         return numbers[0] if len(numbers) == 1 else numbers
     if dict in origins:
         named = pairs(text, key.name)
-        return (
-            {name: _label_values(split_names(part)) for name, part in named.items()} if key.name == "labels" else named
-        )
+        declares = key.place == "problem.labels"  # [sales] labels names columns
+        return {name: _label_values(split_names(part)) for name, part in named.items()} if declares else named
     if key.name == "closed":
         return [weekday_named(part) or part for part in split_names(text)]
     if list in origins:

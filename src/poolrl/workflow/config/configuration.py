@@ -185,11 +185,20 @@ class Config(Facts):
         )
 
     def names(self) -> Names:
-        """The user's names of products and steps; a step without a name has its number in the log."""
+        """The user's names of products, steps and columns; a step without a name has its number in the log."""
         first, problem, sales = self.first_step, self.problem, self.sales
         numbers = [str(first + step) for step in range(problem.horizon)]
         days = [] if sales is None else [WEEKDAYS[number - 1] for number in sales.open_days]
-        return Names(problem.products, problem.steps or days or numbers, first)
+        return Names(problem.products, problem.steps or days or numbers, first, self._columns_asked())
+
+    def _columns_asked(self) -> dict[str, str]:
+        """Which column of the log, as it is declared, holds what a table of `poolrl decide` has too."""
+        log, sales = self.log, self.sales
+        if sales is None:
+            scale = {"scale": log.scale[0]} if len(log.scale) == 1 else {}
+            return log.columns | scale | ({"step": log.step} if log.step else {})
+        scale = {"scale": sales.scale} if sales.scale and sales.weeks is None else {}
+        return {"product": sales.product, "stock": sales.opening} | scale | self.columns_of_labels()
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
