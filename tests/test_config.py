@@ -38,7 +38,7 @@ def test_a_good_file_gives_its_problem(config: Path) -> None:
     assert type(problem) is LostSales
     np.testing.assert_array_equal(problem.shortage, [[0.5, 0.6]] * 3)
     np.testing.assert_array_equal(problem.share, np.full((3, 2), 0.9))
-    assert file.config.names() == Names(products=["bread", "milk"], steps=["Fri", "Sat", "Sun"], first_step=0)
+    assert file.config.names() == Names(["bread", "milk"], ["Fri", "Sat", "Sun"], 0, {"step": "step"})
     assert file.ledger == config.parent / "ledger.sqlite"
 
 

@@ -56,12 +56,12 @@ from poolrl.workflow.check import (
 from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.config.sections import WEEKDAYS, SalesTable
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.sales import FLAG_COUNTS, SHUT, TWICE, columns_read, field_counts, readings, typed_rows
+from poolrl.workflow.sales import FLAG_COUNTS, SHUT, TWICE, columns_read, field_counts, typed_rows
 from poolrl.workflow.trades.trade import trade_of
 
-# Reasons why a row that can be read is unobserved. Those of the query come first.
-UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE = "label", "no scale", "impossible"
-BEYOND, UNTRIED, NO_ROW = "beyond a bound", "beyond lambda", "missing"
+# Reasons why a row that can be read is unobserved, by what `check` looks at. Those of the query come first.
+UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE = "label", "no scale", "numbers"
+BEYOND, UNTRIED, NO_ROW = "demand_max", "boundary", "missing rows"
 # At most this many products have a share of their own in a line.
 FEW_PRODUCTS = 12
 # The scale that is tried: mean sales of this many trajectories before, and a bound in multiples of it.
@@ -80,19 +80,18 @@ REMEDY = (
 
 def rows_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """A sales export, or a wide table."""
+    columns, problem = log.columns, file.config.problem.posed
     if file.config.sales is not None:
         yield from weeks_of_shops(file, log)
-        yield empty_shelves(file.config, log)
     else:
-        columns, problem = log.columns, file.config.problem.posed
         parts = columns.states, columns.actions, columns.next_states
         called = [[f"column {name}" for name in part] for part in parts]
         yield from trajectories_of(file, log)
         yield from faulty_rows(file, log, [*faults_of_numbers(file, log, called, most=0.0), *_misfits(problem, log)])
         yield used_by_a_fit(log, problem)
-        yield from _feedback(file, log)
+    yield empty_shelves(file.config, log)
     # Backlogged demand is always seen, so nothing is assumed of orders.
-    if file.config.problem.posed.censored:
+    if problem.censored:
         yield orders_against_demand(log, file)
 
 
@@ -114,6 +113,9 @@ def _misfits(problem: Inventory, log: Table) -> Iterator[RowFault]:
             if isinstance(kept, ir.Value):
                 there = finite(numbers["actions"][i] - numbers["states"][i] + numbers["next_states"][i])
                 yield RowFault(f"column {names[rule.part][i]}", f"are {rule.broken}", there & ~kept, True, 0.0)
+    for i, limit in enumerate(_limits(problem) if (problem.share < 1).any() else []):
+        beyond = numbers["actions"][i] > limit
+        yield RowFault(f"column {names['actions'][i]}", "are orders beyond lambda", beyond, most=1.0)
 
 
 def _amounts(log: Table, names: Sequence[str]) -> list[ir.FloatingValue]:
@@ -121,21 +123,6 @@ def _amounts(log: Table, names: Sequence[str]) -> list[ir.FloatingValue]:
     numbers = [log.rows[name].cast("float64") for name in names]
     scales = [log.rows[name].cast("float64") for name in log.columns.scale] or [1.0] * len(numbers)
     return [number / scale for number, scale in zip(numbers, scales, strict=True)]
-
-
-def _feedback(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
-    """How much of demand the log can show at all: how often shelves were empty, and orders lay beyond λ."""
-    problem, limits = file.config.problem.posed, _limits(file.config.problem.posed)
-    levels, left = _amounts(log, log.columns.actions), _amounts(log, log.columns.next_states)
-    shares = {f"empty_{i}": (rest <= float(ROUNDING * problem.demand_max[i])).mean() for i, rest in enumerate(left)}
-    shares |= {f"beyond_{i}": (level > limits[i]).mean() for i, level in enumerate(levels)}
-    (seen,) = answer(log.rows.aggregate(**shares)).to_pylist()
-    for i, product in enumerate(file.config.problem.products):
-        parts = [f"shelf empty on {seen[f'empty_{i}'] or 0:.0%} of days"] if problem.censored else []
-        if (problem.share[:, i] < 1).any():
-            parts.append(f"{seen[f'beyond_{i}'] or 0:.0%} of orders beyond lambda, which are unobserved")
-        if parts:
-            yield LogFinding(f"feedback on {product}", "good", "; ".join(parts))
 
 
 def _limits(problem: Inventory) -> list[float]:
@@ -214,42 +201,50 @@ def _fault_of_field(sales: SalesTable, name: str) -> tuple[str, str, str]:
     written = f"decimal is {sales.decimal!r}" + (f", thousands {sales.thousands!r}" if sales.thousands else "")
     words = f"none of the words {', '.join(map(repr, [*sales.yes, *sales.no]))}"
     form = "of the form 2025-12-31" if sales.date_format is None else f"of the form {sales.date_format}"
-    if name == "shop":
-        return sales.shop, "name no shop and belong to no week", "an empty field, or a number like 1e3, is no id"
-    if name == "date":
-        return sales.date, f"have no date {form} and belong to no week", "see [sales] date_format"
-    if name == "closed":
-        return sales.date, f"lie on days that [sales] closed names ({', '.join(sales.closed)})", "they are not used"
-    if name == "product":
-        return sales.product, "name a product that [problem] products does not", "they are not used"
-    if name in ("stock_out", "open"):
-        return getattr(sales, name), f"hold {words} ({name})", "they are unobserved; see [sales] yes and no"
-    return getattr(sales, name), f"hold no number ({name}; {written})", "they are unobserved; see [sales] decimal"
+    flag = (f"hold {words} ({name})", "they are unobserved; see [sales] yes and no")
+    why, fix = {
+        "shop": ("name no shop and belong to no week", "an empty field, or a number like 1e3, is no id"),
+        "date": (f"have no date {form} and belong to no week", "see [sales] date_format"),
+        "closed": (f"lie on days that [sales] closed names ({', '.join(sales.closed)})", "they are not used"),
+        "product": ("name a product that [problem] products does not", "they are not used"),
+        "stock_out": flag,
+        "open": flag,
+    }.get(name, (f"hold no number ({name}; {written})", "they are unobserved; see [sales] decimal"))
+    return getattr(sales, "date" if name == "closed" else name), why, fix
 
 
 def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     """How many weeks of shops there are, how many are complete, and what the others lack."""
-    config = file.config
-    seen = integers_of(_reasons_by_week(config, log))
+    config, judged = file.config, _judged_cells(file.config, log)
+    expected = config.problem.horizon * len(config.problem.products)
+    by_week = judged.group_by("week").aggregate(found=judged.count(), used=judged.reason.isnull().sum())
+    seen = integers_of(
+        by_week.aggregate(
+            with_rows=by_week.count(),
+            complete=(by_week.used == expected).sum(),
+            short=(by_week.found < expected).sum(),
+            found=by_week.found.sum(),
+            used=by_week.used.sum(),
+        )
+    )
     by_shop = log.rows.group_by("shop").aggregate(weeks=log.rows["week"].nunique())
     most = config.privacy.max_per_unit or 0
     beyond = ibis.greatest(by_shop.weeks - most, 0)
     weeks, surplus = integers_of(by_shop.aggregate(weeks=by_shop.weeks.sum(), surplus=beyond.sum())).values()
-    cells = weeks * config.problem.horizon * len(config.problem.products)
-    used, complete = seen["cells_used"], seen["weeks_complete"]
+    cells, used, complete = weeks * expected, seen["used"], seen["complete"]
     says = f"{weeks:,} found: {complete:,} complete, {weeks - complete:,} incomplete"
     yield LogFinding("weeks of shops", "good" if weeks else "bad", says)
-    names = _reason_names(config)
-    lost = {name: (seen[f"weeks_{i}"], seen[f"cells_{i}"]) for i, name in enumerate(names)}
+    lost = judged.filter(judged.reason.notnull())
+    reasons = answer(lost.group_by("reason").aggregate(weeks=lost.week.nunique(), cells=lost.count())).to_pylist()
     # A week without a row of a declared product lacks all of them.
-    empty = weeks - seen["weeks_with_rows"]
-    lost[NO_ROW] = (seen["weeks_missing"] + empty, cells - seen["cells_found"])
-    for name, (in_weeks, in_cells) in lost.items():
-        if in_cells:
-            what, fix = _reason_in_words(config, name)
-            lost_share = f"{in_cells:,} of {cells:,} days and products ({share_of(in_cells, cells)})"
-            yield LogFinding(what, _stands(in_cells, cells), f"{lost_share}, in {many(in_weeks, 'week')}, {fix}")
-    yield from _lost_products(config, log, weeks)
+    missing = {"reason": NO_ROW, "weeks": seen["short"] + weeks - seen["with_rows"], "cells": cells - seen["found"]}
+    for row in sorted([*reasons, missing], key=lambda row: (-row["cells"], row["reason"])):
+        if row["cells"]:
+            what, fix = _reason_in_words(config, row["reason"])
+            lost_share = f"{row['cells']:,} of {cells:,} days and products ({share_of(row['cells'], cells)})"
+            seen_in = f"{lost_share}, in {many(row['weeks'], 'week')}, {fix}"
+            yield LogFinding(what, _stands(row["cells"], cells), seen_in)
+    yield from _lost_products(config, judged, weeks)
     if surplus and config.privacy.unit is not None:
         says = f"{surplus:,} of {many(weeks, 'week')} lie beyond max_per_unit and are not used"
         yield LogFinding("max_per_unit", "note", says)
@@ -257,9 +252,8 @@ def weeks_of_shops(file: ConfigFile, log: Table) -> Iterator[LogFinding]:
     yield LogFinding("used by a fit", stands, f"{share_of(used, cells)} of all days and products of these weeks")
 
 
-def _lost_products(config: Config, log: Table, weeks: int) -> Iterator[LogFinding]:
+def _lost_products(config: Config, cells: ir.Table, weeks: int) -> Iterator[LogFinding]:
     """Products of which little or nothing can be used. In a total over all products they would hardly be seen."""
-    cells = _judged_cells(config, log)
     used = cells.group_by("product").aggregate(used=cells.reason.isnull().sum())
     by_name = {row["product"]: int(row["used"] or 0) for row in answer(used).to_pylist()}
     shares = {name: by_name.get(name, 0) / max(1, weeks * config.problem.horizon) for name in config.problem.products}
@@ -279,10 +273,16 @@ def _some(names: list[str]) -> str:
 
 def empty_shelves(config: Config, log: Table) -> LogFinding:
     """How often shelves ran empty, product by product if there are few of them."""
-    rows = log.rows.filter(log.rows["product"].isin(list(log.coordinates)) & log.rows["left"].notnull())
-    by_product = rows.group_by("product").aggregate(empty=(rows["left"].cast("float64") <= 0).mean())
-    by_name = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
-    shares = [(name, by_name[name]) for name in config.problem.products if name in by_name]
+    problem = config.problem.posed
+    if config.sales is None:
+        named = zip(config.problem.products, _amounts(log, log.columns.next_states), problem.demand_max, strict=True)
+        empty = {name: (rest <= float(ROUNDING * top)).mean() for name, rest, top in named}
+        (by_name,) = answer(log.rows.aggregate(**empty)).to_pylist()
+    else:
+        rows = log.rows.filter(log.rows["product"].isin(list(log.coordinates)) & log.rows["left"].notnull())
+        by_product = rows.group_by("product").aggregate(empty=(rows["left"].cast("float64") <= 0).mean())
+        by_name = {row["product"]: row["empty"] for row in answer(by_product).to_pylist()}
+    shares = [(name, by_name[name]) for name in config.problem.products if by_name.get(name) is not None]
     if len(shares) <= FEW_PRODUCTS:
         text = ", ".join(f"{name} {share:.0%}" for name, share in shares)
     else:
@@ -290,36 +290,6 @@ def empty_shelves(config: Config, log: Table) -> LogFinding:
         (low, least), (_, middle), (high, most) = ranked[0], ranked[len(ranked) // 2], ranked[-1]
         text = f"{least:.0%} ({low}) to {most:.0%} ({high}), {middle:.0%} in the middle of {len(ranked):,} products"
     return LogFinding("empty shelves", "good", f"on these shares of days: {text or 'none'}")
-
-
-def _reason_names(config: Config) -> list[str]:
-    sales = config.sales
-    assert sales is not None
-    labels = [f"{UNKNOWN_LABEL} {name}" for name in config.problem.labels]
-    return [*readings(sales), SHUT, TWICE, *labels, NO_SCALE, IMPOSSIBLE, BEYOND, UNTRIED]
-
-
-def _reasons_by_week(config: Config, log: Table) -> ir.Table:
-    """One row of counts: weeks and cells (a day and product) in all, used, and lost for each reason."""
-    problem, names = config.problem.posed, _reason_names(config)
-    cells = _judged_cells(config, log)
-    cells = cells.mutate(place=cells.reason.isnull().ifelse(-1, cells.reason.find_in_set(names)))
-    by_week = cells.group_by("week").aggregate(
-        found=cells.count(),
-        used=(cells.place == -1).sum(),
-        **{f"lost_{i}": (cells.place == i).sum() for i in range(len(names))},
-    )
-    expected = problem.horizon * problem.products
-    counted = {f"cells_{i}": by_week[f"lost_{i}"].sum() for i in range(len(names))}
-    counted |= {f"weeks_{i}": (by_week[f"lost_{i}"] > 0).sum() for i in range(len(names))}
-    return by_week.aggregate(
-        weeks_with_rows=by_week.count(),
-        weeks_complete=(by_week.used == expected).sum(),
-        weeks_missing=(by_week.found < expected).sum(),
-        cells_found=by_week.found.sum(),
-        cells_used=by_week.used.sum(),
-        **counted,
-    )
 
 
 def _judged_cells(config: Config, log: Table) -> ir.Table:
@@ -358,16 +328,14 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
     """What to call a reason, and what happens to such cells or would mend it."""
     sales = config.sales
     assert sales is not None
-    if name == NO_ROW:
-        rule = f'[sales] missing_days is "{sales.missing_days}"'
-        first = ", and the first days of a week have no row before them" * (sales.missing_days != "unobserved")
-        return "missing rows", f"have no row and are unobserved; {rule}{first}"
     if name.startswith(UNKNOWN_LABEL):
         label = name.removeprefix(f"{UNKNOWN_LABEL} ")
         column = config.columns_of_labels()[label]
         undeclared = f"have a value in column {column} that was not declared, or none, and are unobserved"
-        return f"label {label}", f"{undeclared}; add it to [problem] labels = {{ {label} = [...] }}"
+        return name, f"{undeclared}; add it to [problem] labels = {{ {label} = [...] }}"
+    first = ", and the first days of a week have no row before them" * (sales.missing_days != "unobserved")
     words = {
+        NO_ROW: f'have no row and are unobserved; [sales] missing_days is "{sales.missing_days}"{first}',
         TWICE: "stand more than once and are unobserved; is a column that tells them apart missing?",
         SHUT: "are rows of closed shops and unobserved",
         NO_SCALE: "have no scale and are unobserved: too few weeks before, or 0 in its column",
@@ -377,7 +345,7 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
         UNTRIED: "are orders beyond lambda, which are unobserved",
     }
     if name in words:
-        return {BEYOND: "demand_max", IMPOSSIBLE: "numbers", UNTRIED: "boundary"}.get(name, name), words[name]
+        return name, words[name]
     return f"unreadable {name}", f"cannot be read in column {getattr(sales, name)} and are unobserved"
 
 
