@@ -20,7 +20,7 @@ from poolrl import LostSales, Policy, Pool
 from poolrl.learning.policy import Levels
 from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import release_page
-from poolrl.workflow.trades.shop_levels import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shown_digits
+from poolrl.workflow.trades.shop_levels import BYTES_OF_EVERYTHING, MOST_BYTES, page_numbers, shop_page, shown_digits
 from tests.helpers.releases import WEEK, made_up_forecast, made_up_release
 from tests.helpers.shops import Run
 
@@ -115,21 +115,23 @@ def test_levels_are_marked_where_nobody_tried_more() -> None:
         replace(outcomes, cutoffs=cutoffs),
     )
     numbers = page_numbers(policy)
-    assert numbers.marks.ravel().tolist() == [0, 1, 2]
-    assert numbers.tried is not None
+    assert list(base64.b64decode(numbers["marks"])) == [0, 1, 2]
     end = (bins * 6 // 10 + 1) / bins * bound
-    np.testing.assert_allclose(numbers.tried.ravel() / 10.0 ** numbers.digits[0], end, atol=0.06)
+    np.testing.assert_allclose(decoded(numbers, "tried").ravel(), end, atol=0.06)
 
 
 def test_rows_are_the_axis_with_the_most_values() -> None:
     """Seven shops of three products: a row for each shop, at the first product and without a promotion."""
     labels = {"shop": list(range(7)), "promotion": ["no", "yes"]}
     release = made_up_release(["bread", "milk", "salad"], labels=labels)
-    numbers = page_numbers(release.policy)
-    assert numbers.axes[numbers.rows].name == "shop"
-    np.testing.assert_allclose(numbers.first_rows(), release.policy.levels[:, 0, :, 0], atol=0.051)
+    page = shop_page(release.policy, made_up_forecast(release))
+    assert page.levels is not None
+    assert page.levels["axes"][page.levels["rows"]]["name"] == "shop"
+    (plain,) = page.tables
+    rows = np.array([[float(cell.replace(",", "")) for cell in row[1:]] for row in plain.rows])
+    np.testing.assert_allclose(rows, release.policy.levels[:, 0, :, 0], atol=0.051)
     tie = page_numbers(made_up_release(["bread", "milk"], labels={"promotion": ["no", "yes"]}).policy)
-    assert tie.axes[tie.rows].name == "product"
+    assert tie["axes"][tie["rows"]]["name"] == "product"
 
 
 def test_digits_fit_two_bytes() -> None:
@@ -160,14 +162,14 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
     labels = {"shop": list(range(60)), "promotion": ["no", "yes"]}
     release = made_up_release(["bread", "milk"], labels=labels)
     levels = release.policy.levels
-    assert page_numbers(release.policy, most_bytes=12 * levels.size).demand is not None
+    assert page_numbers(release.policy, most_bytes=12 * levels.size)["low"] is not None
     fewer = page_numbers(release.policy, most_bytes=12 * levels.size - 1)
-    assert fewer.demand is None
-    assert fewer.complete
+    assert fewer["low"] is None
+    assert fewer["complete"]
     least = page_numbers(release.policy, most_bytes=4 * levels.size // 2)
-    assert not least.complete
-    assert [len(axis.values) for axis in least.axes] == [30, 2, 2]
-    shown = decoded(least.embedded(), "levels")
+    assert not least["complete"]
+    assert [len(axis["values"]) for axis in least["axes"]] == [30, 2, 2]
+    shown = decoded(least, "levels")
     np.testing.assert_allclose(shown, levels[:30], atol=0.051)
     assert MOST_BYTES + 900_000 <= LARGEST_PAGE  # style, script, plain table, certificate and names beside the numbers
 

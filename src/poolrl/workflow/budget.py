@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.progress import Progress
 
-from poolrl.checks import FloatArray, fraction, one_of, positive, whole
+from poolrl.checks import fraction, one_of, positive, whole
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
@@ -39,34 +39,24 @@ LARGEST_LOG, MOST_ROWS = 20_000_000, 40_000_000
 
 @dataclass(frozen=True)
 class Prediction:
-    """Mean costs per trajectory of one simulated fit, product by product (k,), or of all together (1,)."""
+    """The mean cost per trajectory of one simulated fit."""
 
     world: str
     rho: float
     units: int
-    costs: FloatArray
-    best: FloatArray  # of somebody who knows the world
-    free: FloatArray  # of somebody who knows only the bounds
-
-    @property
-    def cost(self) -> float:
-        """Over all products."""
-        return float(self.costs.sum())
+    cost: float
+    best: float  # of somebody who knows the world
+    free: float  # of somebody who knows only the bounds
 
     @property
     def gap(self) -> float:
-        """(c − c*) / |c*|."""
-        return self._above_best(self.costs)
+        """(c − c*) / |c*|; NaN where knowing the world costs nothing, for then there is no ratio."""
+        return (self.cost - self.best) / abs(self.best) if self.best else math.nan
 
     @property
     def free_gap(self) -> float:
         """The same without any data."""
-        return self._above_best(self.free)
-
-    def _above_best(self, costs: FloatArray) -> float:
-        """NaN where knowing the world costs nothing, for then there is no ratio."""
-        best = float(self.best.sum())
-        return (float(costs.sum()) - best) / abs(best) if best else math.nan
+        return replace(self, cost=self.free).gap
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,7 @@ class Simulator:
     def __init__(self, problem: OutcomeProblem) -> None:
         self.problem = problem
         self._free = data_free(problem)
-        self._judges: dict[World, tuple[Callable[[Policy], FloatArray], Policy]] = {}
+        self._judges: dict[World, tuple[Callable[[Policy], float], Policy]] = {}
 
     def predict(self, world: World, log: AssumedLog, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
         """One simulated log, fitted at each budget; the seed makes both the log and the noise."""

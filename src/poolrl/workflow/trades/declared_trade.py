@@ -16,7 +16,6 @@ from poolrl.workflow.trades.vocabulary import TableColumn, Words
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from poolrl.checks import FloatArray
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
@@ -85,14 +84,14 @@ class Trade:
             "compare"
         )
 
-    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
+    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], float], Policy]:
         """What a policy costs in an assumed world, and the policy of somebody who knows that world."""
         from poolrl.simulation.evaluation import rollout_cost, saa
 
         rng = np.random.default_rng(0)
         best = saa(problem, world.sample(problem, 2 * JUDGING_PATHS, rng))
         paths = world.sample(problem, JUDGING_PATHS, rng)
-        return lambda policy: np.array([rollout_cost(problem, policy, paths)]), best
+        return lambda policy: rollout_cost(problem, policy, paths), best
 
     def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
         """What today's decisions and the policy earn or cost, and whether to switch."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import math
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -119,7 +118,7 @@ def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
     """Levels that a script shows in many ways, and what empty shelves hid."""
     (problem, _), names, scale = shop_of(policy), policy.names, scale_in_words(policy)
     numbers = page_numbers(policy)
-    table, left_out = _plain_table(numbers)
+    table, left_out = _plain_table(policy, numbers)
     steps, labels = names.steps, " and ".join(problem.labels.names)
     many, example = "number", ""
     if scale:
@@ -142,7 +141,7 @@ def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
         else "The data holder can still compare both on later weeks of the log: `poolrl backtest`.",
         tables=[table],
         left_out=f"{left_out:,} more rows are left out here." if left_out else "",
-        levels=numbers.embedded() | {"scale": scale, "costs": _costs_of_products(forecast)},
+        levels=numbers | {"scale": scale, "costs": _costs_of_products(forecast)},
         sections=[_hidden(policy, forecast)] if problem.censored or not problem.boundary.everywhere else [],
     )
 
@@ -199,108 +198,69 @@ def _hidden(policy: Policy, forecast: Forecast) -> PageSection:
     )
 
 
-def _plain_table(numbers: PageNumbers) -> tuple[PageTable, int]:
-    """The table for browsers without a script, and how many rows it leaves out."""
-    rows, axis = numbers.first_rows(), numbers.axes[numbers.rows]
-    digits = numbers.digits if numbers.rows == len(numbers.axes) - 1 else [numbers.digits[0]] * len(rows)
-    most = max(1, MOST_PLAIN_NUMBERS // len(numbers.steps))
+def _plain_table(policy: Policy, numbers: dict[str, Any]) -> tuple[PageTable, int]:
+    """The table for browsers without a script, at the first value of every other axis; how many rows it leaves out."""
+    axes, rows, steps = numbers["axes"], numbers["rows"], numbers["steps"]
+    levels = np.moveaxis(policy.levels, -2, -1)[tuple(slice(None) if i == rows else 0 for i in range(len(axes)))]
+    names, digits = axes[rows]["values"], numbers["digits"]
+    if rows < len(axes) - 1:
+        digits = [digits[0]] * len(names)
+    most = max(1, MOST_PLAIN_NUMBERS // len(steps))
     shown = [
-        [name, *(f"{level:,.{max(places, 0)}f}" for level in levels)]
-        for name, levels, places in zip(axis.values[:most], rows[:most], digits[:most], strict=True)
+        [name, *(f"{level:,.{max(places, 0)}f}" for level in np.round(row, places))]
+        for name, row, places in zip(names[:most], levels[: len(names)][:most], digits[:most], strict=True)
     ]
     others = ", ".join(
-        f"{other.name} {other.values[0]}"
-        for number, other in enumerate(numbers.axes)
-        if number != numbers.rows and len(other.values) > 1
+        f"{axis['name']} {axis['values'][0]}" for i, axis in enumerate(axes) if i != rows and len(axis["values"]) > 1
     )
     caption = f"Order-up-to levels{f' for {others}' if others else ''}"
-    return PageTable([axis.name, *numbers.steps], shown, caption), len(axis.values) - len(shown)
+    return PageTable([axes[rows]["name"], *steps], shown, caption), len(names) - len(shown)
 
 
-@dataclass(frozen=True)
-class Axis:
-    """What a row of the table can stand for: the products, or the values of a label."""
+def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """For the page's script, as JSON: levels (cells, H, k) in units of 10 to the minus `digits` (k,), and their marks.
 
-    name: str
-    values: list[str]
-
-
-@dataclass(frozen=True)
-class PageNumbers:
-    """Levels (cells, H, k) in units of 10 to the minus `digits` (k,), and what is known about them, where it fits."""
-
-    axes: list[Axis]  # labels, then products
-    steps: list[str]
-    digits: list[int]
-    levels: IntArray
-    demand: IntArray | None  # (2, cells, H, k)
-    tried: IntArray | None  # (cells, H, k), up to where orders were tried
-    marks: IntArray
-    complete: bool = True  # whether every label cell is there
-
-    @property
-    def rows(self) -> int:
-        """The axis with the most values; the table has a row for each of them."""
-        sizes = [len(axis.values) for axis in self.axes]
-        return len(sizes) - 1 - int(np.argmax(sizes[::-1]))
-
-    def first_rows(self) -> FloatArray:
-        """Levels (rows, H) in the user's units, at the first value of every other axis."""
-        units = 10.0 ** -np.array(self.digits)
-        sizes = [len(axis.values) for axis in self.axes]
-        levels = np.moveaxis((self.levels * units).reshape(*sizes[:-1], len(self.steps), sizes[-1]), -2, -1)
-        first = tuple(slice(None) if axis == self.rows else 0 for axis in range(len(sizes)))
-        return np.asarray(levels[first])
-
-    def embedded(self) -> dict[str, Any]:
-        """For the page's script, as JSON."""
-        return {
-            "axes": [*map(asdict, self.axes)],
-            "steps": self.steps,
-            "digits": self.digits,
-            "rows": self.rows,
-            "complete": self.complete,
-            "levels": _two_bytes(self.levels),
-            "low": None if self.demand is None else _two_bytes(self.demand[0]),
-            "high": None if self.demand is None else _two_bytes(self.demand[1]),
-            "tried": None if self.tried is None else _two_bytes(self.tried),
-            "marks": base64.b64encode(self.marks.astype(np.uint8).tobytes()).decode(),
-        }
-
-
-def page_numbers(policy: Policy, *, most_bytes: int = MOST_BYTES) -> PageNumbers:
-    """Everything about every level if it fits; else the levels alone; else those of the first values of one label."""
+    Everything about every level if it fits; else the levels alone; else those of the first values of one label.
+    """
     (problem, outcomes), names = shop_of(policy), policy.names
     sizes = [*problem.labels.shape, problem.products]
     # All values of each axis, or fewer of the longest one.
     shown, longest, room = list(sizes), int(np.argmax(sizes)), int(most_bytes / BYTES_OF_LEVEL / problem.horizon)
     shown[longest] = max(1, min(sizes[longest], room // (math.prod(sizes) // sizes[longest])))
     kept = tuple(slice(size) for size in shown)
+    digits = shown_digits(problem.demand_max, scaled=policy.guarantee.scaled)[kept[-1]]
 
     def flat(values: NDArray[Any]) -> NDArray[Any]:
         """The cells that are shown of (*labels, H, k), as (cells, H, k)."""
         part = values[(*kept[:-1], slice(None), kept[-1])]
         return part.reshape(-1, *part.shape[-2:])
 
-    levels, limit = flat(policy.levels), flat(problem.share * problem.label_bounds[..., None, :])
+    def stored(values: FloatArray) -> str:
+        whole = np.clip(np.rint(flat(values) * 10.0**digits), 0, LARGEST)
+        return base64.b64encode(whole.astype("<u2").tobytes()).decode()
+
     marks = np.where(flat(levels_seldom_tried(policy)), SELDOM_TRIED, 0)
     marks = np.where(flat(levels_at_limit(policy)), NEVER_TRIED_MORE, marks)
-    digits = shown_digits(problem.demand_max, scaled=policy.guarantee.scaled)[kept[-1]]
-    units = 10.0**digits
-
-    def whole(values: FloatArray) -> IntArray:
-        return np.clip(np.rint(values * units), 0, LARGEST).astype(np.int64)
-
-    everything = math.prod(shown) * problem.horizon * BYTES_OF_EVERYTHING <= most_bytes
-    demand = whole(np.stack([flat(each) for each in _percentiles(policy)])) if everything else None
     values = [*([*map(str, each)] for each in problem.labels.values), names.products]
-    axes = [
-        Axis(name, each[:size])
-        for name, each, size in zip((*problem.labels.names, "product"), values, shown, strict=True)
-    ]
-    tried = whole(np.minimum(flat(outcomes.explored), limit)) if everything else None
-    complete = shown == sizes
-    return PageNumbers(axes, names.steps, digits.tolist(), whole(levels), demand, tried, marks, complete)
+    named = zip((*problem.labels.names, "product"), values, shown, strict=True)
+    numbers = {
+        "axes": [{"name": name, "values": each[:size]} for name, each, size in named],  # labels, then products
+        "steps": names.steps,
+        "digits": digits.tolist(),
+        # The table has a row for each value of the axis that has the most of them.
+        "rows": len(shown) - 1 - int(np.argmax(shown[::-1])),
+        "complete": shown == sizes,
+        "levels": stored(policy.levels),
+        "low": None,
+        "high": None,
+        "tried": None,
+        "marks": base64.b64encode(marks.astype(np.uint8).tobytes()).decode(),
+    }
+    if math.prod(shown) * problem.horizon * BYTES_OF_EVERYTHING <= most_bytes:
+        low, high = _percentiles(policy)
+        tried = np.minimum(outcomes.explored, problem.share * problem.label_bounds[..., None, :])
+        numbers |= {"low": stored(low), "high": stored(high), "tried": stored(tried)}
+    return numbers
 
 
 def shown_digits(tops: FloatArray, *, scaled: bool) -> IntArray:
@@ -326,7 +286,3 @@ def _percentiles(policy: Policy) -> FloatArray:
             at = (below < share * below[..., -1:]).sum(axis=-1).clip(0, bins - 1)
             found[number, cell] = np.take_along_axis(place[None], at[..., None], axis=-1)[..., 0]
     return found.reshape(2, *labels, steps, products)
-
-
-def _two_bytes(values: IntArray) -> str:
-    return base64.b64encode(values.astype("<u2").tobytes()).decode()

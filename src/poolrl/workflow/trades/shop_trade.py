@@ -13,7 +13,6 @@ from poolrl.workflow.trades.vocabulary import Words
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from poolrl.checks import FloatArray
     from poolrl.data.table import Table
     from poolrl.learning.faded_trees import FadedTrees
     from poolrl.learning.policy import Policy
@@ -59,12 +58,12 @@ class ShopTrade(Trade):
 
         return rows_of_shops(file, log)
 
-    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], FloatArray], Policy]:
+    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], float], Policy]:
         """Costs of levels are known exactly. Somebody who knows the demand may order beyond λ."""
         from poolrl.simulation.evaluation import expected_costs, optimum
 
         best = optimum(problem.without_boundary(), world.probabilities)
-        return lambda policy: expected_costs(problem, policy.levels, world.probabilities), best
+        return lambda policy: float(expected_costs(problem, policy.levels, world.probabilities).sum()), best
 
     def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
         """Costs of today's ordering, of the policy, and of knowing the demand."""
