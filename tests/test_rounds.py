@@ -289,8 +289,7 @@ def test_counts_tell_what_was_earned(problem: OutcomeProblem) -> None:
     released = prepared.release(log, SeededNoise(1))
     counted = counted_today(FadedTrees.of(released), PrivateModel.of(prepared.learn(released)))
     assert counted is not None
-    assert counted.mean == pytest.approx(earned, rel=0.02)
-    assert counted.noise == 0
+    assert counted == (pytest.approx(earned, rel=0.02), 0)
 
 
 @pytest.mark.parametrize(("reserve", "verdict"), [(None, "switch"), (3.9, "do not switch")])

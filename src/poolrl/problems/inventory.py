@@ -99,8 +99,7 @@ class Inventory(LevelProblem):
 
     def without_boundary(self) -> Self:
         """The same shop with λ = 1: no limit on orders, and every row is observed."""
-        facts = self.facts() | {"boundary": 1.0}
-        return type(self)(**{name: value for name, value in facts.items() if name != "kind"})
+        return self.changed(boundary=1.0)
 
     def averaged_over(self, unknown: Collection[str], chance: FloatArray) -> Self:
         """The shop of somebody whose values of some labels are unknown, and come by `chance` (*labels, H)."""

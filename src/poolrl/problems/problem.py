@@ -109,6 +109,10 @@ class Problem(ABC):
         boundary = {"boundary": self.boundary.share.tolist(), "side": self.boundary.side}
         return {"kind": type(self).__name__, "horizon": self.horizon} | arrays | boundary
 
+    def changed(self, **facts: Any) -> Self:
+        """The same problem with other facts, where these are the constructor's arguments."""
+        return type(self)(**{name: fact for name, fact in (self.facts() | facts).items() if name != "kind"})
+
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], stored: tuple[int, ...]) -> Self:
         """The problem of a file that holds a table for every label value and step, of the shape `stored` (*labels, H).

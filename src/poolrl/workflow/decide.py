@@ -241,7 +241,12 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
                 table.begin([name.strip() for name in names])
             writer = csv.writer(answers, delimiter=form.delimiter, lineterminator="\n")
             writer.writerow([*names, *table.desk.answered])
-            for lines, batch in _csv_batches(source, rows, len(names), table.at_once):
+            filled = ((rows.line_num, row) for row in rows if row)
+            while numbered := list(islice(filled, table.at_once)):
+                lines, batch = zip(*numbered, strict=True)
+                if wrong := [(place, len(row)) for place, row in numbered if len(row) != len(names)]:
+                    place, cells = wrong[0]
+                    raise ValueError(f"{source}, line {place}: has {cells} cells, the header {len(names)}")
                 line = lines[-1]
                 columns = dict(zip(table.header, zip(*batch, strict=True), strict=True))
                 with _said_of(f"{source}, line", lines):
@@ -254,21 +259,6 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
         except UnicodeDecodeError:
             raise ValueError(f"{source} is not text in UTF-8") from None
     return table.notes("line")
-
-
-def _csv_batches(source: Path, rows: Any, width: int, size: int) -> Iterator[tuple[list[int], list[list[str]]]]:
-    """Rows as long as the header, with the lines on which they end. Empty lines are left out."""
-    filled = (row for row in rows if row)
-    while True:
-        lines, batch = [], []
-        for row in islice(filled, size):
-            if len(row) != width:
-                raise ValueError(f"{source}, line {rows.line_num}: has {len(row)} cells, the header {width}")
-            lines.append(rows.line_num)
-            batch.append(row)
-        if not batch:
-            return
-        yield lines, batch
 
 
 def _as_shown(column: Any, form: CsvForm) -> list[Any]:

@@ -9,6 +9,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
+from poolrl.checks import FloatArray
+from poolrl.learning.outcomes import OutcomeDistribution
+
 SwitchVerdict = Literal["switch", "do not switch", "cannot tell"]
 CANNOT_TELL: SwitchVerdict = "cannot tell"
 # 90% of a normal law lie within this many standard deviations.
@@ -69,6 +74,19 @@ class Forecast:
     products: list[ProductCosts] = field(default_factory=list)
     budgets: list[BudgetCost] = field(default_factory=list)  # empty where it would take long
     chosen: int = 0  # the budget that was spent
+
+
+def cell_shares(outcomes: OutcomeDistribution) -> FloatArray:
+    """How common each label cell is, (*labels), by the released trees."""
+    *labels, _, _, _ = outcomes.weights.shape
+    many = np.ones(labels) if outcomes.slots is None else np.maximum(outcomes.slots.sum(axis=(-2, -1)), 0.0) + 1e-9
+    return np.asarray(many / many.sum())
+
+
+def average_over_cells(outcomes: OutcomeDistribution, values: FloatArray) -> FloatArray:
+    """Values (*labels, ...) averaged over label cells."""
+    shares = cell_shares(outcomes)
+    return np.tensordot(shares, values, axes=shares.ndim)
 
 
 def estimate(mean: float, *errors: float) -> CostEstimate:

@@ -178,12 +178,12 @@ class WhatIf:
 def what_ifs(policy: Policy) -> list[WhatIf]:
     """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read."""
     model, trade, before = PrivateModel.of(policy), trade_of(policy.problem), decisions_of(policy)
-    facts = {name: fact for name, fact in model.problem.facts().items() if name != "kind"}
+    facts = model.problem.facts()
     changed = [name for name in trade.cost_words if np.any(facts[name])] if before.size <= MOST_PLANNED_AGAIN else []
     cases = []
     for cost, (times, factor) in product(changed, OTHER_COSTS):
         try:
-            other = type(model.problem)(**facts | {cost: np.asarray(facts[cost]) * factor})
+            other = model.problem.changed(**{cost: np.asarray(facts[cost]) * factor})
         except ValueError:  # five times a worth may be more than anybody may pay
             continue
         planned = model.plan(other)

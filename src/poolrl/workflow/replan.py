@@ -32,8 +32,8 @@ from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
+from poolrl.workflow.forecast import average_over_cells
 from poolrl.workflow.release_folder import Released
-from poolrl.workflow.trades.shop_levels import average_over_cells
 from poolrl.workflow.trades.trade import own_problem, trade_of
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
@@ -173,7 +173,7 @@ def replan_orders(
 def _average_cell(problem: Inventory, model: PrivateModel, costs: FloatArray) -> float:
     """Of an average label cell, all products together, from costs by cell or by cell and product."""
     by_cell = costs.reshape(*problem.labels.shape, -1)
-    return float(average_over_cells(problem, model.outcomes, by_cell).sum())
+    return float(average_over_cells(model.outcomes, by_cell).sum())
 
 
 def _shared(

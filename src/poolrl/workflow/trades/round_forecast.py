@@ -9,7 +9,7 @@ and nothing is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from poolrl.workflow.forecast import (
     CostEstimate,
     Forecast,
     SwitchVerdict,
+    cell_shares,
     estimate,
     judged,
     noise_share_of_gain,
@@ -66,8 +67,8 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress
     error, known = 0.0, None
     if counted is not None:
         spread_today = 0.0 if played.today is None else played.today.std()
-        error = float(np.hypot(counted.noise, spread_today / np.sqrt(_logged_trajectories(model))))
-        known = estimate(counted.mean, error)
+        error = float(np.hypot(counted[1], spread_today / np.sqrt(_logged_trajectories(model))))
+        known = estimate(counted[0], error)
     if why := _followed(policy, played, words):
         return Forecast(today=known, because=why)
     predicted = played.earned(policy)
@@ -92,14 +93,14 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress
         return replace(forecast, because=why)
     today, missed = float(played.today.mean()), errors[:, 0] - errors[:, 1]
     modelled, doubt = today - missed.mean(), missed.std(ddof=1)
-    if counted is None or known is None:
+    if known is None:
         now = estimate(modelled, doubt, UNREHEARSED * today)
         gain = estimate(predicted - today - errors[:, 1].mean(), errors[:, 1].std(ddof=1), unrehearsed)
     else:
-        apart = abs(counted.mean - modelled)
+        apart = abs(known.mean - modelled)
         if apart > CONTRADICTED * float(np.hypot(error, doubt)) and apart > UNREHEARSED * abs(modelled):
             why = (
-                f"Past {words.past} earned {counted.mean:.3g}, as the released counts say, but the model of "
+                f"Past {words.past} earned {known.mean:.3g}, as the released counts say, but the model of "
                 f"{words.outcome} says {modelled:.3g}. A model that errs about today may err about another policy too."
             )
             return replace(forecast, today=known, because=why)
@@ -291,22 +292,14 @@ def past_decisions(model: PrivateModel, cells: IntArray) -> Behaviour | None:
 
 def label_cells_of(model: PrivateModel, many: int, rng: np.random.Generator) -> IntArray:
     """Label cells of trajectories, as common as the log has them."""
-    count, slots = model.problem.labels.count, model.outcomes.slots
-    share = np.ones(count) if slots is None else slots.reshape(count, -1).mean(axis=1) + 1e-9
-    return np.asarray(rng.choice(count, size=many, p=share / share.sum()))
+    shares = cell_shares(model.outcomes).ravel()
+    return np.asarray(rng.choice(len(shares), size=many, p=shares))
 
 
-@dataclass(frozen=True)
-class CountedReward:
-    """The mean reward of a trajectory, and the standard deviation of its noise."""
-
-    mean: float
-    noise: float
-
-
-def counted_today(trees: FadedTrees, model: PrivateModel) -> CountedReward | None:
+def counted_today(trees: FadedTrees, model: PrivateModel) -> tuple[float, float] | None:
     """What the log's own decisions earned, by the released counts; None where counts do not tell it.
 
+    The mean reward of a trajectory, and the standard deviation of its noise.
     A tree counts rows by what they show, and what a row earned follows from that (`Rounds.reward_weights`). So the sum
     of rewards is a sum over leaves, whose noise is known, and nothing is assumed of outcomes.
     """
@@ -337,7 +330,7 @@ def counted_today(trees: FadedTrees, model: PrivateModel) -> CountedReward | Non
     there = trees.slots
     if outcomes.slots is not None:
         there = float(np.clip(outcomes.slots.reshape(shape)[:, 0, 0].sum(), 0.1 * trees.slots, trees.slots))
-    return CountedReward(total / there, variance**0.5 / there)
+    return total / there, variance**0.5 / there
 
 
 def bin_means(weights: FloatArray, points: FloatArray, high: FloatArray, bins: int) -> FloatArray:

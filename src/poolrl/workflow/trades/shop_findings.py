@@ -397,7 +397,7 @@ def _with_sales_scale(file: ConfigFile, problem: Inventory, scale: str) -> Depen
     assert file.config.sales is not None
     sales = file.config.sales.model_copy(update={"scale": scale})
     with open_log(replace(file, config=file.config.model_copy(update={"sales": sales}))) as log:
-        return exact_dependence(log, _like(problem, demand_max=BOUND_IN_MULTIPLES, labels=dict(problem.labels.facts())))
+        return exact_dependence(log, problem.changed(demand_max=BOUND_IN_MULTIPLES, boundary=1.0))
 
 
 def _remedies(log: Table, problem: Inventory) -> str:
@@ -427,7 +427,7 @@ def _labelled(log: Table, problem: Inventory, column: str) -> tuple[Table, Inven
         raise ValueError(f"it has more than {MOST_TRIED_VALUES:,} values")
     labels = dict(problem.labels.facts()) | {column: [value for value in values if value is not None]}
     labelled = _reread(log, labels={**log.columns.labels, column: column})
-    return labelled, _like(problem, demand_max=problem.demand_max, boundary=problem.share, labels=labels)
+    return labelled, problem.changed(labels=labels)
 
 
 def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
@@ -444,7 +444,7 @@ def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inv
         usable = (sold.count().over(earlier) == MEAN_OF) & (level <= _limits(problem)[i])
         scales[f"poolrl_scale_{i}"] = ibis.ifelse(usable, sold.mean().over(earlier), ibis.null("float64"))
     scaled = _reread(log, rows=rows.mutate(**scales), scale=tuple(scales))
-    return scaled, _like(problem, demand_max=BOUND_IN_MULTIPLES)
+    return scaled, problem.changed(demand_max=BOUND_IN_MULTIPLES, boundary=1.0)
 
 
 def _reread(log: Table, rows: Any = None, **more: Any) -> Table:
@@ -456,12 +456,6 @@ def _reread(log: Table, rows: Any = None, **more: Any) -> Table:
         first_step=log.first_step,
         clip=log.clip,
     )
-
-
-def _like(problem: Inventory, **facts: Any) -> Inventory:
-    """The same shop with other bounds or labels. Costs play no part here."""
-    sizes: dict[str, Any] = {"horizon": problem.horizon, "products": problem.products}
-    return type(problem)(**sizes, holding=1.0, shortage=1.0, **facts)
 
 
 def _figures(tested: Dependence) -> str:

@@ -28,12 +28,14 @@ from poolrl.workflow.forecast import (
     BudgetCost,
     CostEstimate,
     Forecast,
+    average_over_cells,
+    cell_shares,
     estimate,
     judged,
     noise_share_of_gain,
     signed_percent,
 )
-from poolrl.workflow.trades.shop_levels import average_over_cells, cell_shares, hidden_from, log_levels, shop_of
+from poolrl.workflow.trades.shop_levels import hidden_from, log_levels, shop_of
 
 TOO_NOISY = "The noise of this budget makes predicted costs too uncertain to show."
 NOISE_HIDES = "Noise hides what the log could teach, so no cost can be predicted."
@@ -109,11 +111,11 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
     policy_error = relative_error(trials, lambda trial: (trial.policy, trial.true_policy), costs.columns)
     best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
     ours = float(costs.policy.sum())
-    unseen = float(costs.unseen.sum()) > MOST_UNSEEN * ours
+    unseen = costs.unseen > MOST_UNSEEN * ours
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
-    tail = TAIL_DOUBT * float(costs.unseen.sum())
+    tail = TAIL_DOUBT * costs.unseen
     # How much a fit overestimates shows where the laws are known, and are not those of an estimate.
     wide = 1 + min(max(families.overestimate, 0.0), MOST_TAKEN_OFF)
     shown_policy, shown_best, best = costs.policy / wide, of_knowing / wide, float(of_knowing.sum())
@@ -141,7 +143,7 @@ def _beside_today(
 ) -> Forecast:
     """The same forecast with today's cost, unless it is too uncertain, and with the verdict."""
     # The shortage rests on the same estimate of demand as the policy's cost does.
-    noise = (float(costs.missing.sum()) * policy_error, costs.left_error)
+    noise = (costs.missing * policy_error, costs.left_error)
     today: CostEstimate | None = estimate(now, *noise, now * MODEL_ERROR, tail)
     unknown = ""
     if math.hypot(*noise) > MOST_NOISE_ERROR * now:
@@ -150,7 +152,7 @@ def _beside_today(
         nothing = "Today's ordering is predicted to cost nothing, so there is nothing to compare with."
         return replace(forecast, today=today, unknown=unknown, because=nothing)
     # Demand beyond what was ever ordered costs both the same, but for what the policy orders of it.
-    both = (ours * policy_error, *noise, max(now, ours) * MODEL_ERROR, float(costs.reached.sum()))
+    both = (ours * policy_error, *noise, max(now, ours) * MODEL_ERROR, costs.reached)
     gain = estimate(now - ours, *both)
     # If past orders followed demand, they cost less than estimated, and never more.
     gain = replace(gain, low=gain.low - costs.foreseen)
@@ -208,59 +210,56 @@ class EstimatedCosts:
     best: FloatArray
     today: FloatArray | None
     why_not: str  # why today's cost is not known
-    missing: FloatArray  # what past orders cost by shortage
-    unseen: FloatArray  # what demand beyond anything that was ordered costs
-    reached: FloatArray  # how much of that the policy would save, by ordering more than was ever tried
-    left_error: float  # of what past orders cost to hold, over all products
-    foreseen: float  # what past orders cost less than estimated, over all products, if they follow demand
-    clearly_foreseen: float  # of that, what noise does not explain
     columns: int  # label cells times products
+    # Over all products:
+    missing: float  # what past orders cost by what was missing
+    unseen: float  # what demand beyond anything that was ordered costs
+    reached: float  # how much of that the policy would save, by ordering more than was ever tried
+    left_error: float = 0.0  # of what past orders cost to hold
+    foreseen: float = 0.0  # what past orders cost less than estimated, if they follow demand
+    clearly_foreseen: float = 0.0  # of that, what noise does not explain
 
     @classmethod
     def of(cls, policy: Policy) -> EstimatedCosts:
         """From the laws and sums in the policy."""
         problem, outcomes = shop_of(policy)
 
-        def average(costs: FloatArray) -> FloatArray:
-            return average_over_cells(problem, outcomes, costs)
+        def average(left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
+            return average_over_cells(outcomes, step_costs(problem, left, missing))
 
         levels, unseen = log_levels(policy), unseen_demand(outcomes)
+        beyond = average(0.0, unseen)
         # All three meet the same demand beyond what was ever ordered.
-        cautious = (1 - USUAL_TAIL) * average(step_costs(problem, 0.0, unseen))
+        cautious = (1 - USUAL_TAIL) * beyond
         points = outcomes.points[..., None, :, :]
         over = (outcomes.weights * np.maximum(points - levels[..., None], 0.0)).sum(axis=-1)
-        reached = average(step_costs(problem, 0.0, np.where(levels > outcomes.explored, unseen - over, 0.0)))
+        reached = average(0.0, np.where(levels > outcomes.explored, unseen - over, 0.0))
         cut = None if outcomes.cutoffs is None else left_and_missing(outcomes)
-        missing = average(step_costs(problem, 0.0, np.zeros_like(unseen) if cut is None else cut[1]))
-        today, why_not, error, foreseen, clearly = None, "", 0.0, 0.0, 0.0
+        missing = 0.0 if cut is None else float(average(0.0, cut[1]).sum())
+        today, why_not, of_past = None, "", {}
         if not problem.censored:
             why_not = "unmet demand waits, and the release does not say how much of it there was."
         elif outcomes.left is None:
             why_not = "the release has no sums of what was left on the shelves."
         else:
-            held = average(step_costs(problem, outcomes.left[0], 0.0 if cut is None else cut[1]))
-            today = np.maximum(held - cautious, 0.0)
-            shares = cell_shares(problem, outcomes)[..., None, None] * problem.scale_profile
-            error = float(np.sqrt(((shares * problem.holding * outcomes.left[1]) ** 2).sum()))
+            today = np.maximum(average(outcomes.left[0], 0.0 if cut is None else cut[1]) - cautious, 0.0)
+            shares = cell_shares(outcomes)[..., None, None] * problem.scale_profile
+            of_past["left_error"] = float(np.sqrt(((shares * problem.holding * outcomes.left[1]) ** 2).sum()))
             if cut is not None:
                 of_left = float(np.sqrt(((shares * outcomes.left[1]) ** 2).sum()))
                 left, independent = (float((shares * amount).sum()) for amount in (outcomes.left[0], cut[0]))
-                foreseen, clearly = (
-                    float(missing.sum()) * foreseen_share(left + errors * of_left, independent)
-                    for errors in (0.0, CLEARLY)
-                )
+                of_past["foreseen"] = missing * foreseen_share(left, independent)
+                of_past["clearly_foreseen"] = missing * foreseen_share(left + CLEARLY * of_left, independent)
         return cls(
-            policy=average(costs_of_levels(problem, outcomes, levels)) - cautious,
-            best=average(best_costs(problem, outcomes)) - cautious,
+            policy=average_over_cells(outcomes, costs_of_levels(problem, outcomes, levels)) - cautious,
+            best=average_over_cells(outcomes, best_costs(problem, outcomes)) - cautious,
             today=today,
             why_not=why_not,
-            missing=missing,
-            unseen=USUAL_TAIL * average(step_costs(problem, 0.0, unseen)),
-            reached=np.maximum(reached, 0.0),
-            left_error=error,
-            foreseen=foreseen,
-            clearly_foreseen=clearly,
             columns=problem.labels.count * problem.products,
+            missing=missing,
+            unseen=USUAL_TAIL * float(beyond.sum()),
+            reached=float(np.maximum(reached, 0.0).sum()),
+            **of_past,
         )
 
 

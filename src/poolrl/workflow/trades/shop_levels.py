@@ -22,7 +22,7 @@ from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.decision_tables import LEVELS_FILE, scale_in_words
-from poolrl.workflow.forecast import Forecast, ProductCosts
+from poolrl.workflow.forecast import Forecast, ProductCosts, average_over_cells
 from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage
 
 # The part of a page of two megabytes for its numbers.
@@ -51,11 +51,11 @@ def hidden_from(policy: Policy) -> list[ProductCosts]:
 
     With labels a step is named if half of the cells say it, each of them counted as often as it occurs.
     """
-    (problem, outcomes), names = shop_of(policy), policy.names
+    outcomes, names = shop_of(policy)[1], policy.names
     above = outcomes.points[..., None, :, :] > log_levels(policy)[..., None]
     beyond = (outcomes.weights * above).sum(axis=-1) / outcomes.weights.sum(axis=-1)
     binds, untried, often = (
-        average_over_cells(problem, outcomes, part.astype(np.float64))
+        average_over_cells(outcomes, part.astype(np.float64))
         for part in (levels_at_limit(policy), levels_seldom_tried(policy), beyond)
     )
 
@@ -87,23 +87,6 @@ def log_levels(policy: Policy) -> FloatArray:
     return unsettled_levels(*shop_of(policy), policy.levels)
 
 
-def cell_shares(problem: Inventory, outcomes: OutcomeDistribution) -> FloatArray:
-    """How common each label cell is, (*labels), by the released trees."""
-    if outcomes.slots is None:
-        return np.full(problem.labels.shape, 1 / problem.labels.count)
-    many = np.maximum(outcomes.slots.sum(axis=(-2, -1)), 0.0) + 1e-9
-    return np.asarray(many / many.sum())
-
-
-def average_over_cells(problem: Inventory, outcomes: OutcomeDistribution, values: FloatArray) -> FloatArray:
-    """Values (*labels, ...) averaged over label cells."""
-    labels = len(problem.labels.shape)
-    shares = cell_shares(problem, outcomes)
-    return np.asarray(
-        (shares.reshape(shares.shape + (1,) * (values.ndim - labels)) * values).sum(axis=tuple(range(labels)))
-    )
-
-
 def cost_by_model(policy: Policy, problem: Inventory) -> float:
     """Of one trajectory by the policy's model and the costs of a problem, as far as its bounds allow the levels.
 
@@ -111,7 +94,7 @@ def cost_by_model(policy: Policy, problem: Inventory) -> float:
     """
     _, outcomes = shop_of(policy)
     allowed = np.minimum(log_levels(policy), problem.share * problem.label_bounds[..., None, :])
-    return float(average_over_cells(problem, outcomes, costs_of_levels(problem, outcomes, allowed)).sum())
+    return float(average_over_cells(outcomes, costs_of_levels(problem, outcomes, allowed)).sum())
 
 
 def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
