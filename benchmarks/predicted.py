@@ -57,7 +57,7 @@ def judge(known: Known, rho: float, seed: int) -> Iterator[Judged]:
     """Fit, forecast, compare."""
     policy = Pool(rho, left_over=LEFT_OVER).fit(known.problem, known.log, noise=SeededNoise(seed))
     with Progress(disable=True) as progress:
-        forecast = make_forecast(policy, progress=progress)
+        forecast = make_forecast(policy, None, progress)
     true = known.cost(policy)
     right = {"switch": true < known.today, "do not switch": true > known.today}.get(forecast.verdict, True)
     numbers: list[tuple[str, CostEstimate | None, float]] = [

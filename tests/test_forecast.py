@@ -56,7 +56,7 @@ def fitted(log: Trajectories, rho: float = 1.0, problem: LostSales = PROBLEM) ->
 
 def predicted(policy: Policy) -> Forecast:
     with Progress(disable=True) as progress:
-        return make_forecast(policy, progress=progress)
+        return make_forecast(policy, None, progress)
 
 
 @pytest.fixture(autouse=True)

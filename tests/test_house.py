@@ -22,9 +22,6 @@ KEPT_APART = {
     "poolrl.learning.cell_laws": "with estimation it would have more than 500 lines",
     "poolrl.learning.compiled_sums": "compiled when it is first needed: importing Numba takes a second",
     "poolrl.paper.claims": "with the write-up it would have more than 500 lines",
-    "poolrl.workflow.trades.declared_findings": "a part of its trade, imported when the trade is asked for it",
-    "poolrl.workflow.trades.declared_section": "a part of its trade, imported when the trade is asked for it",
-    "poolrl.workflow.trades.shop_findings": "a part of its trade, imported when the trade is asked for it",
 }
 
 

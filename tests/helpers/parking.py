@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from poolrl import Boundary, SeparableProblem, TableColumn, Words, simulate_log
-from poolrl.workflow.trades.declared_trade import Trade
+from poolrl.workflow.trades.trade import Trade
 
 STAY = 0.5
 

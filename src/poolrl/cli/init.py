@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -33,7 +33,7 @@ from poolrl.workflow.config.answers import (
 )
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
 from poolrl.workflow.config.sections import SALES_ROLES, Key
-from poolrl.workflow.trades.trade import TRADES, code_beside, trade_named
+from poolrl.workflow.trades.trade import TRADES, Trade, code_beside, trade_named
 
 init_verb = verb(
     "init",
@@ -53,9 +53,6 @@ init_verb = verb(
       --shortage 0.6,0.4 --demand-max 150,200 --source log.parquet \\
       --units 2000 --data-set "shops 2025" --rho 0.1""",
 )
-
-if TYPE_CHECKING:
-    from poolrl.workflow.trades.declared_trade import Trade
 
 # Asked only where they are needed, and then they are.
 GO_TOGETHER = ("max_per_unit", "scale_memory")

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from poolrl.certificate.release_files import PAGE
 from poolrl.cli.verbs import OwnConfig, verb
-from poolrl.workflow.decision_tables import DECISIONS_FILE, LEVELS_FILE
 from poolrl.workflow.page import draw_page
+from poolrl.workflow.trades.trade import trade_of
 from poolrl.workflow.verified import load_verified
 
 report_verb = verb(
@@ -30,6 +30,7 @@ def report(
 ) -> None:
     """Refuse a release whose certificate does not hold; else draw."""
     console = Console()
-    draw_page(load_verified(folder, config), console)
-    table = next((folder / name for name in (LEVELS_FILE, DECISIONS_FILE) if (folder / name).exists()), folder)
+    release = load_verified(folder, config)
+    draw_page(release, console)
+    table = folder / trade_of(release.policy.problem).decisions_file
     console.print(f"Open {folder / PAGE}; all decisions are in {table}", highlight=False, markup=False)

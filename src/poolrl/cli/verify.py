@@ -14,7 +14,7 @@ from rich.markup import escape
 from poolrl.certificate.release_files import PAGE
 from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
-from poolrl.workflow.decision_tables import LEVELS_FILE
+from poolrl.workflow.trades.trade import DECISIONS_FILE, LEVELS_FILE
 from poolrl.workflow.verified import verify_folder
 
 verify_verb = verb(
@@ -55,7 +55,7 @@ def verify(
             why = f": {check.why}" if check.why else ""
             console.print(f"{mark}  {escape(check.what + why)}", highlight=False)
         notes = unchecked_files(certificate) if good else []
-        drawn = [name for name in (PAGE, LEVELS_FILE) if (certificate.parent / name).exists()]
+        drawn = [name for name in (PAGE, LEVELS_FILE, DECISIONS_FILE) if (certificate.parent / name).exists()]
         notes += [f"{name} ('poolrl report {certificate.parent}' draws it again from the policy)" for name in drawn]
         for note in notes:
             console.print(escape(f"Not checked: {note}"), highlight=False)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.progress import Progress
@@ -20,21 +20,20 @@ from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.problems.problem import OutcomeProblem
-from poolrl.simulation.evaluation import data_free
+from poolrl.problems.problem import LevelProblem, OutcomeProblem
+from poolrl.simulation.evaluation import data_free, expected_costs, optimum, rollout_cost, saa
 from poolrl.simulation.families import FAMILIES, World, worlds_of
 from poolrl.simulation.logs import simulate_log
 from poolrl.workflow.config.configuration import Config
 from poolrl.workflow.forecast import BUDGETS, noise_share_of_gain
-from poolrl.workflow.trades.trade import trade_of
-
-if TYPE_CHECKING:
-    from poolrl.workflow.trades.declared_trade import Trade
+from poolrl.workflow.trades.trade import Trade, trade_of
 
 DEMANDS = ("any", "prior", *FAMILIES)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 # Rows times products of one simulated log, so that it fits into memory; and of all, so that they take seconds.
 LARGEST_LOG, MOST_ROWS = 20_000_000, 40_000_000
+# Paths on which policies of simulated fits are compared.
+JUDGING_PATHS = 10_000
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,20 @@ class Simulator:
         for number, rho in enumerate(budgets):
             policy = Pool(rho / log.moved**2).fit(problem, simulated, noise=SeededNoise(seed * 1_000 + number))
             yield Prediction(world.name, rho, log.units, cost_of(policy), *ends)
+
+
+def judge_on_paths(problem: OutcomeProblem, world: World) -> tuple[Callable[[Policy], float], Policy]:
+    """What a policy costs on simulated paths of a world, and the policy of somebody who knows that world."""
+    rng = np.random.default_rng(0)
+    best = saa(problem, world.sample(problem, 2 * JUDGING_PATHS, rng))
+    paths = world.sample(problem, JUDGING_PATHS, rng)
+    return lambda policy: rollout_cost(problem, policy, paths), best
+
+
+def judge_levels(problem: LevelProblem, world: World) -> tuple[Callable[[Policy], float], Policy]:
+    """The same for levels, whose costs are known exactly. Somebody who knows the demand may order beyond λ."""
+    best = optimum(problem.without_boundary(), world.probabilities)
+    return lambda policy: float(expected_costs(problem, policy.levels, world.probabilities).sum()), best
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from poolrl.plans.orders import OrderPlan
     from poolrl.plans.saved import SavedPlan
 
-LEVELS_FILE, DECISIONS_FILE, ORDERS_FILE = "levels.csv", "decisions.csv", "orders.csv"
+ORDERS_FILE = "orders.csv"
 # Spreadsheets read UTF-8 only with this mark, and take text that begins with one of these signs for a formula.
 BYTE_ORDER_MARK = "\ufeff"
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")

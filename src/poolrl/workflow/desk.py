@@ -22,7 +22,7 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.workflow.column_names import STOCK_MEANINGS, weekday_named
-from poolrl.workflow.trades.vocabulary import Words
+from poolrl.workflow.trades.trade import trade_of
 
 # Amounts by their names, each of the shape of the questions' states; and whose levels decided, where that may differ.
 Answers = dict[str, Any]
@@ -200,8 +200,9 @@ class StateDesk(Desk):
     by_product = False
     decimals = 12  # prices may be small
 
-    def __init__(self, policy: Policy, words: Words) -> None:
-        problem, decision = policy.problem, words.decision
+    def __init__(self, policy: Policy) -> None:
+        problem, words = policy.problem, trade_of(policy.problem).words
+        decision = words.decision
         decisions = [decision] if problem.action_dim == 1 else [f"{decision} {i}" for i in range(problem.action_dim)]
         super().__init__(policy.names, problem.labels, decisions, scaled=policy.guarantee.scaled)
         self.policy, self.initial = policy, problem.initial_state

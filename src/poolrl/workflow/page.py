@@ -31,7 +31,7 @@ from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
-from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_of, scale_in_words, shown_states
+from poolrl.workflow.decision_tables import decisions_of, scale_in_words, shown_states
 from poolrl.workflow.forecast import CostEstimate, Forecast, money, signed_percent
 from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
 
@@ -59,8 +59,7 @@ def draw_page(release: Released, console: Console) -> Forecast:
     policy, trade = release.policy, trade_of(release.policy.problem)
     if policy.outcomes is None:
         raise ValueError("the page draws policies with a model of outcomes, as 'poolrl fit' makes them")
-    name, rows = trade.decisions_file(policy)
-    page, table = release.folder / PAGE, release.folder / name
+    page, table = release.folder / PAGE, release.folder / trade.decisions_file
     for path in (page, table):
         if path.is_symlink():
             raise ValueError(f"{path} is a link: it would be written elsewhere")
@@ -69,7 +68,7 @@ def draw_page(release: Released, console: Console) -> Forecast:
         forecast = trade.forecast(policy, FadedTrees.load(trees) if trees.exists() else None, progress)
         text = release_page(release, forecast)
     page.write_text(text, encoding="utf-8")
-    table.write_text(rows, encoding="utf-8", newline="")
+    table.write_text(trade.decisions_csv(policy), encoding="utf-8", newline="")
     return forecast
 
 
@@ -90,6 +89,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
         certificate=certificate,
         certificate_text=text if len(text) <= LONGEST_CERTIFICATE else "",
         page=page,
+        file=trade.decisions_file,
         sections=[*page.sections, *_what_if_section(policy, forecast)],
         words=trade.words,
         forecast=forecast,
@@ -245,7 +245,6 @@ def declared_page(policy: Policy, forecast: Forecast) -> TradePage:
         title=words.decisions.capitalize(),
         advice=f"{words.advice}{f' Each is this many times {scale}.' if scale else ''} `poolrl decide` answers for one "
         f"{words.step}, or for a table.",
-        file=DECISIONS_FILE,
         compared=("What you do today", "With this policy"),
         amounts=f"{words.earned.capitalize()} of one {words.trajectory} on average"
         f"{f', in multiples of {scale}' if scale else ''}.",

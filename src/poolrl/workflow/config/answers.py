@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,10 +19,7 @@ from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of
 from poolrl.workflow.config.configuration import LOST_SALES, keys_of
 from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY, Key
 from poolrl.workflow.trades.shop_section import AMOUNTS
-from poolrl.workflow.trades.trade import TRADES, trade_named
-
-if TYPE_CHECKING:
-    from poolrl.workflow.trades.declared_trade import Trade
+from poolrl.workflow.trades.trade import TRADES, Trade, trade_named
 
 Answers = dict[str, str]
 # A sales export says itself how many days a week has, and where it lies.

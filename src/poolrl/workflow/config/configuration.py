@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import Any, Self, get_args
 
 from platformdirs import user_data_path
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
@@ -36,10 +36,7 @@ from poolrl.workflow.config.sections import (
     keys_of_model,
 )
 from poolrl.workflow.trades.shop_section import AMOUNTS, OperationFacts
-from poolrl.workflow.trades.trade import code_beside, trade_named, trade_of
-
-if TYPE_CHECKING:
-    from poolrl.workflow.trades.declared_trade import Trade
+from poolrl.workflow.trades.trade import Trade, code_beside, trade_named, trade_of
 
 LOST_SALES = "lost sales"
 # A key of many parts takes a parser memory and time that grow with their square.

@@ -24,7 +24,7 @@ from poolrl.problems.labels import MOST_LABEL_CELLS
 
 if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config
-    from poolrl.workflow.trades.declared_trade import Trade
+    from poolrl.workflow.trades.trade import Trade
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SERVER, DATABASE_FILE = ("postgresql://", "postgres://"), (".duckdb", ".ddb", ".db")

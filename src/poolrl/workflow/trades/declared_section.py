@@ -22,12 +22,11 @@ from poolrl.workflow.config.sections import (
     flag_sql,
     keys_of_model,
 )
-from poolrl.workflow.trades.trade import trade_named
+from poolrl.workflow.trades.trade import Trade, trade_named
 from poolrl.workflow.trades.vocabulary import TableColumn
 
 if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config
-    from poolrl.workflow.trades.declared_trade import Trade
 
 # More steps than any log has: a file must not ask for more memory than there is.
 MOST_STEPS_OF_FILE = 10_000

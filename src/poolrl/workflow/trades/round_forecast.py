@@ -56,7 +56,7 @@ WIDE, HARDLY_CHANGES = 1.5, 0.08
 NOISY = "Noise and sampling take much of what the log could teach: a larger budget or log would help."
 
 
-def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress: Progress | None = None) -> Forecast:
+def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: Progress | None = None) -> Forecast:
     """Today's decisions beside the policy's, and whether to switch.
 
     With the released `trees`, what today's decisions earn is counted, and the model is held against it.
@@ -109,9 +109,9 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, *, progress
     return replace(forecast, today=now, gain=gain, verdict=verdict, because=because)
 
 
-def earned_by_model(policy: Policy, problem: OutcomeProblem) -> float:
-    """What a trajectory earns by the policy's model and the costs of a problem."""
-    return Played(PrivateModel.of(policy).under(problem), np.random.default_rng(0)).earned(policy)
+def played_cost(policy: Policy, problem: OutcomeProblem) -> float:
+    """What a trajectory costs by the policy's model and the costs of a problem; earnings are a cost below zero."""
+    return -Played(PrivateModel.of(policy).under(problem), np.random.default_rng(0)).earned(policy)
 
 
 def _succeeds(problem: OutcomeProblem) -> Callable[[FloatArray, FloatArray], BoolArray] | None:

@@ -54,7 +54,7 @@ def simulated_log(problem: LostSales, means: FloatArray, demand: FloatArray, *, 
     return simulate_log(problem, demand, rng=np.random.default_rng(seed), behaviour=habit)
 
 
-def write_example(folder: Path, *, seed: int) -> dict[str, dict[str, Any]]:
+def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
     """Write a chain's sales export under `folder` and return the facts of a configuration that fits it."""
     where = Path("sensitive") / "sales.csv"
     if (folder / where).exists():

@@ -130,8 +130,11 @@ def _limits(problem: Inventory) -> list[float]:
     return [float(limit) for limit in problem.share.max(axis=0) * problem.demand_max * (1 + ROUNDING)]
 
 
-def fields_of_rows(file: ConfigFile, sales: SalesTable) -> Iterator[LogFinding]:
-    """Whether the fields of the export can be read as [sales] says, column by column."""
+def fields_of_rows(file: ConfigFile) -> Iterator[LogFinding]:
+    """Whether the fields of an export can be read as [sales] says, column by column."""
+    sales = file.config.sales
+    if sales is None:
+        return
     counts, lines = _count_fields(file, sales), count_lines(file.config.log.source, file.folder)
     rows = counts.pop("rows")
     if lines is not None and rows < lines:

@@ -71,8 +71,8 @@ REPETITIONS = 2
 FAMILY_SEED = 18
 
 
-def make_forecast(policy: Policy, *, progress: Progress) -> Forecast:
-    """The forecast of a policy that was learned from outcome trees."""
+def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast:
+    """The forecast of a policy that was learned from outcome trees, which say no more than the policy itself."""
     if not _can_rehearse(policy):
         return _without_numbers(policy, "The policy was saved by an earlier version, which kept no facts of its noise.")
     rho, slots = policy.guarantee.rho, shop_of(policy)[1].slots

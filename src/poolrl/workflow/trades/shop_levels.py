@@ -21,7 +21,7 @@ from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
-from poolrl.workflow.decision_tables import LEVELS_FILE, scale_in_words
+from poolrl.workflow.decision_tables import scale_in_words
 from poolrl.workflow.forecast import Forecast, ProductCosts, average_over_cells
 from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage
 
@@ -113,7 +113,6 @@ def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
         title="What to order",
         advice=f"Fill the shelf up to this {many}, whatever is still on it.{example} `poolrl decide` makes the orders "
         "of all shops from a table of what is on their shelves.",
-        file=LEVELS_FILE,
         compared=("How you order today", "With these levels", "If demand were known"),
         amounts=f"These are costs {when} of all products together{average}, in the units of the declared costs."
         f"{f' Amounts are multiples of {scale}.' if scale else ''}",

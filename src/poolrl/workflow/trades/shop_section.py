@@ -29,7 +29,7 @@ from poolrl.workflow.config.sections import (
 if TYPE_CHECKING:
     from poolrl.problems.operations import Operations
     from poolrl.workflow.config.configuration import Config
-    from poolrl.workflow.trades.declared_trade import Trade
+    from poolrl.workflow.trades.trade import Trade
 
 SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
 AMOUNTS = ("holding", "shortage", "boundary", "demand_max")

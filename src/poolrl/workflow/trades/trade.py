@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,22 +24,32 @@ from typing import TYPE_CHECKING, Any
 from poolrl.problems.inventory import Depot
 from poolrl.problems.problem import Problem
 from poolrl.problems.registry import KINDS
+from poolrl.workflow.trades.vocabulary import Words
 
 if TYPE_CHECKING:
-    from poolrl.workflow.trades.declared_trade import Trade
+    from rich.progress import Progress
+
+    from poolrl.data.table import Table
+    from poolrl.learning.faded_trees import FadedTrees
+    from poolrl.learning.policy import Policy
+    from poolrl.simulation.families import World
+    from poolrl.workflow.check import LogFinding
+    from poolrl.workflow.config.configuration import ConfigFile
+    from poolrl.workflow.config.sections import ProblemSection
+    from poolrl.workflow.desk import Desk
+    from poolrl.workflow.forecast import Forecast
 
 # Every trade of the package by its name in a configuration. The problem of the same name is in `KINDS`.
 TRADES = {
     "lost sales": "poolrl.workflow.trades.shop_trade:LOST_SALES",
     "backlog": "poolrl.workflow.trades.shop_trade:BACKLOG",
-    "reserve-auction": "poolrl.workflow.trades.declared_trade:RESERVES",
-    "dynamic-pricing": "poolrl.workflow.trades.declared_trade:PRICES",
-    "first-price-bidding": "poolrl.workflow.trades.declared_trade:BIDS",
+    "reserve-auction": "poolrl.workflow.trades.round_trade:RESERVES",
+    "dynamic-pricing": "poolrl.workflow.trades.round_trade:PRICES",
+    "first-price-bidding": "poolrl.workflow.trades.round_trade:BIDS",
 }
 # Problems that are posed on the model of another, and shown as that one.
 SHOWN_AS: dict[type[Problem], str] = {Depot: "lost sales"}
-# The class of all trades, which makes one of the declarations of a problem.
-DECLARED = "poolrl.workflow.trades.declared_trade:Trade"
+LEVELS_FILE, DECISIONS_FILE = "levels.csv", "decisions.csv"
 # The folder whose modules a configuration may name; None where it is not trusted to name code at all.
 _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
 
@@ -74,7 +84,6 @@ class TradePage:
     name: str  # of the block of decisions, with its title, and what to do with a decision
     title: str
     advice: str
-    file: str  # that holds all decisions
     compared: Sequence[str]  # what today's decisions, the policy and, if it is shown, knowing everything are called
     amounts: str  # what the numbers beside these are
     caution: str  # what they rest on
@@ -82,6 +91,83 @@ class TradePage:
     left_out: str = ""  # how many decisions no table shows
     levels: dict[str, Any] | None = None  # for the script, which shows them in the place of the tables
     sections: Sequence[PageSection] = ()
+
+
+def part(path: str) -> Any:
+    """A part of a trade by its import path, which is imported when the trade is asked for it.
+
+    `poolrl decide` looks up one number, and does not wait for what draws pages.
+    """
+    return _Part(path)
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: str
+
+    def __get__(self, trade: Trade | None, owner: type[Trade]) -> Any:
+        return _imported(self.path)
+
+
+class Trade:
+    """A problem's class, its name in a configuration, its words, and what the application does for it.
+
+    Here everything follows from the problem's declarations, as it does for a user's own problem.
+    """
+
+    earns = True  # whether a trajectory is judged by what it earns, and not by what it costs
+    # How to compare a release in {folder} with today, as an order.
+    before_switch = "try it on a part, chosen by lot, and compare"
+    # Its [problem] in `poolrl.toml`.
+    section: type[ProblemSection] = part("poolrl.workflow.trades.declared_section:DeclaredFacts")
+    # What `poolrl check` says of the rows.
+    findings: Callable[[ConfigFile, Table], Iterable[LogFinding]] = part(
+        "poolrl.workflow.trades.declared_findings:rows_of_table"
+    )
+    # What a policy costs in an assumed world, and the policy of somebody who knows that world.
+    judge: Callable[[Any, World], tuple[Callable[[Policy], float], Policy]] = part(
+        "poolrl.workflow.budget:judge_on_paths"
+    )
+    # What today's decisions and the policy earn or cost, and whether to switch.
+    forecast: Callable[[Policy, FadedTrees | None, Progress], Forecast] = part(
+        "poolrl.workflow.trades.round_forecast:forecast_rounds"
+    )
+    # What a trajectory costs by the policy's model, and by the costs of a problem.
+    cost_by_model: Callable[[Policy, Any], float] = part("poolrl.workflow.trades.round_forecast:played_cost")
+    # Where a policy is asked in the user's words.
+    desk: Callable[[Policy], Desk] = part("poolrl.workflow.desk:StateDesk")
+    # What stands in the blocks of the page.
+    page: Callable[[Policy, Forecast], TradePage] = part("poolrl.workflow.page:declared_page")
+    # The file that holds all decisions, and its text.
+    decisions_file = DECISIONS_FILE
+    decisions_csv: Callable[[Policy], str] = part("poolrl.workflow.decision_tables:decisions_csv")
+
+    def __init__(self, kind: str, problem: type[Problem], words: Words | None = None) -> None:
+        self.kind, self.problem = kind, problem
+        self.words: Words = getattr(problem, "words", Words()) if words is None else words
+
+    @property
+    def cost_words(self) -> dict[str, str]:
+        """Of costs that may change, how a sentence about their size begins."""
+        return dict(self.words.costs) or {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
+
+    @property
+    def why_no_backtest(self) -> str:
+        """Why a policy cannot be replayed on a log, in words; empty where it can."""
+        words = self.words
+        return (
+            f"nothing can be replayed: the log does not tell what other {words.decisions} would have met. It shows "
+            f"{words.outcome} only as far as past {words.decisions} did. Try the policy on a part, chosen by lot, and "
+            "compare"
+        )
+
+    def example(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Write a simulated table, and return the facts of its configuration. Nobody knows a user's own log."""
+        raise ValueError(f"there is no example of {self.kind}: write --facts, and --columns for your table")
+
+    def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
+        """What `poolrl check` says of fields, before rows are made of them."""
+        return []
 
 
 @contextmanager
@@ -118,7 +204,7 @@ def trade_named(name: str) -> Trade:
         sys.path.remove(str(folder))
     if not (isinstance(problem, type) and issubclass(problem, Problem)) or inspect.isabstract(problem):
         raise ValueError(f"kind {name!r} must be a complete subclass of poolrl.Problem")
-    return _declared(name, problem)
+    return Trade(name, problem)
 
 
 def trade_of(problem: Problem) -> Trade:
@@ -126,17 +212,12 @@ def trade_of(problem: Problem) -> Trade:
     kind = next((name for name, known in KINDS.items() if known is type(problem)), SHOWN_AS.get(type(problem)))
     if kind is not None:
         return trade_named(kind)
-    return _declared(f"{type(problem).__module__}:{type(problem).__name__}", type(problem))
+    return Trade(f"{type(problem).__module__}:{type(problem).__name__}", type(problem))
 
 
 def own_problem(problem: Problem) -> Problem | None:
     """A problem of the user's own, without which a file of it cannot be read."""
     return None if type(problem) in KINDS.values() else problem
-
-
-def _declared(kind: str, problem: type[Problem]) -> Trade:
-    trade: Trade = _imported(DECLARED)(kind, problem)
-    return trade
 
 
 def _imported(path: str) -> Any:

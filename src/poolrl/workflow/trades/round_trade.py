@@ -1,127 +1,18 @@
-"""Trade: a world as the application shows it, by the declarations of its problem; and reserves, prices and bids."""
+"""Trades of rounds that succeed or fail: reserves of auctions, prices and bids."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from poolrl.problems.problem import OutcomeProblem, Problem
 from poolrl.problems.rounds import DynamicPricing, FirstPriceBidding, ReserveAuction
+from poolrl.workflow.trades.trade import Trade
 from poolrl.workflow.trades.vocabulary import TableColumn, Words
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from poolrl.data.table import Table
-    from poolrl.learning.faded_trees import FadedTrees
-    from poolrl.learning.policy import Policy
-    from poolrl.simulation.families import World
-    from poolrl.workflow.check import LogFinding
-    from poolrl.workflow.config.configuration import ConfigFile
-    from poolrl.workflow.config.sections import ProblemSection
-    from poolrl.workflow.desk import Desk
-    from poolrl.workflow.forecast import Forecast
-    from poolrl.workflow.trades.trade import TradePage
-
-# Paths on which policies of simulated fits are compared.
-JUDGING_PATHS = 10_000
 EXAMPLE_SALES, EXAMPLE_SEED = 800, 1
 UNSOLD = {"keep": "an unsold unit is worth"}
-
-
-class Trade:
-    """A problem's class, its name in a configuration, its words, and what the application does for it.
-
-    Here everything follows from the problem's declarations, as it does for a user's own problem. Methods import what
-    they need when they are called: `poolrl decide` looks up one number, and does not wait for what draws pages.
-    """
-
-    earns = True  # whether a trajectory is judged by what it earns, and not by what it costs
-    # How to compare a release in {folder} with today, as an order.
-    before_switch = "try it on a part, chosen by lot, and compare"
-
-    def __init__(self, kind: str, problem: type[Problem], words: Words | None = None) -> None:
-        self.kind, self.problem = kind, problem
-        self.words: Words = getattr(problem, "words", Words()) if words is None else words
-
-    @property
-    def section(self) -> type[ProblemSection]:
-        """Its [problem] in `poolrl.toml`: the constructor's arguments."""
-        from poolrl.workflow.trades.declared_section import DeclaredFacts
-
-        return DeclaredFacts
-
-    @property
-    def cost_words(self) -> dict[str, str]:
-        """Of costs that may change, how a sentence about their size begins."""
-        return dict(self.words.costs) or {name: f"{name} is" for name in getattr(self.problem, "costs", ())}
-
-    def example(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Write a simulated table, and return the facts of its configuration. Nobody knows a user's own log."""
-        raise ValueError(f"there is no example of {self.kind}: write --facts, and --columns for your table")
-
-    def fields(self, file: ConfigFile) -> Iterable[LogFinding]:
-        """What `poolrl check` says of fields, before rows are made of them."""
-        return []
-
-    def findings(self, file: ConfigFile, log: Table) -> Iterable[LogFinding]:
-        """What `poolrl check` says of the rows."""
-        from poolrl.workflow.trades.declared_findings import rows_of_table
-
-        return rows_of_table(file, log)
-
-    @property
-    def why_no_backtest(self) -> str:
-        """Why a policy cannot be replayed on a log, in words; empty where it can."""
-        words = self.words
-        return (
-            f"nothing can be replayed: the log does not tell what other {words.decisions} would have met. It shows "
-            f"{words.outcome} only as far as past {words.decisions} did. Try the policy on a part, chosen by lot, and "
-            "compare"
-        )
-
-    def judge(self, problem: Any, world: World) -> tuple[Callable[[Policy], float], Policy]:
-        """What a policy costs in an assumed world, and the policy of somebody who knows that world."""
-        from poolrl.simulation.evaluation import rollout_cost, saa
-
-        rng = np.random.default_rng(0)
-        best = saa(problem, world.sample(problem, 2 * JUDGING_PATHS, rng))
-        paths = world.sample(problem, JUDGING_PATHS, rng)
-        return lambda policy: rollout_cost(problem, policy, paths), best
-
-    def forecast(self, policy: Policy, trees: FadedTrees | None, progress: Progress) -> Forecast:
-        """What today's decisions and the policy earn or cost, and whether to switch."""
-        from poolrl.workflow.trades.round_forecast import forecast_rounds
-
-        return forecast_rounds(policy, trees, progress=progress)
-
-    def desk(self, policy: Policy) -> Desk:
-        """Where a policy is asked in the user's words."""
-        from poolrl.workflow.desk import StateDesk
-
-        return StateDesk(policy, self.words)
-
-    def cost_by_model(self, policy: Policy, problem: Any) -> float:
-        """What a trajectory costs by the policy's model, and by the costs of a problem."""
-        from poolrl.workflow.trades.round_forecast import earned_by_model
-
-        return -earned_by_model(policy, problem)
-
-    def page(self, policy: Policy, forecast: Forecast) -> TradePage:
-        """What stands in the blocks of the page."""
-        from poolrl.workflow.page import declared_page
-
-        return declared_page(policy, forecast)
-
-    def decisions_file(self, policy: Policy) -> tuple[str, str]:
-        """The name of the file that holds all decisions as CSV, and its text."""
-        from poolrl.workflow.decision_tables import DECISIONS_FILE, decisions_csv
-
-        return DECISIONS_FILE, decisions_csv(policy)
 
 
 class RoundTrade(Trade):
@@ -134,6 +25,9 @@ class RoundTrade(Trade):
         little by chance. Outcomes are about as large as the scale, more or less.
         """
         # Here, because `decide` must not wait for what simulates.
+        import pyarrow as pa
+        import pyarrow.csv
+
         from poolrl.simulation.logs import simulate_log
 
         words = self.words
@@ -148,16 +42,18 @@ class RoundTrade(Trade):
             return scale[:, step] * rng.uniform(0.4, 1.3, (len(state), 1))
 
         log = simulate_log(problem, outcomes, rng=rng, behaviour=behaviour, scale=scale)
+        state, action, after = (part.reshape(-1, part.shape[-1]) for part in (log.states, log.actions, log.next_states))
+        number, step = np.divmod(np.arange(len(state)), problem.horizon)
+        success = after[:, 0] <= state[:, 0] - 0.5
+        # A row as people have it: count, decision, flag, and what is shown, where it is.
+        count, decision, flag, *_ = (column.name for column in words.columns)
+        columns = {words.trajectory: number + 1, words.step: step + 1, "estimate": size[number].round(2)}
+        columns |= {count: state[:, 0], decision: action[:, 0].round(4), flag: np.where(success, "yes", "no")}
+        for name, shown in zip(problem.shows, after[:, problem.state_dim :].T, strict=True):
+            columns[name] = pa.array(shown.round(4), mask=~success & (shown == action[:, 0]))
         source = f"{words.trajectory}s.csv"
         folder.mkdir(parents=True, exist_ok=True)
-        names = [column.name for column in words.columns]
-        with (folder / source).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [words.trajectory, words.step, "estimate", *names])
-            writer.writeheader()
-            for number, step in np.ndindex(EXAMPLE_SALES, problem.horizon):
-                row = {words.trajectory: number + 1, words.step: step + 1, "estimate": f"{size[number]:.2f}"}
-                parts = (part[number, step] for part in (log.states, log.actions, log.next_states))
-                writer.writerow(row | _table_row(names, problem, *parts))
+        pyarrow.csv.write_csv(pa.table(columns), folder / source)
         return {
             "problem": {"kind": self.kind, **dict(self.problem.example)},
             "log": {
@@ -177,17 +73,6 @@ class RoundTrade(Trade):
             },
             "plan": {"units": EXAMPLE_SALES},
         }
-
-
-def _table_row(names: list[str], problem: OutcomeProblem, state: Any, action: Any, after: Any) -> dict[str, Any]:
-    """A row of rounds as people have it: count, decision, flag, and what is shown, where it is."""
-    count, decision, flag, *_ = names
-    success = bool(after[0] <= state[0] - 0.5)
-    shown = {
-        name: f"{value:.4f}" if abs(value - action[0]) > 0 or success else ""
-        for name, value in zip(problem.shows, after[problem.state_dim :], strict=True)
-    }
-    return {count: f"{state[0]:g}", decision: f"{action[0]:.4f}", flag: "yes" if success else "no"} | shown
 
 
 RESERVES = RoundTrade(
