@@ -111,8 +111,7 @@ def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
     usual = means * size[:, None, None]
     more = np.where(promotion, PROMOTED, 1.0)[:, :, None, None]
     demand = np.rint(rng.gamma(9.0, usual * more / 9.0))
-    facts: dict[str, Any] = {"holding": problem.holding, "shortage": problem.shortage, "demand_max": 1e4}
-    chain = LostSales(horizon=problem.horizon, products=problem.products, **facts)
+    chain = problem.changed(demand_max=1e4)
     logs: list[Trajectories] = []
     sold = [usual]
     for week in range(WEEK_COUNT):

@@ -322,8 +322,9 @@ def _reason(config: Config, cells: ir.Table) -> ir.StringValue:
         rules.append((~possible.fill_null(False), ibis.literal(IMPOSSIBLE)))
         if not columns.scale:
             rules.append((level > cells.most + slack, ibis.literal(BEYOND)))
-        if (problem.share < 1).any():
-            rules.append((level > cells.tried, ibis.literal(UNTRIED)))
+    # Clipped values lie within their bounds, but not within λ.
+    if (problem.share < 1).any():
+        rules.append((level > cells.tried, ibis.literal(UNTRIED)))
     return ibis.cases(*rules, else_=ibis.null("string"))
 
 

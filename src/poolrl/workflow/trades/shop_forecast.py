@@ -127,7 +127,7 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
         because=why,
     )
     if costs.today is not None:
-        forecast = _beside_today(forecast, costs, float(costs.today.sum()), ours, policy_error, tail)
+        forecast = _beside_today(forecast, costs, float(costs.today.sum()), policy_error)
     if unseen or max(policy_error, best_error) > MOST_NOISE_ERROR:
         # The verdict has all of this doubt in its interval, so it may still be clear.
         nothing = _without_numbers(policy, UNSEEN if unseen else TOO_NOISY)
@@ -138,13 +138,12 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
     return replace(forecast, products=[replace(row, today=a, policy=b, best=c) for row, a, b, c in rows])
 
 
-def _beside_today(
-    forecast: Forecast, costs: EstimatedCosts, now: float, ours: float, policy_error: float, tail: float
-) -> Forecast:
+def _beside_today(forecast: Forecast, costs: EstimatedCosts, now: float, policy_error: float) -> Forecast:
     """The same forecast with today's cost, unless it is too uncertain, and with the verdict."""
+    ours = float(costs.policy.sum())
     # The shortage rests on the same estimate of demand as the policy's cost does.
     noise = (costs.missing * policy_error, costs.left_error)
-    today: CostEstimate | None = estimate(now, *noise, now * MODEL_ERROR, tail)
+    today: CostEstimate | None = estimate(now, *noise, now * MODEL_ERROR, TAIL_DOUBT * costs.unseen)
     unknown = ""
     if math.hypot(*noise) > MOST_NOISE_ERROR * now:
         today, unknown = None, "The noise of this budget makes the cost of past orders too uncertain to show."
