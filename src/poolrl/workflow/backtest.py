@@ -94,9 +94,8 @@ class Backtest:
     def facts(self) -> dict[str, Any]:
         """For programs."""
         rows = [asdict(part) | {"change": part.change} for part in (*self.products, self.in_all)]
-        counts = {name: getattr(self, name) for name in ("weeks", "complete", "left_out", "reasons", "ran_empty")}
-        more = {"scale": self.scale, "scenarios": list(SCENARIOS), "costs": rows, "in_words": self.in_words}
-        return {"notice": EYES_ONLY, **counts, **more}
+        known = {name: fact for name, fact in vars(self).items() if name not in ("products", "called")}
+        return {"notice": EYES_ONLY, **known, "scenarios": SCENARIOS, "costs": rows, "in_words": self.in_words}
 
 
 def replay_policy(
@@ -115,18 +114,20 @@ def replay_policy(
     if not isinstance(policy.rule, Levels):
         # Such a rule may look at all products at once.
         used &= used.all(axis=1, keepdims=True)
+    counts = np.bincount(weeks.why[weeks.chosen].ravel(), minlength=len(LEFT_OUT) + 1)[1:].tolist()
+    reasons = {reason: count for reason, count in zip(LEFT_OUT, counts, strict=True) if count}
     if not used.any():
-        raise ValueError(_nothing_left(weeks))
+        most = f": most often, {max(reasons, key=lambda reason: reasons[reason])}" if reasons else ""
+        raise ValueError(f"no complete trajectory that [period] or --from chooses is left{most}; run poolrl check")
     kept = np.flatnonzero(used.any(axis=1))
-    cells = np.where(used[kept, None], weeks.cells[kept], 0)
-    scale = None if weeks.scale is None else np.where(used[kept, None], weeks.scale[kept], 1.0)
-    amounts = (np.where(used[kept, None], part[kept], 0.0) for part in (weeks.opening, weeks.level, weeks.left))
-    opening, level, left = amounts
-    unit = np.ones_like(level) if scale is None else scale
-    empty = used[kept, None] & problem.observe(0, opening / unit, level / unit, left / unit)[1]
+    own = used[kept, None]
+    cells = np.where(own, weeks.cells[kept], 0)
+    opening, level, left = (np.where(own, part[kept], 0.0) for part in (weeks.opening, weeks.level, weeks.left))
+    unit = np.ones_like(level) if weeks.scale is None else np.where(own, weeks.scale[kept], 1.0)
+    empty = own & problem.observe(0, opening / unit, level / unit, left / unit)[1]
     ordering, every = policy_orders(policy, cells), np.arange(len(kept))
     demands = _demands(policy, level - left, empty, unit, cells)
-    if scale is not None and remade is not None:
+    if weeks.scale is not None and remade is not None:
         # One scale for the three of them, of the likeliest sales: shelves that always sell all they could would make
         # scales that no shop has ever seen.
         unit = remade_scales(problem, weeks, used, demands[1], ordering, remade, progress)
@@ -136,9 +137,7 @@ def replay_policy(
         costs[:, scenario] = [costs_of(problem, levels, demand, cells, used[kept]) for levels in (level, orders)]
     facts = zip(policy.names.products, used.sum(axis=0).tolist(), *costs.swapaxes(1, 2).tolist(), strict=True)
     products = [Replayed(*fact) for fact in facts]
-    scaled = "none" if scale is None else RECORDED if remade is None else REMADE
-    why = weeks.why[weeks.chosen]
-    reasons = {reason: int(count) for place, reason in enumerate(LEFT_OUT, 1) if (count := (why == place).sum())}
+    scaled = "none" if weeks.scale is None else RECORDED if remade is None else REMADE
     return Backtest(
         len(kept),
         int(used.all(axis=1).sum()),
@@ -149,14 +148,6 @@ def replay_policy(
         products,
         called,
     )
-
-
-def _nothing_left(weeks: Weeks) -> str:
-    if not weeks.chosen.any():
-        return "no trajectory was chosen: --from or [period] leaves none of the log"
-    counts = np.bincount(weeks.why[weeks.chosen].ravel(), minlength=len(LEFT_OUT) + 1)[1:]
-    why = f": most often, {LEFT_OUT[int(counts.argmax())]}" if counts.any() else ""
-    return f"no complete trajectory is left to replay the policy on{why}; run poolrl check"
 
 
 def _demands(

@@ -7,9 +7,9 @@ gives plain rows, wide or long, and its question does not grow with the products
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from typing import Any
 
 import ibis.expr.types as ir
@@ -27,7 +27,7 @@ from poolrl.problems.problem import ROUNDING
 from poolrl.workflow.sales import SHUT, TWICE
 
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-# Why a product of a week is not replayed, the first that holds.
+# Why a product of a week is not replayed, the first that holds; `read_weeks` finds them in this order.
 LEFT_OUT = (
     "a day stands twice",
     "the shop was closed on a day",
@@ -37,7 +37,6 @@ LEFT_OUT = (
     "a label of a day was not declared",
     "a day has no scale",
 )
-_DOUBLE, _CLOSED, _UNREADABLE, _MISSING, _IMPOSSIBLE, _UNLABELLED, _UNSCALED = range(1, len(LEFT_OUT) + 1)
 
 
 @dataclass(frozen=True)
@@ -52,62 +51,39 @@ class Weeks:
     cells: IntArray  # (n, H, k), the label cell of each row
     why: IntArray  # a place in LEFT_OUT, counted from 1
     chosen: BoolArray  # (n,), the weeks that were asked for
-    shop: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (n,), of a sales export
-    number: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (n,), which calendar week
+    shop: IntArray  # (n,), of a sales export
+    number: IntArray  # (n,), which calendar week
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Rows:
-    """Rows of the log, to be laid out as `shape` = (weeks, steps, products); columns of numbers and codes.
-
-    A row of a long table shows one product, and one of a wide table all of them.
-    """
+    """Rows of the log, one for each product that a row shows, to be laid out as `shape` = (weeks, steps, products)."""
 
     shape: tuple[int, int, int]
     week: IntArray
-    place: IntArray  # of the week and step, and of the product in a long table
-    long: bool
-    number: dict[str, FloatArray]
+    place: IntArray  # of the week, step and product
+    amounts: dict[str, FloatArray]
     code: dict[str, tuple[IntArray, list[Any]]]  # numbers of values, and the values
 
-    @property
-    def seen(self) -> IntArray:
-        """How many rows show each place."""
-        places = int(np.prod(self.shape if self.long else self.shape[:2]))
-        return np.asarray(self._spread(np.bincount(self.place, minlength=places)))
+    def laid_out(self, values: Any, missing: Any) -> Any:
+        """One value of each row, (n, H, k)."""
+        table = np.full(self.shape, missing)
+        table.reshape(-1)[self.place] = values
+        return table
 
-    def _spread(self, values: Any) -> Any:
-        """In a wide table, a fact of a step holds for all products."""
-        return np.broadcast_to(values.reshape(*self.shape[:2], self.shape[2] if self.long else 1), self.shape)
-
-    def numbers(self, names: tuple[str, ...]) -> FloatArray:
-        """Columns of amounts, (n, H, k); NaN where one is missing."""
-        amounts = np.full(self.shape, np.nan)
-        if self.long:
-            amounts.reshape(-1)[self.place] = self.number[names[0]]
-        else:
-            for place, name in enumerate(names):
-                amounts.reshape(-1, self.shape[-1])[self.place, place] = self.number[name]
-        return amounts
-
-    def cells(self, problem: Inventory, labels: Mapping[str, str]) -> IntArray:
+    def cells(self, problem: Inventory) -> IntArray:
         """Label cells (n, H, k); −1 where a label was not declared."""
         cell = np.zeros(len(self.place), dtype=np.int64)
         for name, size in zip(problem.labels.names, problem.labels.shape, strict=True):
             codes, values = self.code[f"label {name}"]
             places = np.append(problem.labels.places(name, values), -1) if values else np.array([-1])
             cell = np.where((cell < 0) | (places[codes] < 0), -1, cell * size + places[codes])
-        by_place = np.full(int(np.prod(self.shape if self.long else self.shape[:2])), -1, dtype=np.int64)
-        by_place[self.place] = cell
-        return np.asarray(self._spread(by_place))
+        return np.asarray(self.laid_out(cell, -1))
 
     def told(self, reason: str) -> BoolArray:
         """Where the query of a sales export gave this reason."""
-        rows = np.zeros(self.shape, dtype=bool)
-        codes, values = self.code.get("why", (np.zeros(0, dtype=np.int64), []))
-        if reason in values:
-            rows.reshape(-1)[self.place[codes == values.index(reason)]] = True
-        return rows
+        codes, values = self.code.get("why", (0, []))
+        return np.asarray(self.laid_out(codes == values.index(reason) if reason in values else False, False))
 
     def in_every_row(self, held: BoolArray) -> BoolArray:
         """Of which weeks no row fails."""
@@ -131,10 +107,11 @@ def read_weeks(
         if name not in log.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
     rows = _asked(log, problem, by)
-    opening, level, left = (rows.numbers(part) for part in (columns.states, columns.actions, columns.next_states))
-    scale = rows.numbers(columns.scale) if columns.scale else None
-    cells = rows.cells(problem, columns.labels)
-    seen, sold = rows.seen, level - left
+    amounts = {part: rows.laid_out(values, np.nan) for part, values in rows.amounts.items()}
+    opening, level, left = (amounts[part] for part in ("states", "actions", "next_states"))
+    scale = amounts.get("scale")
+    cells, sold = rows.cells(problem), level - left
+    seen = np.bincount(rows.place, minlength=cells.size).reshape(rows.shape)
     if log.clip:
         opening = np.maximum(opening, problem.state_low.min() if not problem.censored else 0.0)
         level = np.maximum(level, opening)
@@ -146,37 +123,36 @@ def read_weeks(
         if problem.censored:
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
-    rules = {
-        _DOUBLE: (seen > 1) | rows.told(TWICE),
-        _CLOSED: rows.told(SHUT),
-        _UNREADABLE: (seen == 1) & ~number,
-        _MISSING: seen == 0,
-        _IMPOSSIBLE: ~fits,
-        _UNLABELLED: cells < 0,
-        _UNSCALED: ~scaled,
-    }
-    why = np.select([broken.any(axis=1) for broken in rules.values()], list(rules), 0)
+    broken = [
+        (seen > 1) | rows.told(TWICE),
+        rows.told(SHUT),
+        (seen == 1) & ~number,
+        seen == 0,
+        ~fits,
+        cells < 0,
+        ~scaled,
+    ]
+    why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
     chosen = np.ones(len(why), dtype=bool)
     if since is not None:
         chosen &= rows.in_every_row(_not_before(*rows.code[by or columns.trajectory], since=since))
-    own: dict[str, IntArray] = {}
-    if "shop" in rows.code and "monday" in rows.code:
+    shop, number_of_week = np.zeros((2, len(why)), dtype=np.int64)
+    if rows.code.keys() >= {"shop", "monday"}:
         codes, mondays = rows.code["monday"]
         days = np.array([day.toordinal() if isinstance(day, date) else 0 for day in mondays], dtype=np.int64)
         # All rows of a week say the same.
-        own = {name: np.full(len(why), -1, dtype=np.int64) for name in ("shop", "number")}
-        own["shop"][rows.week], own["number"][rows.week] = rows.code["shop"][0], days[codes] // 7
+        shop[rows.week], number_of_week[rows.week] = rows.code["shop"][0], days[codes] // 7
         if period is not None:
             inside = np.array([isinstance(day, date) and period.holds(day.isoformat()) for day in mondays])
             chosen &= rows.in_every_row(inside[codes])
-    return Weeks(opening, level, left, sold, scale, cells, why, chosen, **own)
+    return Weeks(opening, level, left, sold, scale, cells, why, chosen, shop, number_of_week)
 
 
 def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
     """Ask the engine. Texts come back as numbers and a list of their values, for there are millions of rows."""
-    columns, rows = log.columns, log.rows
-    amounts = dict.fromkeys([*columns.states, *columns.actions, *columns.next_states, *columns.scale])
-    numbers: dict[str, ir.Value] = {name: rows[name].cast("float64") for name in (columns.step, *amounts)}
+    columns, rows, parts = log.columns, log.rows, ("states", "actions", "next_states", "scale")
+    names = {part: getattr(columns, part) for part in parts if getattr(columns, part)}
+    numbers = {name: rows[name].cast("float64") for name in (columns.step, *chain(*names.values()))}
     texts: dict[str, ir.Value] = {columns.trajectory: rows[columns.trajectory]}
     if columns.coordinate is not None:
         texts[columns.coordinate] = rows[columns.coordinate].cast("string")
@@ -199,20 +175,22 @@ def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
     spelt, ids = code[columns.trajectory]
     # Engines give rows in any order. In the order of ids, the same weeks always get the same draws.
     week = np.append(np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)[spelt]
-    step = number.pop(columns.step) - log.first_step
-    known = (week >= 0) & np.isin(step, np.arange(problem.horizon))
-    place = week * problem.horizon + np.where(known, step, 0).astype(np.int64)
+    step = number[columns.step] - log.first_step
+    product = np.arange(problem.products)[None]  # a row of a wide table shows all of them
     if columns.coordinate is not None:
         codes, values = code.pop(columns.coordinate)
         places = {str(name): place for place, name in enumerate(log.coordinates)}
-        product = np.array([*(places.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
-        place = place * problem.products + product
-        known &= product >= 0
-    if not known.all():
-        number = {name: values[known] for name, values in number.items()}
-        code = {name: (codes[known], values) for name, (codes, values) in code.items()}
+        product = np.array([*(places.get(value, -1) for value in values), -1], dtype=np.int64)[codes, None]
+    known = ((week >= 0) & np.isin(step, np.arange(problem.horizon)))[:, None] & (product >= 0)
+    place = (week * problem.horizon + np.where(known[:, 0], step, 0).astype(np.int64))[:, None] * problem.products
+
+    def shown(values: Any) -> Any:
+        return np.broadcast_to(values, known.shape)[known]
+
+    amounts = {part: shown(np.stack([number[name] for name in of], axis=1)) for part, of in names.items()}
+    code = {name: (shown(codes[:, None]), values) for name, (codes, values) in code.items()}
     shape = len(ids), problem.horizon, problem.products
-    return _Rows(shape, week[known], place[known], log.has_coordinates, number, code)
+    return _Rows(shape, shown(week[:, None]), shown(place + product), amounts, code)
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[IntArray, list[Any]]:
@@ -231,18 +209,12 @@ def _not_before(codes: IntArray, values: list[Any], *, since: str) -> BoolArray:
         if not any(dates):
             raise ValueError("--from is a date, but no value of its column holds one: name a column of dates with --by")
         late = [match is not None and match.group() >= since for match in dates]
-    elif (first := _number(since)) is not None and all(_number(value) is not None for value in values):
+        return np.array([*late, False])[codes]
+    try:
         # Every column of a CSV file is text, and "9" is no later than "40".
-        late = [float(value) >= first for value in values]
-    elif any(isinstance(value, int | float) for value in values):
-        raise ValueError(f"--from must be a number, as its column is, got {since!r}")
-    else:
+        late = [*(np.array(values, dtype=np.float64) >= float(since))]
+    except (TypeError, ValueError):
+        if any(isinstance(value, int | float) for value in values):
+            raise ValueError(f"--from must be a number, as its column is, got {since!r}") from None
         late = [str(value) >= since for value in values]
     return np.array([*late, False])[codes]
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
