@@ -49,7 +49,7 @@ def test_init_from_flags(tmp_path: Path) -> None:
 def test_init_says_all_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs --holding, --source, --rho as well"):
         init(tmp_path / "a.toml", FLAGS | {"rho": None, "source": None, "holding": " "})
-    with pytest.raises(ValueError, match="horizon must be a whole number, got 'seven'"):
+    with pytest.raises(ValueError, match=r"\[problem\] horizon: input should be a valid integer, .*got 'seven'"):
         init(tmp_path / "a.toml", FLAGS | {"horizon": "seven"})
     with pytest.raises(ValueError, match=r"\[privacy\] rho: input should be greater than or equal to"):
         init(tmp_path / "a.toml", FLAGS | {"rho": "-1"})
@@ -228,7 +228,7 @@ def test_init_asks_on_a_terminal(tmp_path: Path) -> None:
     assert process.wait() == 0, shown.decode()
     os.close(terminal)
     assert next(answers, None) is None
-    assert b"horizon must be a whole number" in shown
+    assert b"horizon: input should be a valid integer" in shown
     assert b"Everything asked for here is public" in shown
     plain = "".join(re.sub(rb"\x1b\[[0-9;]*m", b"", shown).decode().split())
     for key in asked_keys(sales=False):  # the question is the description of the key

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from poolrl.workflow.column_names import DELIMITERS, LABEL_MEANINGS, meanings_of, weekday_named
-from poolrl.workflow.config.configuration import LOST_SALES, keys_of
+from poolrl.workflow.config.configuration import LOST_SALES, fault_in_words, keys_of
 from poolrl.workflow.config.sections import DATABASE_FILE, SAME_WEEKDAY, Key
 from poolrl.workflow.trades.shop_section import AMOUNTS
 from poolrl.workflow.trades.trade import TRADES, Trade, trade_named
@@ -28,7 +27,6 @@ BY_SALES = ("kind", "horizon", "steps", "source", "period_column")
 STOCKS = ("opening", "delivery", "sales")
 # One number with a decimal comma, or two numbers.
 ONE_COMMA = re.compile(r"\d,\d+")
-YES_OR_NO = {"true": True, "yes": True, "false": False, "no": False}
 # Signs that a shell or a list swallows.
 SIGNS = {"tab": "\t", "space": " ", "comma": ",", "none": "", '""': "", "''": ""}
 
@@ -202,52 +200,38 @@ def _refuse_decimal_comma(answers: Answers) -> None:
 
 def check_answer(trade: Trade, key: Key, text: str, products: list[str]) -> None:
     """Refuse an answer that the file would refuse, as far as it can be judged alone."""
-    value = value_of(key, text, products)
-    trade.section.refuse(key, value, len(products))
-    try:
-        TypeAdapter(key.field.rebuild_annotation()).validate_python(value, strict=True)
-    except ValidationError as error:
-        message = str(error.errors()[0]["msg"])
-        raise ValueError(f"{key.name}: {message[0].lower()}{message[1:]}, got {text!r}") from None
+    trade.section.refuse(key, value_of(key, text, products), len(products))
 
 
 def value_of(key: Key, text: str, products: list[str]) -> Any:
-    """An answer as a value of the key's type."""
-    text, annotation = text.strip(), key.field.annotation
-    kinds = [annotation, *get_args(annotation)]
+    """An answer as a value of the key's type, within its bounds."""
+    text = text.strip()
+    value: Any = SIGNS.get(text.lower(), text) if key.name in ("delimiter", "thousands", "decimal") else text
+    kinds = [key.field.annotation, *get_args(key.field.annotation)]
     origins = [get_origin(kind) for kind in kinds]
-
-    def read(convert: Callable[[str], Any], what: str, part: str = text) -> Any:
-        try:
-            return convert(part)
-        except (ValueError, KeyError):
-            raise ValueError(f"{key.name} must be {what}, got {part!r}") from None
-
-    if annotation is object:
+    if object in kinds:
         return _json_value(text)
     if key.section == "period":
         return int(text) if text.isdecimal() else text
-    if list[float] in kinds:
-        what = "a number, or one per product with commas between"
-        numbers = [read(float, what, part) for part in split_names(text)]
-        return numbers[0] if len(numbers) == 1 else numbers
+    if key.name == "labels" and dict[str, str] not in kinds:
+        return {name: _label_values(split_names(part)) for name, part in pairs(text, key.name).items()}
     if dict in origins:
-        named = pairs(text, key.name)
-        declares = key.place == "problem.labels"  # [sales] labels names columns
-        return {name: _label_values(split_names(part)) for name, part in named.items()} if declares else named
-    if key.name == "closed":
-        return [weekday_named(part) or part for part in split_names(text)]
-    if list in origins:
-        parts = [SIGNS.get(part, part) if key.name in ("yes", "no") else part for part in split_names(text)]
-        pattern = len(parts) == 1 and "{product}" in parts[0]
-        return [parts[0].replace("{product}", product) for product in products] if pattern else parts
-    if bool in kinds:
-        return read(lambda word: YES_OR_NO[word.lower()], "true or false")
-    if int in kinds:
-        return read(int, "a whole number")
-    if float in kinds:
-        return read(float, "a number")
-    return SIGNS.get(text.lower(), text) if key.name in ("delimiter", "thousands", "decimal") else text
+        value = pairs(text, key.name)
+    elif list in origins:
+        value = split_names(text)
+        if float in kinds:
+            value = value[0] if len(value) == 1 else value
+        elif key.name == "closed":
+            value = [weekday_named(part) or part for part in value]
+        elif key.name in ("yes", "no"):
+            value = [SIGNS.get(part, part) for part in value]
+        elif len(value) == 1 and "{product}" in value[0]:
+            value = [value[0].replace("{product}", product) for product in products]
+    try:
+        # Numbers and truth values are read from text.
+        return TypeAdapter(key.field.rebuild_annotation()).validate_python(value, strict=False)
+    except ValidationError as error:
+        raise ValueError(fault_in_words(error.errors()[0] | {"loc": (key.section, key.name)})) from None
 
 
 def split_names(text: str) -> list[str]:

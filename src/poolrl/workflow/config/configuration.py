@@ -306,13 +306,13 @@ def parse_config(path: Path, content: bytes) -> ConfigFile:
     try:
         return ConfigFile(path, Config.model_validate(facts), content)
     except ValidationError as error:
-        faults = list(dict.fromkeys(_fault(each) for each in error.errors()))
+        faults = list(dict.fromkeys(fault_in_words(each) for each in error.errors()))
         raise ValueError(
             "\n  ".join([f"{path} has {len(faults)} mistake{'s' * (len(faults) > 1)}:", *faults])
         ) from None
 
 
-def _fault(error: Any) -> str:
+def fault_in_words(error: Any) -> str:
     """One mistake as `[section] key: what is wrong`, with the key that was probably meant."""
     where: tuple[Any, ...] = error["loc"] or ("",)
     kind = error["type"]
