@@ -296,7 +296,7 @@ def test_less_room_later_is_told(released: Path, run: Run) -> None:
 def test_a_plan_that_gains_nothing_says_do_not_switch() -> None:
     """A saving within two standard errors of the simulated cost does not count."""
     plan = plan_orders(small_model(), Operations())
-    facts: dict[str, Any] = {"cycle": False, "instead": "What is done now", "files": ("plan.npz",)}
+    facts: dict[str, Any] = {"cycle": False, "instead": "What is done now"}
     for kept, doubt, saves in ((10.0, 0.0, True), (10.0, 1.5, False), (9.0, 0.0, False), (8.0, 0.0, False)):
         (said,) = ReplannedOrders(plan, kept, 9.0, doubt=doubt, **facts).in_words
         assert ("the plan saves 10.0%" in said) == saves

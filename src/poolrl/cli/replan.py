@@ -60,8 +60,8 @@ def replan(
         console.print(f"Planned for [operations] at no cost in privacy, in {out}.", highlight=False, markup=False)
         for line in orders.in_words:
             console.print(line, highlight=False, markup=False)
-        what = "at each stock" if ORDERS_FILE in orders.files else "from empty shelves"
-        console.print(f"What to order {what}: {out / orders.files[-1]}", highlight=False, markup=False)
+        what = "at each stock" if orders.file == ORDERS_FILE else "from empty shelves"
+        console.print(f"What to order {what}: {out / orders.file}", highlight=False, markup=False)
         ask = f"poolrl decide {out / PLAN_FILE} --step ... --stock ..."
         console.print(f"Ask the plan: {ask}", highlight=False, markup=False)
         return

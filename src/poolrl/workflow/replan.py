@@ -10,11 +10,13 @@ of [problem] alone.
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,7 @@ from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
 from poolrl.workflow.forecast import average_over_cells
 from poolrl.workflow.release_folder import Released
+from poolrl.workflow.trades.shop_section import OperationFacts
 from poolrl.workflow.trades.trade import own_problem, trade_of
 
 PLAN_FILE, EMPTY_FILE = "plan.npz", "from_empty.csv"
@@ -112,10 +115,14 @@ class ReplannedOrders:
     planned: float
     cycle: bool
     instead: str  # what is done without a plan
-    files: tuple[str, ...]
     bound: float | None = None  # no plan costs less, on the model
     doubt: float = 0.0  # two standard errors of what is simulated
     room_falls: bool = False  # a shared capacity that is smaller on a later step
+
+    @property
+    def file(self) -> str:
+        """What to order at each stock, or from empty shelves where products or steps share something."""
+        return ORDERS_FILE if isinstance(self.plan, OrderPlan) else EMPTY_FILE
 
     @property
     def in_words(self) -> list[str]:
@@ -139,7 +146,7 @@ class ReplannedOrders:
 
 
 def replan_orders(
-    source: Released, file: ConfigFile, folder: Path, progress: Progress | None = None
+    source: Released, file: ConfigFile, folder: Path, progress: Progress = lambda done, all_: None
 ) -> ReplannedOrders:
     """The best orders of a shop with [operations], in a new folder; as free as `replan_release`.
 
@@ -155,17 +162,24 @@ def replan_orders(
     levels = column_values(source.policy.levels * np.asarray(1.0 if scale is None else scale))
     # Bounds may be lower now than when the release was made.
     levels = np.minimum(levels, laws.caps * laws.width[:, None])
-    report = progress or (lambda done, all_: None)
-    if facts.capacity is not None:
-        volume = 1.0 if facts.volume is None else facts.volume
-        made = _shared(laws, levels, model, problem, volume, facts.capacity, report)
-    elif facts.lead_time:
-        made = _later(laws, levels, model, problem, facts.lead_time, report)
+    shared, filling = facts.capacity is not None, "Filling up to the levels of the release,"
+    if shared or facts.lead_time:
+        parts = levels.reshape(-1, problem.products, problem.horizon) if shared else levels
+        plans: list[Any] = []
+        costs = np.empty((4, len(parts)))
+        for number, own_levels in enumerate(parts):
+            plan, costs[:, number] = (_of_cell if shared else _of_column)(laws, number, own_levels, facts)
+            plans.append(plan)
+            progress(number + 1, len(parts))
+        kept, planned, bound, error = (_average_cell(problem, model, each) for each in costs)
+        falls = shared and any((plan.capacity < plan.room).any() for plan in plans)
+        they_fit = "all lowered by the same share until they fit," if shared else "and to what is sold until then,"
+        known = None if math.isnan(bound) else bound
+        made = ReplannedOrders(plans, kept, planned, not shared, f"{filling} {they_fit}", known, 2 * error, falls)
     else:
-        plan, filled = solve_orders(laws), fill_up(laws, levels)
-        costs = [_average_cell(problem, model, each.cost) for each in (filled, plan)]
-        instead = "Filling up to the levels of the release, as far as the shop can,"
-        made = ReplannedOrders(plan, costs[0], costs[1], laws.terms.cycle, instead, (PLAN_FILE, ORDERS_FILE))
+        best = solve_orders(laws)
+        kept, planned = (_average_cell(problem, model, each.cost) for each in (fill_up(laws, levels), best))
+        made = ReplannedOrders(best, kept, planned, laws.terms.cycle, f"{filling} as far as the shop can,")
     make_folder(source, file, folder, lambda draft: _write(draft, made, source.policy.names, problem.labels))
     return made
 
@@ -176,48 +190,24 @@ def _average_cell(problem: Inventory, model: PrivateModel, costs: FloatArray) ->
     return float(average_over_cells(model.outcomes, by_cell).sum())
 
 
-def _shared(
-    laws: UnitLaws,
-    levels: FloatArray,
-    model: PrivateModel,
-    problem: Inventory,
-    volume: float | list[float],
-    capacity: float | list[float],
-    report: Progress,
-) -> ReplannedOrders:
-    """A plan for every label cell: each has the capacity for itself."""
-    plans: list[CapacityPlan] = []
-    costs = np.empty((4, problem.labels.count))
-    for cell, own_levels in enumerate(levels.reshape(-1, problem.products, problem.horizon)):
-        own = one_cell(laws, cell)
-        plan = solve_capacity(own, volume, capacity, rng=np.random.default_rng(SEED))
-        rule = scaled_down(own_levels.T, plan.volumes, plan.capacity)
-        kept = float(simulated_costs(own, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
-        costs[:, cell] = kept, plan.cost, plan.bound, plan.error
-        plans.append(plan)
-        report(cell + 1, problem.labels.count)
-    kept, planned, bound, error = (_average_cell(problem, model, each) for each in costs)
-    instead = "Filling up to the levels of the release, all lowered by the same share until they fit,"
-    falls = any((plan.capacity < plan.room).any() for plan in plans)
-    return ReplannedOrders(plans, kept, planned, False, instead, (PLAN_FILE, EMPTY_FILE), bound, 2 * error, falls)
+def _of_cell(
+    laws: UnitLaws, cell: int, levels: FloatArray, facts: OperationFacts
+) -> tuple[CapacityPlan, tuple[float, ...]]:
+    """The plan of a label cell, which has the capacity for itself; what filling up and it cost, its bound and error."""
+    own, volume = one_cell(laws, cell), 1.0 if facts.volume is None else facts.volume
+    plan = solve_capacity(own, volume, facts.capacity or 0.0, rng=np.random.default_rng(SEED))
+    rule = scaled_down(levels.T, plan.volumes, plan.capacity)
+    kept = float(simulated_costs(own, rule, np.random.default_rng(SEED), JUDGED_PATHS).mean())
+    return plan, (kept, plan.cost, plan.bound, plan.error)
 
 
-def _later(
-    laws: UnitLaws, levels: FloatArray, model: PrivateModel, problem: Inventory, lead_time: int, report: Progress
-) -> ReplannedOrders:
-    """A plan for every column."""
-    plans: list[LeadTimePlan] = []
-    costs = np.empty((4, len(laws.width)))
-    for column, own_levels in enumerate(levels):
-        plan = solve_lead_time(laws, lead_time, column=column, rng=np.random.default_rng(SEED))
-        kept = base_stock_cost(laws, lead_time, own_levels, column=column, rng=np.random.default_rng(SEED))
-        costs[:, column] = kept, plan.cost, plan.bound or 0.0, plan.doubt
-        plans.append(plan)
-        report(column + 1, len(laws.width))
-    kept, planned, least, error = (_average_cell(problem, model, each) for each in costs)
-    bound = least if all(plan.bound is not None for plan in plans) else None
-    instead = "Filling up to the levels of the release, and to what is sold until then,"
-    return ReplannedOrders(plans, kept, planned, True, instead, (PLAN_FILE, EMPTY_FILE), bound, 2 * error)
+def _of_column(
+    laws: UnitLaws, column: int, levels: FloatArray, facts: OperationFacts
+) -> tuple[LeadTimePlan, tuple[float, ...]]:
+    """The plan of a column, with the same costs; the bound is NaN where none is known."""
+    plan = solve_lead_time(laws, facts.lead_time, column=column, rng=np.random.default_rng(SEED))
+    kept = base_stock_cost(laws, facts.lead_time, levels, column=column, rng=np.random.default_rng(SEED))
+    return plan, (kept, plan.cost, math.nan if plan.bound is None else plan.bound, plan.doubt)
 
 
 def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> None:
@@ -226,4 +216,4 @@ def _write(draft: Path, made: ReplannedOrders, names: Names, labels: Labels) -> 
         text = orders_csv(made.plan, names, labels)
     else:
         text = from_empty_csv(load_plan(draft / PLAN_FILE))
-    (draft / made.files[-1]).write_text(text, encoding="utf-8", newline="")
+    (draft / made.file).write_text(text, encoding="utf-8", newline="")
