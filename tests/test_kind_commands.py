@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from poolrl.certificate.leaflet import leaflet
-from poolrl.learning.faded_trees import FadedTrees
 from poolrl.problems.registry import KINDS
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config, parse_config, read_toml
@@ -118,8 +117,7 @@ def test_an_update_says_what_changed(name: str, tmp_path: Path) -> None:
     earlier = load_earlier(file, tmp_path / "first")
     assert f"where {words.outcome} changed" in noise_in_words(file, earlier)
     second = fit_release(file, tmp_path / "second", earlier=earlier)
-    trees = FadedTrees.load(tmp_path / "second" / "trees.npz")
-    moved = decisions_that_moved(earlier, second.policy, trees, file.config.forgetting)
+    moved = decisions_that_moved(earlier, second, file.config.forgetting)
     problem = second.policy.problem
     assert len(moved) == problem.horizon * int(problem.state_high[0])
     for place in moved:

@@ -10,10 +10,8 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from poolrl.certificate.certificate import read_audit
-from poolrl.certificate.release_files import TREES
 from poolrl.cli.fit import made_release, page_of, print_release
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, AuditFile, ConfigPath, verb
-from poolrl.learning.faded_trees import FadedTrees
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.decision_tables import decisions_of, in_one_sentence
 from poolrl.workflow.release_folder import fit_release
@@ -64,10 +62,9 @@ def update(
         return
     found = None if audit is None else read_audit(audit, file.sha256)
     made = made_release(lambda: fit_release(file, folder, audit=found, earlier=earlier), folder, console)
-    trees = FadedTrees.load(folder / TREES)
-    moved = decisions_that_moved(earlier, made.policy, trees, file.config.forgetting)
+    moved = decisions_that_moved(earlier, made, file.config.forgetting)
     news = by_product(moved)
-    advised = advice(news, trees.noise / earlier.trees.noise)
+    advised = advice(news, made.trees.noise / earlier.trees.noise)
     changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
     if moved:
         words = trade_of(made.policy.problem).words

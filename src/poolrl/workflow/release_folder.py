@@ -12,6 +12,7 @@ paid for and becomes the release; any other is removed, and its cost stays spent
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -96,15 +98,10 @@ class Released:
         certificate = Certificate.read((folder / CERTIFICATE).read_bytes())
         return cls(folder, Policy.load(folder / POLICY, problem=problem), certificate, earlier_fit)
 
-
-@dataclass(frozen=True)
-class Earlier:
-    """The public files of a release, verified."""
-
-    policy: Policy
-    certificate: Certificate
-    certificate_sha256: str
-    trees: FadedTrees
+    @cached_property
+    def trees(self) -> FadedTrees:
+        """The sums that an update adds to."""
+        return FadedTrees.load(self.folder / TREES)
 
     def releases(self) -> list[EarlierRelease]:
         """It, and all those before it that it rests on."""
@@ -116,7 +113,7 @@ class Earlier:
             units=claim.assumed_public.units,
             scale_memory=claim.scale_memory,
             entry=claim.ledger.entry,
-            certificate_sha256=self.certificate_sha256,
+            certificate_sha256=hashlib.sha256(claim.canonical()).hexdigest(),
         )
         return [*claim.earlier, last]
 
@@ -127,7 +124,7 @@ def fit_release(
     *,
     new_account: bool = False,
     audit: AuditSummary | None = None,
-    earlier: Earlier | None = None,
+    earlier: Released | None = None,
 ) -> Released:
     """Spend ρ once and leave a release in a new folder. A folder that cannot be written to is found out first.
 
@@ -191,7 +188,7 @@ def _release(
     draft: Path,
     folder: Path,
     audit: AuditSummary | None,
-    earlier: Earlier | None,
+    earlier: Released | None,
 ) -> Released:
     """The steps of a release, in the order in which a crash may cut them off.
 
@@ -349,7 +346,7 @@ def _units_in(log: Table, period: Period | None) -> int:
 
 
 def _with_earlier(
-    released: PrivateOutcomes, terms: Terms, earlier: Earlier | None
+    released: PrivateOutcomes, terms: Terms, earlier: Released | None
 ) -> tuple[PrivateOutcomes, FadedTrees]:
     """What to learn from, and the sums that a later update adds to."""
     trees = FadedTrees.of(released)
@@ -365,7 +362,7 @@ def _with_earlier(
     return replace(released, guarantee=replace(released.guarantee, periods=words)), trees
 
 
-def _periods_read(terms: Terms, earlier: Earlier | None) -> tuple[dict[str, Any], tuple[PeriodRead, ...]]:
+def _periods_read(terms: Terms, earlier: Released | None) -> tuple[dict[str, Any], tuple[PeriodRead, ...]]:
     """The certificate's facts of periods, and those that a policy rests on; nothing where everything is read."""
     if terms.period is None:
         return {}, ()

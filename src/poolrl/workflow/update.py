@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -16,12 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from poolrl.certificate.certificate import Certificate, Terms, certified_unit
-from poolrl.certificate.release_files import CERTIFICATE, POLICY, TREES, sha256
-from poolrl.certificate.verify import verify_release
+from poolrl.certificate.release_files import TREES
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
-from poolrl.learning.faded_trees import FadedTrees
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
 from poolrl.learning.policy import Policy
@@ -30,10 +27,11 @@ from poolrl.ledger.accounts import normal_name
 from poolrl.ledger.ledger import Ledger
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
-from poolrl.workflow.config.configuration import ConfigFile, terms_of
+from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import decisions_of, shown_states
-from poolrl.workflow.release_folder import Earlier
-from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
+from poolrl.workflow.release_folder import Released
+from poolrl.workflow.trades.trade import trade_of
+from poolrl.workflow.verified import load_verified
 
 # A mean, or a spread, that changed by a smaller share is "as before".
 AS_BEFORE = 0.02
@@ -79,7 +77,7 @@ def cost_in_words(file: ConfigFile) -> list[str]:
     return said
 
 
-def noise_in_words(file: ConfigFile, earlier: Earlier) -> str:
+def noise_in_words(file: ConfigFile, earlier: Released) -> str:
     """How long the new period must be, so that the update is no noisier than the release before it. Spends nothing."""
     claim, trees, keep = earlier.certificate, earlier.trees, file.config.forgetting
     # The same counts with another budget: variances are as 1/ρ.
@@ -94,22 +92,14 @@ def noise_in_words(file: ConfigFile, earlier: Earlier) -> str:
     )
 
 
-def load_earlier(file: ConfigFile, folder: Path) -> Earlier:
+def load_earlier(file: ConfigFile, folder: Path) -> Released:
     """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it."""
-    policy, certificate, trees = paths = [folder / name for name in (POLICY, CERTIFICATE, TREES)]
-    for path in paths:
-        if not path.is_file():
-            raise ValueError(f"{folder} cannot be continued: it has no {path.name}. 'poolrl fit' makes a release")
-    own = own_problem(file.config.problem.posed)
-    # The configuration that the user names may name code. The earlier one may name the same.
-    with nullcontext() if own is None else code_beside(file.path):
-        checks = verify_release(policy, certificate, read_terms=terms_of, ledger=file.ledger, problem=own)
-    if broken := [check for check in checks if not check.good]:
-        raise ValueError(f"{certificate} does not hold ({broken[0].what}); see 'poolrl verify'")
-    claim = Certificate.read(certificate.read_bytes())
-    costs = file.config.problem.posed.costs
-    _require_alike(claim, file.config.terms(units=claim.assumed_public.units), costs, folder)
-    return Earlier(Policy.load(policy, problem=own), claim, sha256(certificate), FadedTrees.load(trees))
+    if not (folder / TREES).is_file():
+        raise ValueError(f"{folder} cannot be continued: it has no {TREES}. 'poolrl fit' makes a release")
+    earlier = load_verified(folder, file, ledger=file.ledger)
+    terms = file.config.terms(units=earlier.certificate.assumed_public.units)
+    _require_alike(earlier.certificate, terms, file.config.problem.posed.costs, folder)
+    return earlier
 
 
 def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], folder: Path) -> None:
@@ -175,12 +165,13 @@ class Moved:
         return f"{mean} is as before ({after:.3g}); {own}. A longer log makes its tail clearer."
 
 
-def decisions_that_moved(earlier: Earlier, policy: Policy, trees: FadedTrees, forgetting: float) -> list[Moved]:
+def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -> list[Moved]:
     """Every decision of the new policy beside the old one, the one that moved most first."""
-    problem, old, new = policy.problem, earlier.policy.outcomes, policy.outcomes
+    policy, old, new = made.policy, earlier.policy.outcomes, made.policy.outcomes
+    problem = policy.problem
     if not isinstance(problem, OutcomeProblem) or old is None or new is None:
         return []
-    last = trees.alone(earlier.trees, forgetting)
+    last = made.trees.alone(earlier.trees, forgetting)
     released = last.to_learn_from(PrivateOutcomes((), None, 1, 0.0, policy.guarantee))
     alone = estimate_outcomes(released, problem, Outcomes())
     # The earlier estimate has its own noise and chance: as much smaller as it rests on more.

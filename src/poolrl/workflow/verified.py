@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from poolrl.certificate.certificate import Certificate
 from poolrl.certificate.release_files import CERTIFICATE, POLICY, sha256
 from poolrl.certificate.verify import VerifyCheck, verify_release
 from poolrl.learning.policy import Policy
 from poolrl.problems.problem import Problem
-from poolrl.workflow.config.configuration import load_config, terms_of
+from poolrl.workflow.config.configuration import ConfigFile, load_config, terms_of
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
 
@@ -26,12 +26,24 @@ def verify_folder(
 
     A configuration that the user names may name a problem of their own. One that lies beside a certificate may not.
     """
-    files: dict[str, Any] = {"config": config, "ledger": ledger, "key": key}
-    if config is None or not _speaks_of(certificate, config):
-        checks = verify_release(policy, certificate, read_terms=terms_of, **files)
-        return [*checks, *_words(policy, certificate, None)]
-    problem = own_problem(load_config(config).config.problem.posed)
-    with code_beside(config):
+    trusted = load_config(config) if config is not None and _speaks_of(certificate, config) else None
+    return _checked(policy, certificate, trusted, config=config, ledger=ledger, key=key)
+
+
+def load_verified(folder: Path, trusted: ConfigFile | None = None, *, ledger: Path | None = None) -> Released:
+    """A release whose certificate holds. A configuration of the user's names the problem, where it is their own."""
+    problem = None if trusted is None else own_problem(trusted.config.problem.posed)
+    release = Released.load(folder, problem=problem)
+    checks = _checked(folder / POLICY, folder / CERTIFICATE, trusted, ledger=ledger)
+    if broken := [check for check in checks if not check.good]:
+        raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
+    return release
+
+
+def _checked(policy: Path, certificate: Path, trusted: ConfigFile | None, **files: Path | None) -> list[VerifyCheck]:
+    problem = None if trusted is None else own_problem(trusted.config.problem.posed)
+    # Other configurations of the release may then name the same code.
+    with nullcontext() if trusted is None or problem is None else code_beside(trusted.path):
         checks = verify_release(policy, certificate, read_terms=terms_of, problem=problem, **files)
     return [*checks, *_words(policy, certificate, problem)]
 
@@ -53,14 +65,3 @@ def _speaks_of(certificate: Path, config: Path) -> bool:
         return Certificate.read(certificate.read_bytes()).config_sha256 == sha256(config)
     except (ValueError, OSError):
         return False
-
-
-def load_verified(folder: Path, config: Path | None = None) -> Released:
-    """A release whose certificate holds. `config` names a problem of the user's own, where it is one."""
-    release = Released.load(
-        folder, problem=None if config is None else own_problem(load_config(config).config.problem.posed)
-    )
-    broken = [check for check in verify_folder(folder / POLICY, folder / CERTIFICATE, config) if not check.good]
-    if broken:
-        raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
-    return release
