@@ -13,7 +13,7 @@ from benchmarks.report import Report, run
 from poolrl import Backlog, LostSales
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import AuditCase
-from poolrl.workflow.paying import LEFT_OVER
+from poolrl.workflow.paying import ON_TOP_SHARE
 
 THREATS = Path(__file__).parent.parent / "docs" / "threat-model.md"
 FACTS: dict[str, Any] = {"holding": 1.0, "shortage": 1.0, "horizon": 3, "products": 2, "boundary": 0.9}
@@ -21,7 +21,7 @@ TWO: dict[str, Any] = FACTS | {"demand_max": [40.0, 60.0]}
 SIZES = {"size": ["large", "small", "tiny"]}
 UNITS = 300
 # As by fit: a tenth of ρ for sums of what was left. A boundary limits how much can be left.
-SUMS: dict[str, Any] = {"left_over": LEFT_OVER, "units": UNITS}
+SUMS: dict[str, Any] = {"left_over": ON_TOP_SHARE, "units": UNITS}
 OPEN = TWO | {"boundary": 1.0}
 MEMORY: dict[str, Any] = {"scaled": True, "scale_memory": 2}
 # Budgets of 0.7 and 0.59 have variances that are not whole numbers.

@@ -27,7 +27,7 @@ from benchmarks.report import Report
 from poolrl import Pool, SeededNoise
 from poolrl.paper import rossmann
 from poolrl.workflow.forecast import CostEstimate
-from poolrl.workflow.paying import LEFT_OVER
+from poolrl.workflow.paying import ON_TOP_SHARE
 from poolrl.workflow.trades.shop_forecast import make_forecast
 
 # How to read the table on its page.
@@ -55,7 +55,7 @@ class Judged:
 
 def judge(known: Known, rho: float, seed: int) -> Iterator[Judged]:
     """Fit, forecast, compare."""
-    policy = Pool(rho, left_over=LEFT_OVER).fit(known.problem, known.log, noise=SeededNoise(seed))
+    policy = Pool(rho, left_over=ON_TOP_SHARE).fit(known.problem, known.log, noise=SeededNoise(seed))
     with Progress(disable=True) as progress:
         forecast = make_forecast(policy, None, progress)
     true = known.cost(policy)

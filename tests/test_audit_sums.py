@@ -25,13 +25,13 @@ from poolrl.privacy import release, sensitivity
 from poolrl.privacy.noise import secure as noise
 from poolrl.privacy.noise.source import discrete_gaussian
 from poolrl.workflow.config.configuration import load_config
-from poolrl.workflow.paying import LEFT_OVER
+from poolrl.workflow.paying import ON_TOP_SHARE
 from tests.helpers.noisy import discrete, noise_faults
 from tests.helpers.shops import Facts, Run, write_config
 
 FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage": 1.0, "demand_max": [40.0, 60.0]}
 LABELS = {"labels": {"size": ["large", "small"]}}
-SUMS: dict[str, Any] = {"left_over": LEFT_OVER, "units": 30}
+SUMS: dict[str, Any] = {"left_over": ON_TOP_SHARE, "units": 30}
 LABELLED = replace(CASES[8], engine="arrays")
 TOLD_APART = "the logs can be distinguished better than the claim allows"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"
@@ -81,7 +81,7 @@ def test_the_logs_move_both_mechanisms_at_once(case: AuditCase, share: Fraction,
 
 
 def test_a_backlog_has_no_sums(tmp_path: Path, facts: Facts) -> None:
-    assert configured_case(load_config(write_config(tmp_path, facts))).left_over == LEFT_OVER
+    assert configured_case(load_config(write_config(tmp_path, facts))).left_over == ON_TOP_SHARE
     facts["problem"] |= {"kind": "backlog"}
     case = configured_case(load_config(write_config(tmp_path, facts)))
     assert isinstance(case.problem, Backlog)

@@ -25,7 +25,7 @@ from poolrl.learning.model import PrivateModel
 from poolrl.problems.rounds import Rounds
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.forecast import CANNOT_TELL, CostEstimate
-from poolrl.workflow.paying import dependence_share
+from poolrl.workflow.paying import shares_on_top
 from poolrl.workflow.trades.round_forecast import Played, _judged, forecast_rounds
 from tests.helpers.commands import run_poolrl
 
@@ -167,4 +167,4 @@ def test_the_table_is_bought_where_public_facts_say_that_it_helps(
     kind, _, given = facts.partition("; ")
     asked = ("--facts", given, "--source", "rounds.csv", "--units", str(units), "--data-set", "d", "--rho", "1")
     run_poolrl("init", "--problem", kind, *asked, cwd=tmp_path)
-    assert dependence_share(load_config(tmp_path / "poolrl.toml").config) == share
+    assert shares_on_top(load_config(tmp_path / "poolrl.toml").config)["dependence"] == share

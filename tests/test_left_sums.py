@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolrl import Backlog, LostSales, Pool, SeededNoise, Table, Trajectories
+from poolrl import LostSales, Pool, SeededNoise, Table, Trajectories
 from poolrl.checks import IntArray
 from poolrl.data.cells import left_cells
 from poolrl.data.counts import sum_left
@@ -24,7 +24,7 @@ from poolrl.privacy.noise import secure
 from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow.config.configuration import Config
-from poolrl.workflow.paying import LEFT_OVER, left_over_share, require_payable
+from poolrl.workflow.paying import ON_TOP_SHARE, require_payable, shares_on_top
 from tests.helpers.neighbours import (
     Pair,
     Recorder,
@@ -186,11 +186,13 @@ def test_what_was_left_is_estimated_without_bias() -> None:
     np.testing.assert_array_equal(outcomes.left[1], 0.0)
 
 
-def test_a_fit_asks_for_sums_where_they_help_and_can_be_drawn() -> None:
-    facts: dict[str, Any] = {"horizon": 7, "products": 3, "holding": 1.0, "shortage": 1.0, "demand_max": 8.0}
-    assert left_over_share(LostSales(**facts), moved=1, rho=0.1) == LEFT_OVER
-    assert left_over_share(LostSales(**facts), moved=500, rho=0.01) == 0.0  # noise beyond the exact tables
-    assert left_over_share(Backlog(**facts), moved=1, rho=0.1) == 0.0
+def test_a_fit_asks_for_sums_where_they_help_and_can_be_drawn(tmp_path: Path) -> None:
+    facts = small_shop(tmp_path, units=2)
+    assert shares_on_top(Config.model_validate(facts), 0.1)["left_over"] == ON_TOP_SHARE
+    backlog = facts | {"problem": facts["problem"] | {"kind": "backlog"}}
+    assert shares_on_top(Config.model_validate(backlog), 0.1)["left_over"] == 0.0
+    facts["privacy"] |= {"unit": "shop", "max_per_unit": 500}
+    assert shares_on_top(Config.model_validate(facts), 0.01)["left_over"] == 0.0  # noise beyond the exact tables
 
 
 def test_a_policy_that_could_not_be_read_again_is_refused_before_payment(tmp_path: Path) -> None:
@@ -198,9 +200,9 @@ def test_a_policy_that_could_not_be_read_again_is_refused_before_payment(tmp_pat
     facts["problem"] |= {"labels": {"trajectory": "1..60000"}}
     config = Config.model_validate(facts)
     with pytest.raises(ValueError, match=r"60,000 combinations of labels.*too large to be read again: measure amounts"):
-        require_payable(config, LEFT_OVER)
+        require_payable(config, ON_TOP_SHARE)
     facts["problem"] |= {"labels": {"trajectory": "1..600"}}
-    require_payable(Config.model_validate(facts), LEFT_OVER)
+    require_payable(Config.model_validate(facts), ON_TOP_SHARE)
 
 
 def test_sums_are_told_by_name_and_with_their_exact_variance() -> None:

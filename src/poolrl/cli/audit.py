@@ -42,7 +42,7 @@ from poolrl.privacy import zcdp
 from poolrl.workflow.config.configuration import Config, ConfigFile, load_config
 from poolrl.workflow.config.sections import PeriodFacts
 from poolrl.workflow.open_log import as_table
-from poolrl.workflow.paying import dependence_share, left_over_share, together_share
+from poolrl.workflow.paying import shares_on_top
 
 audit_verb = verb(
     "audit",
@@ -137,7 +137,6 @@ def audit(
 def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
     """The fit that the file describes, at its ρ or another; as many units as `plan` assumes, or as can be simulated."""
     config = file.config
-    budget = config.privacy.rho if rho is None else rho
     trajectories = MOST_ROWS // config.problem.horizon
     return AuditCase(
         config.problem.posed,
@@ -145,9 +144,7 @@ def configured_case(file: ConfigFile, rho: float | None = None) -> AuditCase:
         scaled=bool(config.columns().scale),
         scale_memory=config.scale_memory,
         labels_public=config.privacy.labels_public,
-        left_over=left_over_share(config.problem.posed, moved=config.moved, rho=budget),
-        together=together_share(config, budget),
-        dependence=dependence_share(config, budget),
+        **shares_on_top(config, rho),
         units=max(2 + config.scale_memory, min(config.plan.units, trajectories // config.privacy.per_unit)),
         title=str(file.path.name),
         opened_by=partial(opened_as_by_fit, config),

@@ -3,66 +3,58 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.dependence import TELLING_ERROR, expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
+from poolrl.pool import ON_TOP
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
-from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import Config
 
-# The share of ρ that pays for sums of what was left, so that the page can say what today's ordering costs.
-LEFT_OVER = 0.1
-# The share that pays for the correlation of the products' demand, where it is asked for.
-TOGETHER = 0.1
-# The share that pays for a table of decisions and what they showed, so that the page can say whether decisions followed
-# what only people knew.
-DEPENDENCE = 0.1
+# The share of ρ that pays for each table beside the trees.
+ON_TOP_SHARE = 0.1
 
 
-def left_over_share(problem: OutcomeProblem, *, moved: int, rho: float) -> float:
-    """The share of ρ for sums of what was left, by public facts: zero where they would not help.
+def shares_on_top(config: Config, rho: float | None = None) -> dict[str, Any]:
+    """The share of ρ (of the configuration, or another) for each table beside the trees, by public facts.
 
-    Where unmet demand waits they do not tell what was missing. And noise that no table can draw exactly would need
-    another sampler.
-    """
-    if not problem.censored or problem.planner != "levels":
-        return 0.0
-    _, budget = zcdp.shares_of(rho, left_over=LEFT_OVER)
-    variance = sensitivity.left_sums(problem, per_unit=moved).mechanism(budget).variance
-    return LEFT_OVER if variance <= TABLED[1] else 0.0
-
-
-def dependence_share(config: Config, rho: float | None = None) -> float:
-    """The share of ρ (of the configuration, or another) for the joint table of decisions and outcomes, by public facts.
-
-    Zero where sums of what was left tell the same, and where the table would be too noisy to help.
+    `left_over` pays for sums of what was left, so that the page can say what today's ordering costs. Where unmet demand
+    waits they do not tell what was missing. `dependence` pays for a table of decisions and what they showed, so that
+    the page can say whether decisions followed what only people knew. `together` pays for the correlation of the
+    products' demand. It must be asked for, because most plans do not need it. A share is zero where its table would not
+    help, and where its noise would need another sampler than the exact tables.
     """
     problem, budget = config.problem.posed, config.privacy.rho if rho is None else rho
-    if problem.planner == "levels" or not problem.shows_levels:
-        return 0.0
-    _, share = zcdp.shares_of(budget, dependence=DEPENDENCE)
-    layout = sensitivity.joint_table(problem, per_unit=config.moved)
-    variance = layout.mechanism(share).variance
+    helps = {
+        "left_over": problem.censored and problem.planner == "levels",
+        "dependence": problem.planner != "levels" and problem.shows_levels and _tells_dependence(config, budget),
+        "together": config.privacy.together and why_not_together(config, budget) is None,
+    }
+    bought = [name for name, helped in helps.items() if helped and _variance(name, config, budget) <= TABLED[1]]
+    return {name: ON_TOP_SHARE if name in bought else 0.0 for name in helps}
+
+
+def _variance(name: str, config: Config, rho: float) -> Fraction:
+    """Of the noise of a table beside the trees."""
+    _, budget = zcdp.shares_of(rho, **{name: ON_TOP_SHARE})
+    return ON_TOP[name](config.problem.posed, per_unit=config.moved).mechanism(budget).variance
+
+
+def _tells_dependence(config: Config, rho: float) -> bool:
+    """Whether the joint table of decisions and outcomes is not too noisy to help."""
+    problem = config.problem.posed
     # Rounds end when nothing is left: about every second one succeeds.
     take_place = min(1.0, 2 * float(problem.state_high[0]) / problem.horizon)
     error = expected_error_of_effect(
         tables=problem.labels.count * problem.horizon,
         slots=take_place * config.plan.units * config.privacy.per_unit / problem.labels.count,
-        variance=float(variance),
+        variance=float(_variance("dependence", config, rho)),
     )
-    return DEPENDENCE if error <= TELLING_ERROR and variance <= TABLED[1] else 0.0
-
-
-def together_share(config: Config, rho: float | None = None) -> float:
-    """The share of ρ (of the configuration, or another) for the correlation of demand, by public facts.
-
-    It must be asked for, because most plans do not need it. And it must help (`why_not_together`).
-    """
-    return TOGETHER if config.privacy.together and why_not_together(config, rho) is None else 0.0
+    return error <= TELLING_ERROR
 
 
 def why_not_together(config: Config, rho: float | None = None) -> str | None:
@@ -73,14 +65,13 @@ def why_not_together(config: Config, rho: float | None = None) -> str | None:
         products=problem.products,
         slots=config.plan.units * config.privacy.per_unit,
         moved=config.moved,
-        rho=TOGETHER * budget,
+        rho=ON_TOP_SHARE * budget,
     )
     if error > USEFUL_ERROR:
         units = f"{config.plan.units:,} units ([plan] units) at rho = {budget:g}"
         return f"with {units} its error would be about {error:.2f}, and above {USEFUL_ERROR:g} it helps no plan"
-    _, share = zcdp.shares_of(budget, together=TOGETHER)
-    variance = sensitivity.pair_sums(problem, per_unit=config.moved).mechanism(share).variance
-    return None if variance <= TABLED[1] else "its noise is too large to be drawn exactly"
+    exact = _variance("together", config, budget) <= TABLED[1]
+    return None if exact else "its noise is too large to be drawn exactly"
 
 
 def require_payable(config: Config, share: float) -> None:

@@ -70,7 +70,7 @@ from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import Problem
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.paying import dependence_share, left_over_share, require_payable, together_share
+from poolrl.workflow.paying import require_payable, shares_on_top
 from poolrl.workflow.trades.trade import own_problem
 
 WRITTEN = {POLICY, TREES, CERTIFICATE, SIGNATURE, LEAFLET, CONFIG, RECORD}
@@ -196,16 +196,13 @@ def _release(
     caused it. From there on ρ is spent. The draft is committed before anybody gets to see it.
     """
     config, problem = file.config, file.config.problem.posed
-    dependence, together = dependence_share(config), together_share(config)
-    left_over = left_over_share(problem, moved=config.moved, rho=config.privacy.rho)
+    shares = shares_on_top(config)
     # Trees can be added if they have the same bins.
     settings = None if earlier is None else Outcomes(bins=earlier.trees.bins)
-    prepared = Pool(
-        config.privacy.rho, settings, dependence=dependence, left_over=left_over, together=together
-    ).prepare(problem)
+    prepared = Pool(config.privacy.rho, settings, **shares).prepare(problem)
     prepared.learn_from_nothing()  # what would fail after the release fails now
     terms = config.terms(units=0)
-    require_payable(config, dependence + left_over + together)
+    require_payable(config, sum(shares.values()))
     require_sound_sampler()
     signing = ledger.signing_key()
     account = ledger.open_account(terms.data_set, terms.budget)
@@ -264,14 +261,10 @@ def _write_draft(
     """Every file of the release, on the disk before the ledger says that it is there."""
     policy.save(draft / POLICY)
     terms = file.config.terms(units=policy.report.units or 0)
-    versions: dict[Software, str] = {
-        "cryptography": version("cryptography"),
-        "numpy": version("numpy"),
-        "opendp": opendp_version() or "not installed",
-        "poolrl": __version__,
-        "python": platform.python_version(),
-        "scipy": version("scipy"),
-    }
+    packages: tuple[Software, ...] = ("cryptography", "numpy", "scipy")
+    versions: dict[Software, str] = {name: version(name) for name in packages}
+    versions |= {"poolrl": __version__, "python": platform.python_version()}
+    versions["opendp"] = opendp_version() or "not installed"
     certificate = certify(
         policy.guarantee,
         issued=reservation.time,
@@ -368,22 +361,18 @@ def _periods_read(terms: Terms, earlier: Released | None) -> tuple[dict[str, Any
         return {}, ()
     bins, releases = (None, []) if earlier is None else (earlier.trees.bins, earlier.releases())
     facts = {"period": terms.period, "forgetting": terms.forgetting, "bins": bins, "earlier": releases}
-    periods = [*(release.period for release in releases), terms.period]
+    periods = (*(release.period for release in releases), terms.period)
     return facts, tuple(PeriodRead(*astuple(period)) for period in periods)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Path]:
     """The draft's place, for one fit at a time."""
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"), blocking=False)
     try:
-        lock.acquire()
+        with FileLock(folder.with_name(f".{folder.name}.lock"), blocking=False):
+            yield folder.with_name(f".{folder.name}.draft")
     except Timeout:
         raise ValueError(f"another fit is writing to {folder}: wait for it, or name another place with --out") from None
-    try:
-        yield folder.with_name(f".{folder.name}.draft")
-    finally:
-        lock.release()
 
 
 def hashes_of(draft: Path) -> dict[str, str]:
