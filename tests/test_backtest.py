@@ -13,8 +13,7 @@ import pytest
 from poolrl import LostSales, Policy, Pool, SeededNoise, Table, Trajectories, rollout_cost
 from poolrl.learning.policy import Levels
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.workflow.backtest import EYES_ONLY, Backtest, Replayed, replay_policy
-from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
+from poolrl.workflow.backtest import EYES_ONLY, LEFT_OUT, Backtest, Replayed, Weeks, read_weeks, replay_policy
 from tests.helpers.shops import Run
 from tests.helpers.tables import columns
 

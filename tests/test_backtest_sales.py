@@ -16,10 +16,13 @@ from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.workflow.backtest import (
+    LEFT_OUT,
     RECORDED,
     REMADE,
     SameWeekday,
+    Weeks,
     costs_of,
+    read_weeks,
     remade_scales,
     replay_policy,
     replayed_orders,
@@ -27,7 +30,6 @@ from poolrl.workflow.backtest import (
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import ConfigFile, load_config
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.replayed_weeks import LEFT_OUT, Weeks, read_weeks
 from poolrl.workflow.trades.shop_example import (
     FIRST_MONDAY,
     PRODUCTS,

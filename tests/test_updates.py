@@ -26,7 +26,7 @@ from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.update import Moved, ProductNews, advice, by_product
+from poolrl.workflow.update import Moved, OutcomeNews, advice, by_product
 from poolrl.workflow.verified import verify_folder
 from tests.helpers.exports import configured, export_facts, write_export
 from tests.helpers.ledgers import spent, stages
@@ -105,8 +105,8 @@ def test_a_period_is_long_enough_when_noise_weighs_as_before(problem: LostSales)
     assert new.after(old, 0.5).noise > old.noise > new.after(old, 1.0).noise
 
 
-def news_of(*sigmas: float) -> list[ProductNews]:
-    return [ProductNews(f"product {i}", 10.0, 10.0, 10.0 + each, 1.0) for i, each in enumerate(sigmas)]
+def news_of(*sigmas: float) -> list[OutcomeNews]:
+    return [OutcomeNews(f"product {i}", 10.0, 10.0, 10.0 + each, 1.0) for i, each in enumerate(sigmas)]
 
 
 def test_which_release_to_order_by() -> None:
@@ -122,9 +122,8 @@ def test_which_release_to_order_by() -> None:
 
 
 def test_products_are_told_apart_by_name_not_by_comma() -> None:
-    facts: dict[str, Any] = {"before": 10, "after": 11, "by_costs": 0, "spread": (1, 1), "deviation": 1.0}
-    bread = Moved("Mon, bread, white", "bread, white", demand=(10.0, 11.0, 12.0), **facts)
-    rice = Moved("Mon, rice, white", "rice, white", demand=(100.0, 101.0, 102.0), **facts)
+    white = OutcomeNews("bread, white", 10.0, 11.0, 12.0, 1.0), OutcomeNews("rice, white", 100.0, 101.0, 102.0, 1.0)
+    bread, rice = (Moved(f"Mon, {law.product}", 10, 11, 0, law) for law in white)
     assert [each.product for each in by_product([bread, rice])] == ["bread, white", "rice, white"]
 
 

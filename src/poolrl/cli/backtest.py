@@ -16,10 +16,9 @@ from poolrl.certificate.release_files import POLICY
 from poolrl.cli.verbs import CONFIG_NAME, AsJson, ConfigPath, verb
 from poolrl.learning.policy import Policy
 from poolrl.problems.inventory import Inventory
-from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, SameWeekday, replay_policy
+from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, SameWeekday, read_weeks, replay_policy
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.replayed_weeks import read_weeks
 from poolrl.workflow.trades.shop_forecast import noise_warning
 from poolrl.workflow.trades.trade import trade_of
 

@@ -98,11 +98,11 @@ def privacy_curve(result: DemoResult) -> Figure:
     floor = 0.01
     means = np.maximum([100 * gaps.mean() for gaps in result.gaps.values()], floor)
     nothing, everything = (max(100 * gap, floor) for gap in (result.free, result.non_private))
-    axes.axhline(nothing, color=QUIET, linestyle="--", linewidth=1)
-    axes.axhline(everything, color=INK, linestyle=":", linewidth=1)
+    axes.axhline(nothing, color=QUIET, linestyle="--", linewidth=1, label="no data at all")
+    axes.axhline(everything, color=INK, linestyle=":", linewidth=1, label="no privacy")
     for rho, gaps in result.gaps.items():
         axes.plot([rho] * len(gaps), np.maximum(100 * gaps, floor), "o", color=ACCENT, alpha=0.35, markersize=4)
-    axes.plot(rhos, means, "-o", color=ACCENT, linewidth=2, markersize=6)
+    axes.plot(rhos, means, "-o", color=ACCENT, linewidth=2, markersize=6, label="POOL")
     axes.set(xscale="log", yscale="log", ylabel="cost above SAA on uncensored demand")
     axes.set_xlabel("privacy budget ρ (zCDP): stronger privacy to the left")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
@@ -111,13 +111,7 @@ def privacy_curve(result: DemoResult) -> Figure:
     for axis, shown in ((axes, [f"{rho:g}" for rho in rhos]), (upper, [*map(epsilon_shown, rhos)])):
         axis.set_xticks(rhos, shown)
         axis.xaxis.set_minor_locator(NullLocator())
-    middle = len(rhos) // 2
-    for words, at, offset, side, colour in (
-        ("no data at all", (rhos[-1], nothing), (0, -14), "right", QUIET),
-        ("no privacy", (rhos[0], everything), (0, 4), "left", INK),
-        ("POOL", (rhos[middle], means[middle]), (8, 8), "left", ACCENT),
-    ):
-        axes.annotate(words, at, offset, textcoords="offset points", ha=side, color=colour)
+    axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title("What privacy costs", loc="left", weight="bold", color=INK)
     return figure

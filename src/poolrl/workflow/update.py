@@ -130,19 +130,43 @@ def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], fol
 
 
 @dataclass(frozen=True)
+class OutcomeNews:
+    """The mean of an outcome: before, now and by the new period alone."""
+
+    product: str  # what the outcome belongs to, or is called
+    before: float
+    after: float
+    alone: float
+    deviation: float  # of the new period's own mean from the earlier one, by noise and sampling
+    outcome: str = "demand"
+    spread: tuple[float, float] = (0.0, 0.0)  # before and now
+
+    @property
+    def sigmas(self) -> float:
+        """How far the new period is from what was known, in standard deviations of noise and sampling."""
+        return abs(self.alone - self.before) / max(self.deviation, 1e-12)
+
+    @property
+    def own(self) -> str:
+        """What the new period says by itself."""
+        doubt = f"{self.deviation:.2g}" if self.deviation < 100 else f"{self.deviation:.0f}"
+        return f"the new period alone says {self.alone:.3g}, give or take {doubt}"
+
+    def __str__(self) -> str:
+        news = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
+        mean = "mean" if self.outcome == self.product else f"mean {self.outcome}"
+        return f"{self.product}, all steps: {mean} {self.before:.3g} -> {self.after:.3g}; {self.own}, {news}."
+
+
+@dataclass(frozen=True)
 class Moved:
     """One decision: where it stands, what it was and is, the part of new costs, and the law of outcomes behind it."""
 
     where: str
-    product: str  # what the outcome belongs to, or is called
     before: float
     after: float
     by_costs: float
-    demand: tuple[float, float, float]  # the mean outcome before, now, and by the new period alone
-    spread: tuple[float, float]
-    deviation: float  # of the new period's own mean from the earlier one, by noise and sampling
-    outcome: str = "demand"
-    law: int = 0  # decisions with the same number rest on the same law
+    law: OutcomeNews
 
     def __str__(self) -> str:
         rise = 100 * (self.after / self.before - 1) if self.before > 0 else math.inf
@@ -150,19 +174,18 @@ class Moved:
         return f"{self.where}: {self.before:.4g} -> {self.after:.4g}{share}. {self._why()}"
 
     def _why(self) -> str:
-        (before, after, alone), (narrow, wide) = self.demand, self.spread
-        own = f"the new period alone says {alone:.3g}, give or take {_give_or_take(self.deviation)}"
-        mean = f"The mean of {self.outcome}"
+        law, (narrow, wide) = self.law, self.law.spread
+        mean = f"The mean of {law.outcome}"
         if abs(self.by_costs) > abs(self.after - self.before) / 2:
             return f"New costs explain {self.by_costs:+.3g} of it."
-        if _differ(after, before):
-            verb = "rose" if after > before else "fell"
-            sure = "" if abs(alone - before) > SURE * self.deviation else ", which noise and chance can explain"
-            return f"{mean} {verb} from {before:.3g} to {after:.3g}: {own}{sure}."
+        if _differ(law.after, law.before):
+            verb = "rose" if law.after > law.before else "fell"
+            sure = "" if law.sigmas > SURE else ", which noise and chance can explain"
+            return f"{mean} {verb} from {law.before:.3g} to {law.after:.3g}: {law.own}{sure}."
         if _differ(wide, narrow):
             more = "more" if wide > narrow else "less"
-            return f"{mean} is as before ({after:.3g}), but it varies {more}: by {wide:.3g}, not {narrow:.3g}."
-        return f"{mean} is as before ({after:.3g}); {own}. A longer log makes its tail clearer."
+            return f"{mean} is as before ({law.after:.3g}), but it varies {more}: by {wide:.3g}, not {narrow:.3g}."
+        return f"{mean} is as before ({law.after:.3g}); {law.own}. A longer log makes its tail clearer."
 
 
 def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -> list[Moved]:
@@ -180,32 +203,24 @@ def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -
     before, after = decisions_of(earlier.policy), decisions_of(policy)  # (cells, states, H, d)
     by_costs = _with_costs_of(problem, earlier.policy) - before
     laws = problem.labels.count, problem.horizon, problem.outcome_dim
-    means = [_mean(outcomes).reshape(laws) for outcomes in (old, new, alone)]
+    means = np.stack([_mean(outcomes).reshape(laws) for outcomes in (old, new, alone)])
     spreads = [_spread(outcomes).reshape(laws) for outcomes in (old, new)]
     deviation = deviation.reshape(laws)
-    places, outcomes = list(_places(policy)), _outcomes_by_name(policy, problem.outcome_dim)
+    places, called = list(_places(policy)), _outcomes_by_name(policy, problem.outcome_dim)
+    news = {}
+    for law in np.ndindex(laws):
+        (name, outcome), (was, is_now, says) = called[law[-1]], means[:, *law].tolist()
+        spread = float(spreads[0][law]), float(spreads[1][law])
+        news[law] = OutcomeNews(name, was, is_now, says, float(deviation[law]), outcome, spread)
+    # A decision has an outcome of its own, or rests on the one that changed most.
+    changed = (np.abs(means[1] - means[0]) / np.maximum(deviation, 1e-12)).argmax(axis=-1)
     usual = np.maximum(np.abs(before).mean(axis=(0, 1, 2)), 1e-9)
     moved = []
     for number in np.argsort(-(np.abs(after - before) / usual).ravel(), kind="stable"):
-        place = tuple(map(int, np.unravel_index(number, after.shape)))
-        cell, _, step, decision = place
-        # A decision has an outcome of its own, or rests on the one that changed most.
-        change = np.abs(means[1] - means[0])[cell, step] / np.maximum(deviation[cell, step], 1e-12)
-        law = cell, step, decision if problem.action_dim == problem.outcome_dim else int(change.argmax())
-        moved.append(
-            Moved(
-                places[number],
-                outcomes[law[-1]][0],
-                float(before[place]),
-                float(after[place]),
-                float(by_costs[place]),
-                (float(means[0][law]), float(means[1][law]), float(means[2][law])),
-                (float(spreads[0][law]), float(spreads[1][law])),
-                float(deviation[law]),
-                outcomes[law[-1]][1],
-                int(np.ravel_multi_index(law, laws)),
-            )
-        )
+        cell, _, step, decision = place = tuple(map(int, np.unravel_index(number, after.shape)))
+        own = decision if problem.action_dim == problem.outcome_dim else int(changed[cell, step])
+        was, is_now, paid = (float(part[place]) for part in (before, after, by_costs))
+        moved.append(Moved(places[number], was, is_now, paid, news[cell, step, own]))
     return moved
 
 
@@ -232,45 +247,22 @@ def _outcomes_by_name(policy: Policy, many: int) -> list[tuple[str, str]]:
     return [(name, name) for name in (words.outcomes if len(words.outcomes) == many else numbered)]
 
 
-@dataclass(frozen=True)
-class ProductNews:
-    """The mean outcome of one product over all its cells, where noise is smaller than in one of them."""
-
-    product: str
-    before: float
-    after: float
-    alone: float
-    deviation: float
-    outcome: str = "demand"
-
-    @property
-    def sigmas(self) -> float:
-        """How far the new period is from what was known, in standard deviations of noise and sampling."""
-        return abs(self.alone - self.before) / max(self.deviation, 1e-12)
-
-    def __str__(self) -> str:
-        news = "more than noise and chance explain" if self.sigmas > SURE else "which noise and chance can explain"
-        own = f"the new period alone says {self.alone:.3g}, give or take {_give_or_take(self.deviation)}, {news}"
-        mean = "mean" if self.outcome == self.product else f"mean {self.outcome}"
-        return f"{self.product}, all steps: {mean} {self.before:.3g} -> {self.after:.3g}; {own}."
-
-
-def by_product(moved: list[Moved]) -> list[ProductNews]:
-    """Product by product, in the order in which their decisions moved."""
-    laws: dict[str, dict[int, Moved]] = {}
-    for each in moved:
-        laws.setdefault(each.product, {}).setdefault(each.law, each)
+def by_product(moved: list[Moved]) -> list[OutcomeNews]:
+    """Product by product, over all cells, where noise is smaller than in one; in the order of the decisions."""
+    products: dict[str, list[OutcomeNews]] = {}
+    for law in {id(each.law): each.law for each in moved}.values():
+        products.setdefault(law.product, []).append(law)
     news = []
-    for name, cells in laws.items():
+    for name, laws in products.items():
         # Cells count by how surely each is known, because the noise of a rare label would drown the others.
-        precision = np.array([1 / max(cell.deviation, 1e-12) ** 2 for cell in cells.values()])
-        before, after, alone = np.average([law.demand for law in cells.values()], axis=0, weights=precision).tolist()
-        outcome = next(iter(cells.values())).outcome
-        news.append(ProductNews(name, before, after, alone, 1 / math.sqrt(precision.sum()), outcome))
+        precision = np.array([1 / max(law.deviation, 1e-12) ** 2 for law in laws])
+        means = [(law.before, law.after, law.alone) for law in laws]
+        before, after, alone = np.average(means, axis=0, weights=precision).tolist()
+        news.append(OutcomeNews(name, before, after, alone, 1 / math.sqrt(precision.sum()), laws[0].outcome))
     return news
 
 
-def advice(news: list[ProductNews], noise: float) -> str:
+def advice(news: list[OutcomeNews], noise: float) -> str:
     """Which release to decide by, where noise weighs `noise` times as much in the new one as in the earlier one.
 
     If nothing has changed, the squares of k products' deviations add up to k, give or take √(2k).
@@ -288,10 +280,6 @@ def advice(news: list[ProductNews], noise: float) -> str:
         f"{weighs} And noise and chance can explain all that changed: decide by the earlier one. The next update "
         "continues this one. Noise fades faster with longer periods, or with [period] forgetting nearer to 1."
     )
-
-
-def _give_or_take(number: float) -> str:
-    return f"{number:.2g}" if number < 100 else f"{number:.0f}"
 
 
 def _differ(one: float, other: float) -> bool:
