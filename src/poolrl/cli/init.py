@@ -145,7 +145,7 @@ def _write_answers(console: Console, out: Path, trade: Trade, given: Answers, he
     refuse_unknown(trade, given, sales=sales)
     asking = bool(missing_keys(trade, given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
     answers = _ask(console, trade, given, sales=sales) if asking else given
-    content = write_toml(facts_from(trade, answers, sales=sales, header=header)).encode()
+    content = write_toml(facts_from(trade, answers, header)).encode()
     try:
         parse_config(out, content)
     except ValueError as error:

@@ -75,10 +75,8 @@ def propose_columns(source: Path, *, delimiter: str | None, encoding: str) -> Pr
 
 def asked_keys(trade: Trade | None = None, *, sales: bool) -> list[Key]:
     """The keys that `init` asks for: those of a sales export, of a wide table of shops, or of another trade."""
-    keys = [key for key in keys_of(trade or trade_named(LOST_SALES), sales=sales) if key.asked]
-    if sales:
-        return [key for key in keys if key.flag not in BY_SALES]
-    return [key for key in keys if key.name != "weeks_public"]
+    keys = keys_of(trade or trade_named(LOST_SALES), sales=sales)
+    return [key for key in keys if key.asked and not (sales and key.flag in BY_SALES)]
 
 
 def all_flags() -> list[Key]:
@@ -127,52 +125,42 @@ def refuse_unknown(trade: Trade, answers: Answers, *, sales: bool) -> None:
     raise ValueError(f"{flag_of(extra[0])} is not for {what}")
 
 
-def facts_from(
-    trade: Trade, answers: Answers, *, sales: bool = False, header: Proposal | None = None
-) -> dict[str, dict[str, Any]]:
-    """The facts of a configuration; says all that is missing at once."""
-    _refuse_missing(trade, answers, sales=sales, header=header)
+def facts_from(trade: Trade, answers: Answers, header: Proposal | None) -> dict[str, dict[str, Any]]:
+    """The facts of a configuration, of a sales export where there is a header; says all that is missing at once."""
+    _refuse_missing(trade, answers, header)
     products = split_names(answers.get("products", ""))
     _refuse_decimal_comma(answers)
     facts: dict[str, dict[str, Any]] = {}
-    for key in keys_of(trade, sales=sales):
-        section, text = facts.setdefault(key.section, {}), answers.get(key.flag, "").strip()
-        if text := text or answer_for(trade, key) or "":
-            section[key.name] = value_of(key, text, products)
-        else:
-            unset = key.asked or key.field.default in ([], {})
-            section[key.name] = None if unset else key.field.default
+    for key in keys_of(trade, sales=header is not None):
+        value = None if key.asked or key.field.default in ([], {}) else key.field.default
+        if text := answers.get(key.flag, "").strip() or answer_for(trade, key):
+            value = value_of(key, text, products)
+        facts.setdefault(key.section, {})[key.name] = value
     facts["problem"]["kind"] = facts["problem"]["kind"] or trade.kind
     facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
-    if sales:
+    if header is not None:
         # Columns of labels, as the header proposes them or as they were named.
         likely = set(LABEL_MEANINGS) & set(facts["problem"]["labels"] or {})
-        proposed = {name: column for name in sorted(likely) if header and (column := header.only(name))}
+        proposed = {name: column for name in sorted(likely) if (column := header.only(name))}
         facts["sales"]["labels"] = proposed | (facts["sales"]["labels"] or {})
     trade.section.complete(trade, facts)
     return facts
 
 
-def _refuse_missing(trade: Trade, answers: Answers, *, sales: bool, header: Proposal | None) -> None:
-    missing = missing_keys(trade, answers, sales=sales)
-    if not missing:
-        return
-    wanted = []
-    for key in missing:
+def _refuse_missing(trade: Trade, answers: Answers, header: Proposal | None) -> None:
+    wanted, more = [], "; on a terminal it asks, and 'poolrl init --example' writes a table to try."
+    for key in missing_keys(trade, answers, sales=header is not None):
         flag = flag_of(key.flag)
         if key.section == "problem" and not trade.section.has_flags:
             flag = f"--facts '{key.name}=...'"
         elif key.section == "sales" and header is not None:  # why the header did not answer
             flag += f" ({' or '.join(header.columns.get(key.name, [])) or 'no name in the header tells'})"
+            if key.name in STOCKS:
+                more = ". A table with other stocks (after the delivery, at closing time) needs this one computed "
+                more += "first: docs/workflow.md shows how."
         wanted.append(flag)
-    words = (
-        f"init needs {', '.join(wanted)} as well; on a terminal it asks, and 'poolrl init --example' writes a table "
-    )
-    words += "to try."
-    if any(key.section == "sales" and key.name in STOCKS for key in missing):
-        words += " A table with other stocks (after the delivery, at closing time) needs this one computed first: "
-        words += "docs/workflow.md shows how."
-    raise ValueError(words)
+    if wanted:
+        raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
 
 
 def pairs(text: str, flag: str) -> dict[str, str]:

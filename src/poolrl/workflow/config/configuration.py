@@ -229,19 +229,18 @@ def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
 
     A sales export has its own section, and a wide table has its own keys.
     """
-    left_out = {*trade.section.unused, *((f"log.{name}" for name in WIDE_ONLY) if sales else ("sales",))}
-    keys = {section: keys_of_model(section, model) for section, model in _section_models(trade).items()}
+    of_other = [f"log.{name}" for name in WIDE_ONLY] if sales else ["sales", "privacy.weeks_public"]
+    left_out = {*trade.section.unused, *of_other}
+    keys = {section: keys_of_model(section, model) for section, model in _section_models().items()}
     keys["problem"] = trade.section.keys(trade)
     return [key for keys_there in keys.values() for key in keys_there if not left_out & {key.section, key.place}]
 
 
-def _section_models(trade: Trade) -> dict[str, type[BaseModel]]:
-    """The model of each section; one that may be left out is a union with None."""
-    models: dict[str, type[BaseModel]] = {}
-    for name, field in Config.model_fields.items():
-        parts = (field.annotation, *get_args(field.annotation))
-        models[name] = next(part for part in parts if isinstance(part, type) and issubclass(part, BaseModel))
-    return models | {"problem": trade.section}
+def _section_models() -> dict[str, type[BaseModel]]:
+    """The model of each section, [problem] as shops have it; one that may be left out is a union with None."""
+    kinds = {name: field.annotation for name, field in Config.model_fields.items()}
+    kinds["problem"] = trade_named(LOST_SALES).section
+    return {name: (get_args(kind) or (kind,))[0] for name, kind in kinds.items()}
 
 
 @dataclass(frozen=True)
@@ -319,7 +318,7 @@ def fault_in_words(error: Any) -> str:
     section = f"[{where[0]}]"
     key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
     if kind == "extra_forbidden":
-        owner = _section_models(trade_named(LOST_SALES)).get(str(where[0])) if len(where) > 1 else Config
+        owner = _section_models().get(str(where[0])) if len(where) > 1 else Config
         known = [] if owner is None else list(owner.model_fields)
         near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
@@ -345,9 +344,5 @@ def read_toml(content: bytes) -> dict[str, Any]:
         if DEEP_KEY.search(text):
             raise RecursionError
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(str(error)) from None
-    except ValueError:
-        raise ValueError("it has a number that is too long") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
