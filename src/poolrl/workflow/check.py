@@ -51,14 +51,12 @@ class LogFinding:
 
 def look_at(file: ConfigFile) -> list[LogFinding]:
     """What `fit` would refuse or leave unobserved, and what the data holder should know before it."""
-    config = file.config
+    config, trade = file.config, trade_of(file.config.problem.posed)
     findings = [LogFinding("configuration", "good", config.problem.in_words), _budget(file)]
     if config.declared_period() is None:  # such a release cannot be continued, which is too late to know after it
-        later = f"later {trade_of(config.problem.posed).words.trajectory}s"
-        says = f"no [period] is declared, so a fit reads everything, and 'poolrl update' cannot add {later} to it"
+        says = f"no [period] is declared, so 'poolrl update' cannot add later {trade.words.trajectory}s to a fit"
         findings.append(LogFinding("next month", "note", says))
     try:
-        trade = trade_of(config.problem.posed)
         findings += trade.fields(file)
         with open_log(file, explained=True) as log:
             log.check(config.problem.posed)

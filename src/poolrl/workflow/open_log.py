@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
 
 from poolrl.data.periods import rows_of_period
 from poolrl.data.sources.log_files import CsvFormat
@@ -32,17 +31,18 @@ def open_log(
     For the data holder's eyes: `explained` adds columns to the rows of a sales export that no count uses, `also` adds
     columns of the table by name, and `every_period` keeps rows outside [period].
     """
-    config = file.config
-    sales, more = config.sales, list(also)
-    options: dict[str, Any] = {"query": config.query(explained=explained), "reads": config.problem.columns_read(config)}
-    if config.log.delimiter != ",":
-        options["csv"] = CsvFormat(config.log.delimiter, "utf-8")
-    if sales is not None:
-        options |= {"csv": CsvFormat(sales.delimiter, sales.encoding), "export": config.export()}
-        options["reads"] = columns_read(sales, config.columns_of_labels())
-        more += EXPLAINED if explained else ()
-    options |= {"also": more, "folder": file.folder, "before_rows": before_rows}
-    with open_source(config.log.source, config.columns(), **options) as opened:
+    config, sales, log = file.config, file.config.sales, file.config.log
+    with open_source(
+        log.source,
+        config.columns(),
+        also=[*also, *(EXPLAINED if explained and sales is not None else ())],
+        query=config.query(explained=explained),
+        export=config.export(),
+        reads=config.problem.columns_read(config) if sales is None else columns_read(sales, config.columns_of_labels()),
+        folder=file.folder,
+        csv=CsvFormat(log.delimiter) if sales is None else CsvFormat(sales.delimiter, sales.encoding),
+        before_rows=before_rows,
+    ) as opened:
         yield as_table(config, opened, every_period=every_period)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from poolrl.certificate.verify import release_layout
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.dependence import TELLING_ERROR, expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
 from poolrl.pool import ON_TOP
-from poolrl.privacy import sensitivity, zcdp
+from poolrl.privacy import zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
 from poolrl.workflow.config.configuration import Config
 
@@ -79,11 +80,10 @@ def require_payable(config: Config, share: float) -> None:
 
     `share` of ρ is spent on sums beside the trees.
     """
-    problem, moved = config.problem.posed, config.moved
+    problem = config.problem.posed
     rho = zcdp.finite_budget(rho=config.privacy.rho) * (1 - Fraction(str(share)))
     for bins in (FEWEST_BINS, MOST_BINS):  # the number of units will decide between them
-        sizes = Outcomes(bins=bins).level_sizes(problem, slots=1, per_unit=moved, rho=float(rho))
-        trees = sensitivity.outcome_trees(problem, level_sizes=sizes, per_unit=moved, complete=False)
+        trees = release_layout(problem, slots=1, moved=config.moved, rho=float(rho), trees=Outcomes(bins=bins))
         require_sampler(trees.mechanism(rho).variance)
     # Two laws for each label cell, step and product, and the points on which they stand.
     laws = problem.labels.count * problem.outcome_dim * (2 * problem.horizon + 1)

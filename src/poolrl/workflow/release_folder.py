@@ -131,12 +131,10 @@ def fit_release(
     A data set without an account is refused, unless `new_account` confirms that nothing was ever spent on it. `audit`
     is repeated by the certificate. The trees of an `earlier` release are added to this one's.
     """
-    if folder.name in ("", ".."):
-        raise ValueError(f"--out must name a new folder, got {folder}")
-    _refuse_existing(folder)
+    refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder) as draft:
-        _refuse_existing(folder)  # another fit may have made it meanwhile
+        refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
             return Released.load(folder, earlier_fit=earlier_fit, problem=own_problem(file.config.problem.posed))
@@ -152,7 +150,10 @@ def fit_release(
             raise
 
 
-def _refuse_existing(folder: Path) -> None:
+def refuse_existing(folder: Path) -> None:
+    """Refuse a place that is not free for a new release, or for a plan of one."""
+    if folder.name in ("", ".."):
+        raise ValueError(f"--out must name a new folder, got {folder}")
     if os.path.lexists(folder):
         page = "" if (folder / PAGE).exists() else f"; 'poolrl report {folder}' draws its page"
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
@@ -322,10 +323,8 @@ def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release h
 def _refuse_read_periods(account: Account, period: Period) -> None:
     """Refuse an update whose period a finished release has read. Releases that read everything are added up instead."""
     if read := [known for known in account.released_in(period) if known is not None]:
-        raise ValueError(
-            f"a release has read {read[0]} already, which overlaps with [period] of the configuration: name a "
-            f"period that no release has read. {NOTHING_SPENT}"
-        )
+        overlap = f"a release has read {read[0]} already, which overlaps with [period] of the configuration"
+        raise ValueError(f"{overlap}: name a period that no release has read. {NOTHING_SPENT}")
 
 
 def _units_in(log: Table, period: Period | None) -> int:

@@ -34,8 +34,8 @@ from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
+from poolrl.workflow.release_folder import Released, refuse_existing
 from poolrl.workflow.forecast import average_over_cells
-from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.shop_section import OperationFacts
 from poolrl.workflow.trades.trade import own_problem, trade_of
 
@@ -80,8 +80,7 @@ def replan_release(source: Released, file: ConfigFile, folder: Path) -> Replanne
 
 def known_model(source: Released, file: ConfigFile, folder: Path) -> PrivateModel:
     """The model of a release that the file speaks of; refuses before anything is made."""
-    if folder.exists() or folder.name in ("", ".."):
-        raise ValueError(f"{folder} exists, or is no name: name a new folder with --out")
+    refuse_existing(folder)
     names, facts = source.policy.names, file.config.problem
     if own_problem(facts.posed) is not None:
         raise ValueError("replan needs a problem of the package; plan your own with PrivateModel.of(policy).plan(...)")
