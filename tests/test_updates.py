@@ -476,5 +476,5 @@ def test_half_a_period_is_refused(tmp_path: Path, run: Run) -> None:
     facts = small_shop(tmp_path)
     facts["period"] = {"column": "monday", "first": "2025-01-06"}
     (tmp_path / "poolrl.toml").write_text(write_toml(facts))
-    with pytest.raises(ValueError, match=r"\[period\] needs column, first and before, or none of them"):
+    with pytest.raises(ValueError, match=r"\[period\] a period needs a column, and two dates"):
         run("check", "--config", tmp_path / "poolrl.toml")

@@ -183,10 +183,7 @@ def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
     asked = {f"n{i}": column for i, column in enumerate(numbers.values())}
     asked |= {f"t{i}": column for i, column in enumerate(texts.values())}
     table = answer(rows.select(**asked))
-    number = {
-        name: np.asarray(table[f"n{i}"].to_numpy(zero_copy_only=False), dtype=np.float64)
-        for i, name in enumerate(numbers)
-    }
+    number = {name: table[f"n{i}"].to_numpy() for i, name in enumerate(numbers)}
     code = {name: _coded(table[f"t{i}"]) for i, name in enumerate(texts)}
     del table
     spelt, ids = code[columns.trajectory]
@@ -212,10 +209,8 @@ def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
 
 def _coded(column: pa.ChunkedArray) -> tuple[IntArray, list[Any]]:
     """Numbers of the values, −1 for NULL, and the values."""
-    coded = column.dictionary_encode().unify_dictionaries()
-    codes = [np.asarray(chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)) for chunk in coded.chunks]
-    values = coded.chunk(0).dictionary.to_pylist() if coded.num_chunks else []
-    return (np.concatenate(codes) if codes else np.zeros(0)).astype(np.int64), values
+    coded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    return np.asarray(coded.indices.fill_null(-1), dtype=np.int64), coded.dictionary.to_pylist()
 
 
 def _not_before(codes: IntArray, values: list[Any], *, since: str) -> BoolArray:
@@ -343,16 +338,9 @@ def replay_policy(
     facts = zip(policy.names.products, used.sum(axis=0).tolist(), *costs.swapaxes(1, 2).tolist(), strict=True)
     products = [Replayed(*fact) for fact in facts]
     scaled = "none" if weeks.scale is None else RECORDED if remade is None else REMADE
-    return Backtest(
-        len(kept),
-        int(used.all(axis=1).sum()),
-        int(weeks.chosen.sum()) - len(kept),
-        reasons,
-        float(empty.sum() / (used.sum() * problem.horizon)),
-        scaled,
-        products,
-        called,
-    )
+    complete, left_out = int(used.all(axis=1).sum()), int(weeks.chosen.sum()) - len(kept)
+    ran_empty = float(empty.sum() / (used.sum() * problem.horizon))
+    return Backtest(len(kept), complete, left_out, reasons, ran_empty, scaled, products, called)
 
 
 def _demands(

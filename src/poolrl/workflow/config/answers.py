@@ -201,7 +201,7 @@ def value_of(key: Key, text: str, products: list[str]) -> Any:
         return _json_value(text)
     if key.section == "period":
         return int(text) if text.isdecimal() else text
-    if key.name == "labels" and dict[str, str] not in kinds:
+    if key.place == "problem.labels":  # [sales] labels names columns
         return {name: _label_values(split_names(part)) for name, part in pairs(text, key.name).items()}
     if dict in origins:
         value = pairs(text, key.name)

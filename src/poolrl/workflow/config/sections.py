@@ -340,8 +340,6 @@ class PeriodFacts(Facts):
         """The period of a log with such a scale; None if none is declared. Refuses half a period."""
         if self.column == self.first == self.before == "":
             return None
-        if "" in (self.column, self.first, self.before):
-            raise ValueError("[period] needs column, first and before, or none of them")
         try:
             return Period(self.column, self.first, self.before, scale)
         except ValueError as error:
