@@ -21,8 +21,8 @@ from poolrl.workflow.config.sections import LABEL_COLUMN, WEEKDAYS, SalesTable, 
 
 # The largest number that is read. Sums of thousandths of such numbers are exact.
 LARGEST_READ = 10**12
-# Columns that are read as numbers or as yes and no. A row is unobserved if one of them cannot be read.
-READ_COLUMNS = ("open", "opening", "delivery", "sales", "stock_out", "scale")
+# Columns that are read as yes and no; others are numbers. A row is unobserved if one of them cannot be read.
+FLAGS = ("open", "stock_out")
 # Other reasons why a row is unobserved.
 TWICE, SHUT = "double rows", "closed"
 # Counts of rows on which the shelf ran out, of those of them with stock left, of rows that sold all, and of those of
@@ -81,18 +81,15 @@ def date_reading(sales: SalesTable) -> str:
 
 def readings(sales: SalesTable) -> dict[str, str]:
     """How each column that must be readable is read; those that are not there are left out."""
-    columns = {name: number_reading(getattr(sales, name), sales) for name in ("opening", "delivery", "sales")}
-    for name in ("open", "stock_out"):
-        if getattr(sales, name) is not None:
-            columns[name] = f"{flag_sql(quoted_name(getattr(sales, name)), sales.yes, sales.no)} > 0"
-    if sales.scale is not None and sales.weeks is None:
-        columns["scale"] = number_reading(sales.scale, sales)
-    return {name: columns[name] for name in READ_COLUMNS if name in columns}
+    amounts = ["opening", "delivery", "sales", *(["scale"] if sales.scale is not None and sales.weeks is None else [])]
+    flags = [name for name in FLAGS if getattr(sales, name) is not None]
+    words = {name: f"{flag_sql(quoted_name(getattr(sales, name)), sales.yes, sales.no)} > 0" for name in flags}
+    return words | {name: number_reading(getattr(sales, name), sales) for name in amounts}
 
 
 def unreadable(name: str) -> str:
     """Whether what was read of a column cannot be used: missing, another word, no number, or beyond all numbers."""
-    if name in ("open", "stock_out"):
+    if name in FLAGS:
         return f"{name} IS NULL"
     return f"(isfinite({name}) AND abs({name}) <= {LARGEST_READ}) IS NOT TRUE"
 
