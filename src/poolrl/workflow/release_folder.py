@@ -223,11 +223,12 @@ def _release(
             raise _ended_before_release(ledger, reservation, error, paid=paid) from None
         learned = False
         try:
-            released, sums = _with_earlier(prepared.release(log, SecureNoise()), terms, earlier)
+            released, sums, facts = _with_earlier(prepared.release(log, SecureNoise()), terms, earlier)
             policy = prepared.learn(released)
             learned = True
             opened.close()  # before anything is committed: an error while closing must not hide a release
-            facts, periods = _periods_read(terms, earlier)
+            read = [*(each.period for each in facts.get("earlier", [])), terms.period]
+            periods = tuple(PeriodRead(*astuple(period)) for period in read if period is not None)
             names, words = config.names(), config.scale_in_words
             policy.report = replace(policy.report, names=names, units=units, scale_in_words=words, periods=periods)
             declared = {"definitions": list(log.definitions), "audit": audit} | facts
@@ -339,29 +340,21 @@ def _units_in(log: Table, period: Period | None) -> int:
 
 def _with_earlier(
     released: PrivateOutcomes, terms: Terms, earlier: Released | None
-) -> tuple[PrivateOutcomes, FadedTrees]:
-    """What to learn from, and the sums that a later update adds to."""
+) -> tuple[PrivateOutcomes, FadedTrees, dict[str, Any]]:
+    """What to learn from, the sums that a later update adds to, and the certificate's facts of periods."""
     trees = FadedTrees.of(released)
     if terms.period is None:
-        return released, trees
+        return released, trees, {}
+    facts: dict[str, Any] = {"period": terms.period, "forgetting": terms.forgetting, "bins": None, "earlier": []}
     words = f"Of the log only this period was read: {terms.period}. {neighbours_keep(released.guarantee.unit)}"
     if earlier is not None:
+        facts |= {"bins": earlier.trees.bins, "earlier": earlier.releases()}
         trees = trees.after(earlier.trees, terms.forgetting)
         released = trees.to_learn_from(released)
-        words += f" The policy also rests on {len(earlier.releases())} earlier periods, each with its own certificate."
+        words += f" The policy also rests on {len(facts['earlier'])} earlier periods, each with its own certificate."
         if released.guarantee.unit != "trajectory":
             words += f" One {released.guarantee.unit} may be in all of them, and loses the sum of their rho."
-    return replace(released, guarantee=replace(released.guarantee, periods=words)), trees
-
-
-def _periods_read(terms: Terms, earlier: Released | None) -> tuple[dict[str, Any], tuple[PeriodRead, ...]]:
-    """The certificate's facts of periods, and those that a policy rests on; nothing where everything is read."""
-    if terms.period is None:
-        return {}, ()
-    bins, releases = (None, []) if earlier is None else (earlier.trees.bins, earlier.releases())
-    facts = {"period": terms.period, "forgetting": terms.forgetting, "bins": bins, "earlier": releases}
-    periods = (*(release.period for release in releases), terms.period)
-    return facts, tuple(PeriodRead(*astuple(period)) for period in periods)
+    return replace(released, guarantee=replace(released.guarantee, periods=words)), trees, facts
 
 
 @contextmanager
