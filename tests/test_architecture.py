@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import poolrl
+from tests.helpers.commands import run_poolrl
 
 SOURCE = Path(poolrl.__file__).parent
 
@@ -278,8 +279,7 @@ def test_a_fit_loads_no_reproduction_and_no_audit() -> None:
 
 def test_a_release_passes_few_files(tmp_path: Path) -> None:
     """A fit of the example, from its configuration to its folder, without the page that is drawn of it."""
-    example = [sys.executable, "-m", "poolrl.cli.main", "init", "--example"]
-    subprocess.run(example, cwd=tmp_path, capture_output=True, check=True)
+    run_poolrl("init", "--example", cwd=tmp_path)
     program = (
         "import sys, poolrl.cli.fit; from pathlib import Path; "
         "from poolrl.workflow.config.configuration import load_config; "

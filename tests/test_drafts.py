@@ -58,6 +58,7 @@ def test_a_release_that_was_committed_is_finished_by_the_next_fit(tmp_path: Path
     run("verify", release / "policy.npz", release / "certificate.json", "--ledger", ledger)
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncommitted: Path, run: Run) -> None:
     assert (uncommitted / "policy.npz").exists()
     said = " ".join(run("fit", "--config", tmp_path / "poolrl.toml").split())
@@ -67,6 +68,7 @@ def test_a_release_that_was_not_is_removed_and_stays_paid(tmp_path: Path, uncomm
     assert stages(tmp_path) == ["open", "reserve", "read", "reserve", "read", "commit"]
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path: Path, config: Path, run: Run) -> None:
     with locked(tmp_path / "release") as draft:
         draft.mkdir()
@@ -84,6 +86,7 @@ def test_a_second_fit_to_the_same_place_is_refused_while_the_first_runs(tmp_path
     assert left == {"log.parquet", "poolrl.toml", "ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.signing"}
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_lock_that_nobody_holds_stops_nobody(tmp_path: Path, config: Path, run: Run) -> None:
     """A killed fit leaves the lock's file; the system has freed the lock."""
     (tmp_path / ".release.lock").touch()

@@ -27,6 +27,8 @@ from tests.helpers.ledgers import spent, stages
 from tests.helpers.processes import environment, program
 from tests.helpers.shops import Run
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def test_a_release_that_cannot_be_moved_stays(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch

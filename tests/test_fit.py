@@ -85,6 +85,7 @@ def test_one_product_does_not_sell_together(facts: Facts, tmp_path: Path) -> Non
         load_config(write_config(tmp_path, facts))
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_second_fit_pays_again_and_a_third_is_refused(released: Path, run: Run) -> None:
     config = released / "poolrl.toml"
     with pytest.raises(ValueError, match="a release is never overwritten"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ def model() -> PrivateModel:
     common = rng.gamma(4.0, 1.0, (800, 3, 1))
     demand = np.minimum(common * rng.gamma(4.0, 0.25, (800, 3, 2)), TOP)
     return Pool(1.0, together=0.1).model(problem, problem.simulate_log(demand, rng=rng), noise=SeededNoise(2))
+
+
+@pytest.fixture(scope="module")
+def fitted(model: PrivateModel) -> Policy:
+    """The plan of a depot by fitted values, which several tests ask; do not change it."""
+    return model.plan(a_depot(), values=SMALL)
 
 
 def exact_cost(depot: Depot, drawn: FloatArray, points: int) -> float:
@@ -109,28 +116,24 @@ def test_a_reserve_costs_what_is_said_by_hand() -> None:
             assert shown + depot.cost(0, state, levels, demand) == pytest.approx([3.0 * demand.sum()])
 
 
-def test_a_reserve_that_knows_of_the_weather_is_another_one(model: PrivateModel) -> None:
+def test_a_reserve_that_knows_of_the_weather_is_another_one(model: PrivateModel, fitted: Policy) -> None:
     """Products that run short on the same days leave less to share, so each keeps more for itself."""
     assert model.together > 0.5
     alone = PrivateModel(model.problem, model.outcomes, model.guarantee)
-    depot = a_depot()
-    knows, does_not = (each.plan(depot, values=SMALL).act(0, np.zeros(3)) for each in (model, alone))
+    knows, does_not = (each.act(0, np.zeros(3)) for each in (fitted, alone.plan(a_depot(), values=SMALL)))
     assert knows[:2].sum() > does_not[:2].sum()
 
 
-def test_fitted_values_beat_zones_and_grid(model: PrivateModel) -> None:
+def test_fitted_values_beat_zones_and_grid(model: PrivateModel, fitted: Policy) -> None:
     depot = a_depot()
     demand = model.sample(4_000, rng=np.random.default_rng(9))
-    costs = {
-        name: rollout_cost(depot, model.plan(depot, values=values), demand)
-        for name, values in {"fitted": SMALL, "zones": Zones(20), "grid": Grid(3)}.items()
-    }
+    policies = {name: model.plan(depot, values=values) for name, values in (("zones", Zones(20)), ("grid", Grid(3)))}
+    costs = {name: rollout_cost(depot, policy, demand) for name, policy in (policies | {"fitted": fitted}).items()}
     assert costs["fitted"] < 0.95 * min(costs["zones"], costs["grid"])
 
 
-def test_a_fitted_policy_is_saved_and_asked(model: PrivateModel, tmp_path: Path) -> None:
-    depot = a_depot()
-    policy = model.plan(depot, values=SMALL)
+def test_a_fitted_policy_is_saved_and_asked(model: PrivateModel, fitted: Policy, tmp_path: Path) -> None:
+    depot, policy = a_depot(), fitted
     assert isinstance(policy.rule, FittedU)
     policy.save(tmp_path / "depot.npz")
     again = Policy.load(tmp_path / "depot.npz")
@@ -144,8 +147,8 @@ def test_a_fitted_policy_is_saved_and_asked(model: PrivateModel, tmp_path: Path)
     np.testing.assert_array_equal(PrivateModel.of(again).plan().levels, model.plan().levels)
 
 
-def test_a_file_that_declares_another_depot_is_refused(model: PrivateModel, tmp_path: Path) -> None:
-    policy = model.plan(a_depot(), values=SMALL)
+def test_a_file_that_declares_another_depot_is_refused(fitted: Policy, tmp_path: Path) -> None:
+    policy = copy(fitted)
     policy.problem = a_depot(horizon=4)
     policy.save(tmp_path / "forged.npz")
     with pytest.raises(ValueError, match="declares steps"):
@@ -163,7 +166,7 @@ def test_fitted_values_of_a_plain_shop_cost_what_its_own_plan_does(model: Privat
     shop = model.problem
     policy = model.plan(shop, values=SMALL)
     policy.save(tmp_path / "shop.npz")
-    demand = model.sample(4_000, rng=np.random.default_rng(0))
+    demand = model.sample(2_000, rng=np.random.default_rng(0))
     best = rollout_cost(shop, model.plan(), demand)
     assert rollout_cost(shop, Policy.load(tmp_path / "shop.npz"), demand) <= 1.02 * best
 
@@ -249,10 +252,9 @@ def test_any_problem_is_an_environment(model: PrivateModel) -> None:
     check_env(ModelEnv(model, model.problem), skip_render_check=True)
 
 
-def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(model: PrivateModel) -> None:
+def test_a_plan_costs_in_the_environment_what_it_costs_on_paths(model: PrivateModel, fitted: Policy) -> None:
     """600 trajectories at once, to five standard errors; and one by one it is the same environment."""
-    depot, many = a_depot(), 600
-    policy = model.plan(depot, values=SMALL)
+    depot, policy, many = a_depot(), fitted, 600
     shops = ModelVectorEnv(model, depot, num_envs=many)
     seen, _ = shops.reset(seed=3)
     rewards = np.zeros(many)

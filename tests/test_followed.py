@@ -80,6 +80,7 @@ def test_prices_that_follow_values_are_not_told_to_switch() -> None:
     assert "succeeded about equally often" in found.because
 
 
+@pytest.mark.usefixtures("short_forecast")
 def test_without_the_table_a_page_says_what_it_rests_on() -> None:
     """Amounts of all sizes were tried by lot, so any plan earns more."""
     rng = np.random.default_rng(1)

@@ -282,8 +282,9 @@ def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.Monke
         return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / 16)
 
     monkeypatch.setattr(release.sensitivity, "outcome_trees", cheap)
+    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
     case = next(each for each in CASES if not each.problem.action_sets_state)
-    found = attack_case(case, rho=1.0, releases=4_000)
+    found = attack_case(case, rho=1.0, releases=1_000)
     assert found.verdict == "FLAGGED"
 
 
@@ -300,7 +301,8 @@ def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytes
     case = next(each for each in CASES if each.dependence)
     assert case.problem.horizon > 1
     monkeypatch.setattr(release.sensitivity, "joint_table", cheap)
-    assert attack_case(case, rho=1.0, releases=4_000).verdict == "FLAGGED"
+    monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
+    assert attack_case(case, rho=1.0, releases=1_000).verdict == "FLAGGED"
 
 
 def test_what_shows_more_than_states_is_counted_as_outcomes_only() -> None:

@@ -23,6 +23,8 @@ from tests.helpers.interrupts import interrupted_soon
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 # A question about one row; two queries whose failure would answer it.
 ASKED = "trajectory = 7 AND step = 1 AND action_0 > 0"
 CAST = f"SELECT * REPLACE ((CASE WHEN {ASKED} THEN 'x' ELSE '1' END)::DOUBLE AS state_0) FROM log"

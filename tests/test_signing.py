@@ -20,6 +20,8 @@ from poolrl.ledger.signing import PURPOSE, PublicKey, Signature, SigningKey
 from tests.helpers.commands import CommandLine
 from tests.helpers.shops import Run
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def owner_key(folder: Path, run: Run) -> Path:
     """The public key, as its owner hands it out."""

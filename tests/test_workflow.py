@@ -75,6 +75,7 @@ def test_check_counts_units_and_what_they_drop(tmp_path: Path, facts: Facts, run
         run("check", "--config", tmp_path / "poolrl.toml")
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_unit_is_certified_with_all_its_trajectories(tmp_path: Path, facts: Facts, run: Run) -> None:
     table = pq.read_table(tmp_path / "log.parquet")
     shop = pa.array([f"shop {i // 3}" for i in table["trajectory"].to_pylist()])
@@ -190,6 +191,7 @@ def test_an_unexpected_error_is_one_line_without_its_message(
     assert answer.err == "poolrl: stopped by an unexpected RuntimeError: a defect of poolrl\n"
 
 
+@pytest.mark.usefixtures("no_page")
 def test_check_knows_what_is_left(released: Path, run: Run) -> None:
     found = json.loads(run("check", "--config", released / "poolrl.toml", "--json"))
     (budget,) = [each for each in found["findings"] if each["what"] == "budget"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import main
+from tests.helpers.simulations import shorten_forecast
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,14 @@ def answer_of(arguments: list[str], capsys: pytest.CaptureFixture[str], patch: p
 
 
 def run_poolrl(*arguments: str, cwd: Path, exits: int = 0) -> str:
-    """Run a command in a folder, on a wide terminal; what it printed. Fails if it ends with another code."""
+    """Run a command in a folder, on a wide terminal, with a short forecast; what it printed.
+
+    Fails if it ends with another code.
+    """
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd):
         patch.setenv("COLUMNS", "300")
+        shorten_forecast(patch.setattr)
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             code = _ended(arguments, patch)
     assert code == exits, said.getvalue()

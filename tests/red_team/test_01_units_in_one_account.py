@@ -19,6 +19,8 @@ from tests.helpers.commands import CommandLine
 from tests.helpers.ledgers import WEEK, rows
 from tests.helpers.shops import Facts, Run, write_config
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 SHOP = ProtectedUnit("week", "shop", max_per_unit=5)
 WEEKS = 50
 

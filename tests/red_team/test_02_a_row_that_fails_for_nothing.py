@@ -21,6 +21,8 @@ from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, write_config
 from tests.helpers.sources import seen
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 # What one row may hold instead of itself.
 BROKEN_ROWS = {
     "no UTF-8": b"\xff\xfe,0,1,1,1,1,1,1",

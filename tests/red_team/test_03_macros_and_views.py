@@ -16,6 +16,8 @@ from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, message_of_failed_fit, write_config
 from tests.helpers.sources import seen
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 QUERY = "SELECT * FROM x"
 
 

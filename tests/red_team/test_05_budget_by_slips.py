@@ -21,6 +21,8 @@ from poolrl.workflow.config.configuration import load_config, user_ledger
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, write_config
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def test_a_copied_configuration_opens_no_ledger_by_itself(released: Path, tmp_path: Path, run: Run) -> None:
     other = tmp_path / "copy"

@@ -16,6 +16,8 @@ from poolrl.ledger.ledger import Sketch
 from tests.helpers.ledgers import spent
 from tests.helpers.shops import Facts, Run, small_shop, write_config
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 COLUMNS = {
     part: [f"{name}_0"] for part, name in (("states", "state"), ("actions", "action"), ("next_states", "next_state"))
 }
