@@ -34,8 +34,8 @@ from poolrl.problems.labels import Labels
 from poolrl.problems.operations import column_values
 from poolrl.workflow.config.configuration import ConfigFile
 from poolrl.workflow.decision_tables import ORDERS_FILE, decisions_of, from_empty_csv, in_one_sentence, orders_csv
-from poolrl.workflow.release_folder import Released, refuse_existing
 from poolrl.workflow.forecast import average_over_cells
+from poolrl.workflow.release_folder import Released, refuse_existing
 from poolrl.workflow.trades.shop_section import OperationFacts
 from poolrl.workflow.trades.trade import own_problem, trade_of
 
