@@ -264,7 +264,8 @@ def test_label_values_read_off_the_log(monkeypatch: Plant) -> None:
 @pytest.mark.usefixtures("attacked_alone")
 def test_totals_of_protected_labels_without_noise(monkeypatch: Plant) -> None:
     """How many rows have which labels, released exactly although a neighbour may have others."""
-    monkeypatch.setattr(Trajectories, "labels_public", property(lambda self: True, lambda self, declared: None))
+    always = property(lambda self: True, lambda self, declared: None)
+    monkeypatch.setattr(Trajectories, "labels_public", always, raising=False)  # a field, and no attribute of the class
     assert "neighbours differ without noise" in faults(attack_case(LABELLED, releases=200))
 
 
