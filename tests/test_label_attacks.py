@@ -69,6 +69,6 @@ def test_a_column_of_missing_labels_is_a_column_of_labels() -> None:
 def test_what_decides_the_noise_is_read_only() -> None:
     zero = np.zeros((2, 1, 1))
     log = Trajectories(states=zero, actions=zero + 4, next_states=zero, scale=zero + 1, scale_memory=1)
-    for name in ("has_units", "scale", "scale_memory", "max_per_unit", "labels_public"):
+    for name in ("has_units", "has_scale", "scale_memory", "max_per_unit", "labels_public"):
         with pytest.raises(AttributeError):
             setattr(log, name, None)
