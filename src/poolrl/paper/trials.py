@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 from poolrl.checks import BoolArray, FloatArray, IntArray, finite_array, one_of, whole
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.axes import Separable
-from poolrl.geometry.partition import Grid, Rings, Zones
+from poolrl.geometry.partition import Grid, Partition, Rings, Zones
 from poolrl.geometry.resolution import TRUTH_BINS
 from poolrl.learning.backward_induction import Bernstein, Visits
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.policy import Levels, Policy
+from poolrl.learning.policy import GreedyQ, Levels, Policy
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import HORIZONS, PRODUCT_COUNTS, Setting
 from poolrl.pool import Pool
@@ -130,8 +130,8 @@ def run(setting: Setting, seed: int, real: Rossmann | None = None) -> Run:
 
 
 def _empty_rings(policy: Policy, log: Trajectories) -> float:
-    partition = getattr(policy.rule, "partition", None)
-    if partition is None or not isinstance(partition.states, Rings):
+    partition = policy.rule.where if isinstance(policy.rule, GreedyQ) else None
+    if not isinstance(partition, Partition) or not isinstance(partition.states, Rings):
         return math.nan
     rings, empty = len(partition.states.corners), []
     for step in range(log.horizon):
