@@ -22,9 +22,9 @@ from poolrl.paper.results import Results
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import SCALES, SWEEPS, real
 from poolrl.paper.trials import Run, run
-from poolrl.paper.workers import AT_ONCE, Plan, carry_out, finished_runs, plan_for, started, together
+from poolrl.paper.workers import AT_ONCE, Plan, finished_runs, plan_for, started, together
 from tests.helpers.processes import environment, processes_of, program, wait_until
-from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan, stored
+from tests.helpers.sweeps import SMALL, bits, do, small_plan, stored
 
 pytestmark = pytest.mark.xdist_group("workers")  # which are started once
 TASKS = [(replace(SMALL, rho=rho), seed) for seed in range(4) for rho in (0.5, 1.0, 2.0)]
@@ -64,10 +64,15 @@ def test_rows_do_not_depend_on_the_backend(backend: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_workers_hand_back_every_run(count: int) -> None:
+def test_a_worker_stores_its_own_runs(count: int, tmp_path: Path) -> None:
+    """Nobody here adds what comes back, and it is in the file; a worker on another machine could not put it there."""
+    here, there = tmp_path / "here.sqlite", tmp_path / "there.sqlite"
     with started("loky", count) as backend:
-        found = list(finished_runs(TASKS, real=None, backend=backend))
-    assert sorted((each.setting, each.seed) for each in found) == sorted(TASKS)
+        for path, writes in ((here, True), (there, False)):
+            found = list(finished_runs(TASKS, path, real=None, backend=replace(backend, writes=writes)))
+            assert sorted((each.setting, each.seed) for each in found) == sorted(TASKS)
+    assert stored(here) == len(TASKS)
+    assert not there.exists()
 
 
 @pytest.mark.slow
@@ -89,12 +94,21 @@ def test_kill_9_loses_the_runs_in_flight_and_no_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_run_that_fails_is_named_and_those_before_it_are_kept(count: int, tmp_path: Path) -> None:
-    path = tmp_path / "results.sqlite"
-    wrong = Plan((SMALL, replace(SMALL, method="magic"), replace(SMALL, rho=3.0)), runs=1, tuning_seeds=1)
-    with pytest.raises(RuntimeError, match=r"'magic'.* with seed 0 failed: there is no method 'magic'"):
-        do(wrong, path, workers=count)
+    path, found = tmp_path / "results.sqlite", []
+    wrong = [(SMALL, 7), (replace(SMALL, method="magic"), 7), (replace(SMALL, rho=3.0), 7)]
+    with started("loky", count) as backend:
+        stream = finished_runs(wrong, path, real=None, backend=backend)
+        with pytest.raises(RuntimeError, match=r"'magic'.* with seed 7 failed: there is no method 'magic'"):
+            found.extend(stream)
     with Results(path, read_only=True) as results:
-        assert bits(results.runs()) == bits([run(SMALL, 0)])
+        assert bits(results.runs()) == bits(found) == bits([run(SMALL, 7)])
+
+
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    path.write_text("no database" * 100)
+    with started("loky", 2) as backend, pytest.raises(ValueError, match="is not a results file"):
+        list(finished_runs(TASKS, path, real=None, backend=backend))
 
 
 def test_runs_of_one_bench_stay_together() -> None:
@@ -106,7 +120,7 @@ def test_runs_of_one_bench_stay_together() -> None:
     assert len(parts) < len(tasks) / 5
 
 
-def test_every_run_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_run_has_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
     def spy(*arguments: object) -> Run:
@@ -115,7 +129,7 @@ def test_every_run_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(workers, "run", spy)
     with started("loky", 1) as backend:
-        list(finished_runs(TASKS[:2], real=None, backend=backend))
+        list(finished_runs(TASKS[:2], tmp_path / "results.sqlite", real=None, backend=backend))
     assert set(threads) == {1}
 
 
@@ -142,20 +156,18 @@ def test_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_killed_worker_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    path, finished = tmp_path / "results.sqlite", []
-    many = Plan(tuple(setting for setting, _ in TASKS[:3]), runs=500, tuning_seeds=1)
-
-    def kill_one(done: Run) -> None:
-        if not finished:
-            os.kill(_worker(), signal.SIGKILL)
-        finished.append(done)
-
+    path = tmp_path / "results.sqlite"
+    many = [(setting, seed) for seed in range(500) for setting, _ in TASKS[:3]]
     with started("loky", 2) as backend:
-        with Results(path) as results, pytest.raises(OSError, match=r"a worker process was killed .* runs before"):
-            carry_out(many, results, real=None, backend=backend, started=NOTHING, finished=kill_one)
+        stream = finished_runs(many, path, real=None, backend=backend)
+        first = next(stream)
+        os.kill(_worker(), signal.SIGKILL)
+        with pytest.raises(OSError, match="a worker process was killed, probably for want of memory; the runs before"):
+            list(stream)
         with Results(path, read_only=True) as results:
-            assert sorted(bits(results.runs())) == sorted(bits(finished))
-        assert len(list(finished_runs(TASKS, real=None, backend=backend))) == len(TASKS)  # the next call is well
+            kept = results.runs()
+        assert bits([first])[0] in bits(kept)
+        assert len(list(finished_runs(TASKS, path, real=None, backend=backend))) == len(TASKS)  # the next call is well
 
 
 def _worker() -> int:

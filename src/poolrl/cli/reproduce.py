@@ -58,7 +58,7 @@ def reproduce(
 ) -> None:
     """Run what is missing, print what was asked for, and write the report.
 
-    Finished runs are stored, a few at a time, and a run depends on its setting and seed alone.
+    Every finished run is stored at once, and a run depends on its setting and seed alone.
     """
     one_of(CHOICES, sweep=what)
     console = Console()

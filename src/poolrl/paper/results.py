@@ -1,13 +1,14 @@
 """The results file, one row per finished run, on disk before the next begins (SQLite); and finished runs by setting.
 
-In WAL mode other processes can read while the command writes. WAL uses shared memory, so the file belongs on a local
-disk. Workers hand their runs to the command that asked for them (`workers`).
+In WAL mode the processes of one machine write side by side, and others read meanwhile. WAL uses shared memory, so the
+file belongs on a local disk. Runs made on other machines travel back to the command that asked for them (`workers`).
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, fields, replace
@@ -34,7 +35,7 @@ _COLUMNS: dict[str, tuple[str, Any]] = {**_KEYS, **dict.fromkeys(MEASURES, ("", 
 
 
 class Results:
-    """A file of runs; a context manager.
+    """A file of runs, for any number of processes on one machine; a context manager.
 
     A row is durable when `add` returns, so a killed process loses only the runs in flight.
     """
@@ -133,15 +134,26 @@ class Results:
     def _tables(self) -> set[str]:
         return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
+    def _execute(self, statement: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        """SQLite waits for other writers, but not while the file is switched to WAL mode or recovered: then we wait."""
+        end = time.monotonic() + SECONDS_FOR_WRITERS
+        while True:
+            try:
+                return self._db.execute(statement, values)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
-            return self._db.execute(statement, values).fetchall()
+            return self._execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
     def _write(self, statement: str, values: Sequence[Any] = ()) -> None:
         try:
-            self._db.execute(statement, values)
+            self._execute(statement, values)
         except sqlite3.Error as error:
             kept = "every run before this one is kept: make room and run the same command again"
             raise OSError(f"could not write to {self.path} ({error}); {kept}") from None

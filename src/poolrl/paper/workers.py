@@ -1,8 +1,8 @@
 """The reproduction: which runs are wanted, which are still missing, and doing the missing ones on workers.
 
 Workers are processes of this machine (loky), a Ray cluster or a Spark cluster, all through joblib. A run depends on its
-setting and seed alone, so rows are the same wherever it is made. Workers hand back a few runs at a time, and the
-command stores them as they come: a killed command loses some seconds of each worker.
+setting and seed alone, so rows are the same wherever it is made. Workers on this machine write to the results file
+themselves. Workers of Ray and Spark hand their runs back, and the command stores each part as it comes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby, islice
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -77,6 +78,7 @@ class Backend:
     workers: int  # runs at a time
     options: dict[str, Any]  # of `joblib.Parallel`
     lost: type[Exception]  # raised when a worker is gone
+    writes: bool = False  # whether its workers reach the results file
 
 
 def carry_out(
@@ -98,16 +100,22 @@ def carry_out(
         started(stage, len(tasks))
         if not tasks:
             continue
-        with closing(finished_runs(tasks, real=real, backend=backend)) as stream:
+        with closing(finished_runs(tasks, results.path, real=real, backend=backend)) as stream:
             for run in stream:
-                results.add(run)
+                results.add(run)  # already there if its worker could write it
                 done[run.setting, run.seed] = run
                 finished(run)
 
 
-def finished_runs(todo: Sequence[Task], *, real: Rossmann | None, backend: Backend) -> Generator[Run]:
-    """Yield runs in any order, some at a time. Ctrl-C ends the workers at once."""
-    parts = (joblib.delayed(_work)(tasks, real if tasks[0][0].data == "rossmann" else None) for tasks in together(todo))
+def finished_runs(todo: Sequence[Task], file: Path, *, real: Rossmann | None, backend: Backend) -> Generator[Run]:
+    """Yield runs in any order, some at a time. Workers that can write store each run as soon as it is finished.
+
+    Ctrl-C ends the workers at once. The store keeps their finished runs.
+    """
+    home = file.resolve() if backend.writes else None
+    parts = (
+        joblib.delayed(_work)(tasks, real if tasks[0][0].data == "rossmann" else None, home) for tasks in together(todo)
+    )
     parallel = joblib.Parallel(backend.workers, return_as="generator_unordered", batch_size=1, **backend.options)
     stream: Generator[tuple[list[Run], Exception | None]] | None = None
     try:
@@ -118,10 +126,10 @@ def finished_runs(todo: Sequence[Task], *, real: Rossmann | None, backend: Backe
             if failure is not None:
                 raise failure
     except backend.lost as error:
+        words = f", or its machine has no poolrl ({type(error).__name__} of {backend.name})"
         raise OSError(
-            f"a worker process was killed ({type(error).__name__} of {backend.name}), probably for want of memory, or "
-            "its machine has no poolrl; the runs before it are kept: run the same command again, with --workers 1 if "
-            "memory is short"
+            f"a worker process was killed, probably for want of memory{'' if backend.writes else words}; the runs "
+            "before it are kept: run the same command again, with --workers 1 if memory is short"
         ) from None
     finally:
         with warnings.catch_warnings():
@@ -137,21 +145,25 @@ def together(todo: Iterable[Task]) -> Iterator[list[Task]]:
             yield some
 
 
-def _work(tasks: list[Task], real: Rossmann | None) -> tuple[list[Run], Exception | None]:
-    """On a worker: do the tasks up to the first that fails.
+def _work(tasks: list[Task], real: Rossmann | None, home: Path | None) -> tuple[list[Run], Exception | None]:
+    """On a worker: do the tasks up to the first that fails, and store each run in the file `home` if there is one.
 
     A failure is returned, not raised, so that the runs before it come along. Spark would also wrap it in pages of Java.
     """
     done: list[Run] = []
-    # One thread: sums would otherwise be split differently on machines with more cores.
-    with threadpool_limits(1):
-        for setting, seed in tasks:
-            try:
-                done.append(run(setting, seed, real))
-            except Exception as error:
-                failure = RuntimeError(f"the run {setting} with seed {seed} failed: {error}")
-                failure.add_note(traceback.format_exc())  # a traceback does not travel between processes
-                return done, failure
+    try:
+        # One thread: sums would otherwise be split differently on machines with more cores.
+        with Results(home) if home is not None else nullcontext() as results, threadpool_limits(1):
+            for setting, seed in tasks:
+                try:
+                    done.append(run(setting, seed, real))
+                except Exception as error:
+                    raise RuntimeError(f"the run {setting} with seed {seed} failed: {error}") from error
+                if results is not None:
+                    results.add(done[-1])
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # a traceback does not travel between processes
+        return done, error
     return done, None
 
 
@@ -200,7 +212,7 @@ def _loky(workers: int | None) -> Iterator[Backend]:
     threading.excepthook = hook
     options = {"backend": "loky", "initializer": _end_with, "initargs": (os.getpid(),)}
     try:
-        yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool)
+        yield Backend("loky", workers or joblib.cpu_count(), options, BrokenProcessPool, writes=True)
     finally:
         threading.excepthook = usual
 
