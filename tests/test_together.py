@@ -338,3 +338,14 @@ def test_the_least_side_is_public() -> None:
     below = bin_edges(TOGETHER_BANDS)[edges] * problem.demand_max
     demand = gamma(3.0, scale=np.geomspace(4.0, 40.0, 4) / 3).cdf(below)
     assert ((demand > 0.1) & (demand < 0.9)).all()
+
+
+def test_pairs_without_edges_are_refused_before_anything_is_drawn() -> None:
+    """A release of trees alone would cost ρ for a table that nobody gets."""
+    problem = LostSales(horizon=2, products=2, holding=1.0, shortage=4.0, demand_max=9.0)
+    log = problem.simulate_log(np.full((5, 2, 2), 3.0), rng=np.random.default_rng(0))
+    recorder = Recorder()
+    budgets = {"rho": Fraction(9, 10), "together": Fraction(1, 10)}
+    with pytest.raises(ValueError, match="together needs edges"):
+        release_outcomes(log, problem, level_sizes=(2, 4), noise=recorder, **budgets)
+    assert not recorder.tables

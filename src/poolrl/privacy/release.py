@@ -88,6 +88,8 @@ def release_outcomes(
         "together": sensitivity.pair_sums,
     }
     asked = sorted((name for name, budget in on_top.items() if budget), key=[*formulas].index)
+    if "together" in asked and edges is None:
+        raise ValueError("together needs edges: say where pairs are compared")
     tables = {name: formulas[name](problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
     log.check(problem)
     counts = count_outcomes(log, problem, level_sizes=level_sizes)
@@ -117,7 +119,7 @@ def _counted(name: str, log: Log, problem: OutcomeProblem, edges: IntArray | Non
         return count_joint(log, problem, bands=JOINT_BANDS)
     if name == "left_over":
         return sum_left(log, problem)
-    assert edges is not None  # pairs are compared somewhere
+    assert edges is not None  # refused before anything is counted
     return sum_together(log, problem, edges=edges)
 
 
