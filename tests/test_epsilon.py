@@ -26,8 +26,7 @@ from poolrl.workflow.budget import BudgetStudy, StudyLine, StudyQuestion
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import keys_of
 from poolrl.workflow.demo import DemoResult, privacy_curve
-from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast
-from poolrl.workflow.page import _grid, claim_rows
+from poolrl.workflow.page import claim_rows
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_named
 from tests.helpers.certificates import release_facts
@@ -116,10 +115,6 @@ def test_the_pictures(tmp_path: Path, policy: Policy) -> None:
 
 
 def test_the_page(policy: Policy, certificate: Certificate) -> None:
-    budget = BudgetCost(RHO, zcdp.epsilon(RHO, 1e-6), 0.1, 1.0, 0.1)
-    best = CostEstimate(1.0, 0.9, 1.1)
-    ((row,), _) = _grid(Forecast(today=best, policy=best, best=best, because="", budgets=[budget]))
-    assert row["epsilon"] == SHOWN
     assert ["epsilon at delta = 1e-06", SHOWN] in claim_rows(Released(Path(), policy, certificate))
 
 

@@ -1,10 +1,9 @@
-"""The page, in a real browser: the slider moves the numbers, nothing leaves it, everybody can use it."""
+"""The page, in a real browser: it shows the policy, nothing leaves it, everybody can use it."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,6 @@ import pytest
 
 from poolrl import Policy
 from poolrl.cli.main import app
-from poolrl.privacy.zcdp import epsilon
 from poolrl.workflow.decision_tables import levels_csv
 from poolrl.workflow.page import release_page
 from poolrl.workflow.release_folder import Released
@@ -82,33 +80,6 @@ def page(browser: Any, report: Path) -> Iterator[Any]:
     opened.close()
 
 
-def numbers(page: Any) -> dict[str, str]:
-    return {key: page.locator(f"#{key}").inner_text() for key in ("rho", "epsilon", "attack", "cost", "gap")}
-
-
-def test_the_slider_moves_the_numbers(page: Any) -> None:
-    grid = json.loads(page.locator("#grid").text_content())
-    slider = page.get_by_role("slider", name="Privacy budget")
-    assert numbers(page)["rho"] == "0.5"  # begins where the budget was spent
-    assert page.locator("#spent").inner_text() == "This is the budget that was spent."
-    seen = []
-    slider.focus()
-    page.keyboard.press("Home")
-    for number, point in enumerate(grid):
-        shown = numbers(page)
-        assert shown == {key: point[key] for key in shown}
-        assert float(shown["epsilon"]) == pytest.approx(epsilon(float(shown["rho"]), 1e-6) + 0.005, abs=0.0051)
-        marker = page.locator("#marker")
-        assert (float(marker.get_attribute("cx")), float(marker.get_attribute("cy"))) == (point["x"], point["y"])
-        assert slider.get_attribute("aria-valuetext") == f"rho {shown['rho']}, predicted cost {shown['cost']}"
-        seen.append(float(shown["rho"]))
-        assert slider.input_value() == str(number)
-        page.keyboard.press("ArrowRight")
-    assert seen == sorted(seen)
-    assert "The budget that was spent is 0.5." in page.locator("#spent").inner_text()
-    assert float(grid[0]["cost"]) > float(grid[-1]["cost"])  # privacy costs something
-
-
 def test_the_page_shows_the_policy(page: Any, full_release: Path) -> None:
     levels = Policy.load(full_release / "policy.npz").levels
     rows = page.locator("table.levels > tbody > tr")
@@ -135,14 +106,13 @@ def test_everybody_can_use_it(page: Any) -> None:
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent.slice(0, 30)"))
     assert reached[0] == "Skip to the content"
-    assert "rho-slider" in reached
     assert {"search", "sort", "download", "milk"} <= set(reached)
     page.get_by_role("button", name="milk").focus()
     page.keyboard.press("Enter")
     assert page.get_by_role("button", name="milk").get_attribute("aria-expanded") == "true"
     assert page.get_by_role("table", name="Levels of milk").is_visible()
     page.get_by_role("button", name="bread").click()
-    assert page.locator("svg[role=img]").count() == 2 + 1 + 2  # rows, the curve, and what was opened
+    assert page.locator("svg[role=img]").count() == 2 + 2  # rows, and what was opened
     for picture in page.locator("svg:not([aria-hidden=true])").all():
         assert picture.get_attribute("role") == "img"
         if not picture.get_attribute("aria-label"):
@@ -182,7 +152,6 @@ def test_it_fits_a_phone(browser: Any, report: Path) -> None:
     page = browser.new_page(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
     page.goto(report.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") == 360  # nothing to scroll sideways
-    assert page.locator("#rho-slider").bounding_box()["width"] > 120
     assert not page.locator("td.wide").first.is_visible()  # one range instead of a column for each step
     assert page.locator("td.narrow").first.is_visible()
     page.get_by_role("button", name="bread").click()
@@ -199,9 +168,6 @@ def test_it_prints(browser: Any, report: Path) -> None:
     page = browser.new_page()
     page.goto(report.as_uri())
     page.emulate_media(media="print")
-    assert not page.locator("#rho-slider").is_visible()
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.get_by_role("region", name="Predicted cost by budget").is_visible()
     printed = page.pdf(format="A4")
     assert 1 < len(re.findall(rb"/Type /Page\b", printed)) < 9
     page.close()
@@ -211,7 +177,7 @@ def test_without_a_script_the_numbers_are_there(browser: Any, report: Path) -> N
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(report.as_uri())
-    assert numbers(page)["rho"] == "0.5"
+    assert "ρ = 0.5" in page.locator("#costs").inner_text()
     table = page.get_by_role("region", name="Order-up-to levels").locator("tbody tr")
     levels = Policy.load(report.with_name("policy.npz")).levels
     shown = [[float(cell) for cell in row.locator("td").all_inner_texts()] for row in table.all()]

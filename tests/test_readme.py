@@ -94,7 +94,7 @@ def test_the_walk_through(tmp_path: Path) -> None:
         assert words in answer.stdout
     assert Policy.load(shop / "release" / "policy.npz").guarantee.private
     page = (shop / "release" / "report.html").read_text()
-    assert 'id="levels-data"' in page  # a slider is there only if noise lets costs be shown
+    assert 'id="levels-data"' in page
     assert "What if costs change?" in page
 
 

@@ -17,8 +17,7 @@ from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Levels
 from poolrl.learning.stored import Names, Report
 from poolrl.privacy.guarantee import Guarantee
-from poolrl.privacy.zcdp import attack_power, epsilon
-from poolrl.workflow.forecast import BudgetCost, CostEstimate, Forecast, ProductCosts
+from poolrl.workflow.forecast import CostEstimate, Forecast, ProductCosts
 from poolrl.workflow.release_folder import Released
 from tests.helpers.certificates import release_facts
 
@@ -71,10 +70,6 @@ def made_up_release(
 def made_up_forecast(release: Released) -> Forecast:
     """Costs that nobody measured: the test looks only at how they are shown."""
     names, many = release.policy.names, len(release.policy.names.products)
-    budgets = [
-        BudgetCost(rho, epsilon(rho, 1e-6), attack_power(rho), 310 * (1 + 0.03 / rho), 0.01 + 0.03 / rho)
-        for rho in (0.1, 0.2, 0.5, 1.0)
-    ]
     products = [
         ProductCosts(
             name, 4.0 + i % 7, 3.0 + i % 5, 2.5, names.steps[:1] * (i % 4 == 0), names.steps[-1:], 0.1 + i / many / 5
@@ -89,8 +84,6 @@ def made_up_forecast(release: Released) -> Forecast:
         verdict="switch",
         because="With these levels a week costs 41 less than today, in nine cases out of ten between 5 and 80 less.",
         products=products,
-        budgets=budgets,
-        chosen=2,
         noise_dominated=False,
         warning="",
     )

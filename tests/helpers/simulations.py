@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-SHORT_FORECAST = {"REPETITIONS": 1, "BUDGETS": (10.0,), "BUDGET_TREES": 1}
+SHORT_FORECAST = {"REPETITIONS": 1}
 SHORT_REHEARSAL = {"REHEARSED_FITS": 3}
 SHORT_STUDY = {"BUDGETS": (0.01, 1.0), "SIZES": (100, 1_000), "MOST_ROWS": 1}
 

@@ -25,11 +25,13 @@ from poolrl.simulation.evaluation import data_free, expected_costs, optimum, rol
 from poolrl.simulation.families import FAMILIES, World, worlds_of
 from poolrl.simulation.logs import simulate_log
 from poolrl.workflow.config.configuration import Config
-from poolrl.workflow.forecast import BUDGETS, noise_share_of_gain
+from poolrl.workflow.forecast import noise_share_of_gain
 from poolrl.workflow.trades.trade import Trade, trade_of
 
 DEMANDS = ("any", "prior", *FAMILIES)
 SIZES = (30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+# Budgets that are compared with each other.
+BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 # Rows times products of one simulated log, so that it fits into memory; and of all, so that they take seconds.
 LARGEST_LOG, MOST_ROWS = 20_000_000, 40_000_000
 # Paths on which policies of simulated fits are compared.

@@ -18,8 +18,6 @@ SwitchVerdict = Literal["switch", "do not switch", "cannot tell"]
 CANNOT_TELL: SwitchVerdict = "cannot tell"
 # 90% of a normal law lie within this many standard deviations.
 WITHIN_90 = 1.645
-# Budgets that are compared with each other.
-BUDGETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 # Where noise takes more than this share of what data could bring, a budget should not be spent.
 NOISE_DOMINATED = 0.25
 
@@ -46,17 +44,6 @@ class ProductCosts:
     beyond: float  # estimated chance that demand exceeds the level of its step
 
 
-@dataclass(frozen=True)
-class BudgetCost:
-    """The cost of the policy with another budget."""
-
-    rho: float
-    epsilon: float
-    attack: float
-    cost: float
-    gap: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """What released numbers say about today's decisions, about the policy and about knowing the outcomes."""
@@ -72,8 +59,6 @@ class Forecast:
     noise_dominated: bool = False
     warning: str = ""
     products: list[ProductCosts] = field(default_factory=list)
-    budgets: list[BudgetCost] = field(default_factory=list)  # empty where it would take long
-    chosen: int = 0  # the budget that was spent
 
 
 def cell_shares(outcomes: OutcomeDistribution) -> FloatArray:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -32,7 +32,7 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
 from poolrl.workflow.decision_tables import decisions_of, scale_in_words, shown_states
-from poolrl.workflow.forecast import CostEstimate, Forecast, money, signed_percent
+from poolrl.workflow.forecast import CostEstimate, Forecast, money
 from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
 
 if TYPE_CHECKING:
@@ -77,11 +77,10 @@ def release_page(release: Released, forecast: Forecast) -> str:
     certificate, policy = release.certificate, release.policy
     trade, seen = trade_of(policy.problem), seen_in(certificate)
     page = trade.page(policy, forecast)
-    grid, curve = _grid(forecast)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"words": _with_code, "money": money}
-    files = ["page.css", *(["levels.js"] if page.levels else []), *(["page.js"] if grid else [])]
+    files = ["page.css", *(["levels.js"] if page.levels else [])]
     style, *scripts = ((text, _integrity(text)) for text in (loader.get_source(environment, name)[0] for name in files))
     text = certificate.canonical().decode()
     verdict, mood = VERDICTS[forecast.verdict]
@@ -101,8 +100,6 @@ def release_page(release: Released, forecast: Forecast) -> str:
         epsilon=rounded_up(seen.epsilon["1e-06"]),
         attack=percent(seen.attack.true_positives_at_most),
         lost="" if forecast.lost is None else percent(forecast.lost),
-        grid=grid,
-        curve=curve,
         replanned=(release.folder / CERTIFIED).exists(),
         leaflet=leaflet_sections(certificate),
         claim_rows=claim_rows(release),
@@ -130,26 +127,6 @@ def _compared(names: Sequence[str], forecast: Forecast) -> list[tuple[str, CostE
     x = _scale(min(one.low for one in known), max(one.high for one in known), 4, BAR_WIDTH - 4)
     bars = ["" if one is None else _interval_bar(x(one.low), x(one.mean), x(one.high)) for one in estimates]
     return list(zip(names, estimates, bars, strict=True))
-
-
-def _grid(forecast: Forecast) -> tuple[list[dict[str, Any]], str]:
-    """What the slider shows at each budget, with the place of its marker, and the curve; nothing without budgets."""
-    if not forecast.budgets:
-        return [], ""
-    places, curve = _cost_chart(forecast)
-    grid = [
-        {
-            "rho": f"{budget.rho:g}",
-            "epsilon": rounded_up(budget.epsilon),
-            "attack": percent(budget.attack),
-            "cost": f"{budget.cost:,.1f}",
-            "gap": signed_percent(budget.gap),
-            "x": x,
-            "y": y,
-        }
-        for budget, (x, y) in zip(forecast.budgets, places, strict=True)
-    ]
-    return grid, curve
 
 
 @dataclass(frozen=True)
@@ -304,32 +281,6 @@ def _picture(policy: Policy, cell: int, decisions: list[float]) -> str:
     ]
     said = "; ".join(f"{decision:.4g}" for decision in decisions)
     return _svg(f"law-{cell}", f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)
-
-
-def _cost_chart(forecast: Forecast) -> tuple[list[tuple[float, float]], str]:
-    """Predicted cost against ρ on a logarithmic axis, beside the cost of knowing the demand where that is known.
-
-    First the places of its points, for the marker that the slider moves.
-    """
-    budgets, best = forecast.budgets, forecast.best
-    costs = [budget.cost for budget in budgets]
-    least = min(costs) if best is None else min(*costs, best.mean)
-    room = max(max(costs) - least, 0.02 * least, 1e-9)
-    low, high = max(0.0, least - 0.35 * room), least + 1.25 * room
-    powers = [math.log10(budget.rho) for budget in budgets]
-    x, y = _scale(powers[0], powers[-1], LEFT + 12, WIDTH - RIGHT - 12), _scale(low, high, HEIGHT - BOTTOM, UPPER)
-    places = [(x(power), y(cost)) for power, cost in zip(powers, costs, strict=True)]
-    tens = [power for power in powers if abs(power - round(power)) < 1e-9]
-    body = [_rows(y, low, high), *(_under(x(power), f"{10**power:g}") for power in tens)]
-    body.append(_caption("privacy budget ρ: more privacy to the left"))
-    if best is not None:
-        body.append(f'<path class="limit" d="M{LEFT} {y(best.mean)}H{WIDTH - RIGHT}"/>')
-        body.append(_text(LEFT + 6, y(best.mean) + 16, "knows the demand", "quiet"))
-    body += [_line(places), *(f'<circle class="dot" cx="{a}" cy="{b}" r="3"/>' for a, b in places)]
-    a, b = places[forecast.chosen]
-    body.append(f'<circle class="marker" id="marker" cx="{a}" cy="{b}" r="8"/>')
-    words = "; ".join(f"rho {budget.rho:g}: {budget.cost:.1f}" for budget in budgets)
-    return places, _svg("cost", "Predicted cost against the privacy budget", words, body)
 
 
 def _interval_bar(low: float, mean: float, high: float) -> str:

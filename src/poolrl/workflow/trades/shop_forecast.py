@@ -19,13 +19,10 @@ from poolrl.learning.levels import best_costs, costs_of_levels, left_and_missing
 from poolrl.learning.outcomes import OutcomeDistribution, uniform_outcomes
 from poolrl.learning.policy import Policy
 from poolrl.pool import Pool
-from poolrl.privacy.zcdp import attack_power, epsilon
 from poolrl.simulation.families import FAMILIES, TOP, TreeLaws, draw_trees
 from poolrl.workflow.forecast import (
-    BUDGETS,
     NOISE_DOMINATED,
     WITHIN_90,
-    BudgetCost,
     CostEstimate,
     Forecast,
     average_over_cells,
@@ -54,8 +51,6 @@ TAIL_DOUBT = 0.5
 MOST_UNSEEN = PROMISED / TAIL_DOUBT
 # By an estimate itself, in shares of the best cost: data are worth little, or much; and little of that is lost.
 WORTHLESS, WORTH_MUCH, LITTLE_LOST = 0.1, 0.5, 0.1
-# Other budgets are simulated by a fit for each of them: trees of that fit, and the most trees of a policy.
-BUDGET_TREES, MOST_BUDGET_TREES = 14, 400
 # A plan takes demand beyond the explored range for lognormal. That is cautious: other usual laws have less of it there.
 USUAL_TAIL = 0.75
 # Past orders follow demand if at least this share of what they cost is shortage that they foresaw.
@@ -75,9 +70,6 @@ def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast
     """The forecast of a policy that was learned from outcome trees, which say no more than the policy itself."""
     if not _can_rehearse(policy):
         return _without_numbers(policy, "The policy was saved by an earlier version, which kept no facts of its noise.")
-    rho, slots = policy.guarantee.rho, shop_of(policy)[1].slots
-    assert slots is not None
-    budgets = sorted({*BUDGETS, rho}) if slots.size <= MOST_BUDGET_TREES and math.isfinite(rho) else []
     progress.add_task("predicting", total=None)
     families, trials = _rehearsed(policy)
     if warning := _noise_warning(families, trials):
@@ -85,11 +77,7 @@ def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast
     costs = EstimatedCosts.of(policy)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(policy, follows)
-    forecast = _with_numbers(policy, costs, families, trials)
-    if budgets and forecast.policy is not None and forecast.best is not None:
-        by_budget = _costs_by_budget(policy, budgets, forecast.policy.mean, forecast.best.mean, progress)
-        return replace(forecast, budgets=by_budget, chosen=budgets.index(rho))
-    return forecast
+    return _with_numbers(policy, costs, families, trials)
 
 
 def noise_warning(policy: Policy) -> str:
@@ -181,24 +169,6 @@ def _noise_warning(families: Trial, trials: list[Trial]) -> str:
 
 def _without_numbers(policy: Policy, why: str) -> Forecast:
     return Forecast(unknown=why, because=why, products=hidden_from(policy))
-
-
-def _costs_by_budget(
-    policy: Policy, budgets: list[float], spent: float, best: float, progress: Progress
-) -> list[BudgetCost]:
-    """The costs of fits at other budgets, by trees of the estimate with other noise; `spent` at the policy's own."""
-    rehearsal, rho = Rehearsal(policy, most_trees=BUDGET_TREES), policy.guarantee.rho
-    gaps = [
-        rehearsal.on_estimate(0, variance=rehearsal.variance * rho / budget).gap
-        for budget in progress.track(budgets, description="other budgets")
-    ]
-    # More noise never helps. Where it seems to, it is the luck of one draw.
-    falling = np.maximum.accumulate(np.maximum(gaps, 0.0)[::-1])[::-1]
-    # Nobody does better than somebody who knows the demand.
-    costs = np.maximum(spent * (1 + falling) / (1 + falling[budgets.index(rho)]), best)
-    above = costs / best - 1 if best > 0 else np.zeros_like(costs)
-    rows = zip(budgets, costs.tolist(), above.tolist(), strict=True)
-    return [BudgetCost(budget, epsilon(budget, 1e-6), attack_power(budget), cost, gap) for budget, cost, gap in rows]
 
 
 @dataclass(frozen=True)
@@ -316,14 +286,14 @@ def _excess(costs: FloatArray, others: FloatArray) -> float:
 class Rehearsal:
     """Some columns of a policy as a shop of their own, without labels."""
 
-    def __init__(self, policy: Policy, *, most_trees: int = MOST_TREES) -> None:
+    def __init__(self, policy: Policy) -> None:
         (problem, outcomes), trees = shop_of(policy), policy.report.trees
         assert trees is not None
         assert outcomes.slots is not None
         self.sizes = tuple(size for size in trees.sizes if size <= FINEST_LEVEL) or trees.sizes[:1]
         self.variance = float(trees.variance)
         cells, horizon, products = problem.labels.count, problem.horizon, problem.products
-        most = MOST_COARSE_TREES if self.sizes[-1] <= COARSE_LEVEL else most_trees
+        most = MOST_COARSE_TREES if self.sizes[-1] <= COARSE_LEVEL else MOST_TREES
         count = min(max(1, most // horizon), cells * products)
         columns = np.random.default_rng(0).choice(cells * products, count, replace=False)
         cell, product = np.divmod(np.sort(columns), products)
@@ -348,11 +318,11 @@ class Rehearsal:
         self.slots = np.maximum(taken(outcomes.slots), 1.0)
         self._free = plan_shops(self.shop, uniform_outcomes(self.shop, self.weights.shape[-1]))
 
-    def on_estimate(self, seed: int, *, variance: float | None = None) -> Trial:
+    def on_estimate(self, seed: int) -> Trial:
         """A fit on trees of the policy's own estimate."""
         truth = OutcomeDistribution(self.points, self.weights, slots=self.slots)
         tops = (self.points[:, -1] + self.points[:, 0]) / self.shop.demand_max
-        return self._trial(truth, TreeLaws(self.weights, self.cutoffs, tops), seed, variance or self.variance)
+        return self._trial(truth, TreeLaws(self.weights, self.cutoffs, tops), seed)
 
     def on_families(self) -> Trial:
         """Fits where every column's demand is of another public family, and past orders are even up to λ.
@@ -375,11 +345,11 @@ class Rehearsal:
         points = (np.arange(bins) + 0.5) / bins * self.shop.demand_max[:, None]
         even = np.diff(np.minimum(np.arange(bins + 1) / bins / self.shop.share[..., None], 1.0), axis=-1)
         laws = TreeLaws(weights, even if self.shop.censored else None, np.ones(shape[1]))
-        return self._trial(OutcomeDistribution(points, weights, slots=self.slots), laws, first, self.variance)
+        return self._trial(OutcomeDistribution(points, weights, slots=self.slots), laws, first)
 
-    def _trial(self, truth: OutcomeDistribution, laws: TreeLaws, seed: int, variance: float) -> Trial:
+    def _trial(self, truth: OutcomeDistribution, laws: TreeLaws, seed: int) -> Trial:
         rng = np.random.default_rng([seed, len(self.points)])
-        drawn = draw_trees(laws, self.slots, level_sizes=self.sizes, variance=variance, rng=rng)
+        drawn = draw_trees(laws, self.slots, level_sizes=self.sizes, variance=self.variance, rng=rng)
         policy = Pool(1.0).prepare(self.shop).learn(drawn)
         assert policy.outcomes is not None
         return Trial(
