@@ -8,13 +8,17 @@ from __future__ import annotations
 import re
 import textwrap
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poolrl.certificate.certificate import Certificate, PrivacyLoss, lost_to_periods, seen_in
 from poolrl.ledger.accounts import Period
 from poolrl.privacy.guarantee import KEEP_IDS, declared_in_words, neighbours_in_words
 from poolrl.privacy.zcdp import ceiling, rounded_up
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 WIDTH = 78
 SIGN_HERE = (
@@ -56,25 +60,31 @@ def registry_record(claim: Certificate) -> str:
 def _filled(template: str, claim: Certificate) -> Any:
     """A file of templates, each filled in by itself."""
     import yaml
-    from jinja2 import Environment, StrictUndefined
 
     public = claim.assumed_public
     names = re.sub(r"[^a-z0-9]+", "-", f"{public.publication.curator} {public.publication.name}".lower()).strip("-")
-    environment = Environment(undefined=StrictUndefined, autoescape=False)  # it becomes text and YAML, not HTML
-    sentences = (declared_sentences, ends, for_other_periods, neighbours, percent, rounded_up, short, strength, whose)
-    environment.globals |= {sentence.__name__: sentence for sentence in sentences}
-    environment.globals |= {"claim": claim, "public": public, "publication": public.publication, "words": public.words}
-    environment.globals |= {"seen": seen_in(claim), "slug": names or f"poolrl-{claim.policy_sha256[:12]}"}
-    environment.globals["KEEP_IDS"] = KEEP_IDS
+    facts: dict[str, Any] = {"claim": claim, "public": public, "publication": public.publication, "words": public.words}
+    facts |= {"seen": seen_in(claim), "slug": names or f"poolrl-{claim.policy_sha256[:12]}"}
 
     def filled(part: Any) -> Any:
         if isinstance(part, dict):
             return {filled(key): filled(value) for key, value in part.items()}
         if isinstance(part, list):
             return [filled(value) for value in part]
-        return " ".join(environment.from_string(part).render().split()) if isinstance(part, str) else part
+        return " ".join(_template(part).render(facts).split()) if isinstance(part, str) else part
 
     return filled(yaml.safe_load(Path(__file__).with_name(template).read_text(encoding="utf-8")))
+
+
+@cache
+def _template(text: str) -> Template:
+    """A template that knows the sentences of this file; compiled once, because every release fills in all of them."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # it becomes text and YAML, not HTML
+    sentences = (declared_sentences, ends, for_other_periods, neighbours, percent, rounded_up, short, strength, whose)
+    environment.globals |= {sentence.__name__: sentence for sentence in sentences} | {"KEEP_IDS": KEEP_IDS}
+    return environment.from_string(text)
 
 
 def declared_sentences(certificate: Certificate) -> list[str]:
