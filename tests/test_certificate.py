@@ -16,6 +16,7 @@ import yaml
 
 from poolrl import Guarantee, LostSales, Policy, Pool, SeededNoise
 from poolrl.certificate.certificate import (
+    LARGEST_CERTIFICATE,
     Certificate,
     PrivacyLoss,
     arithmetic_faults,
@@ -65,6 +66,13 @@ def test_numbers_that_json_does_not_have_are_refused(one_release: Path) -> None:
             certificate.model_copy(update={"epsilon": {"1e-06": value}}).canonical()
         with pytest.raises(ValueError, match="not a complete certificate"):
             edited(certificate, partial(write_epsilon, value))
+
+
+def test_what_stands_behind_a_certificate_is_not_cut_off(one_release: Path) -> None:
+    """Blanks up to the longest text that is read, then words that nobody would see."""
+    content = certificate_in(one_release / "release").canonical()
+    with pytest.raises(ValueError, match="not a complete certificate"):
+        Certificate.read(content + b" " * LARGEST_CERTIFICATE + b"words")
 
 
 EDITS: dict[str, Callable[[dict[str, Any]], object]] = {

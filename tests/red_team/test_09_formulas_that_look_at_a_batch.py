@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poolrl import Backlog, Boundary, LostSales, Pool, Trajectories, check_problem
+from poolrl import Backlog, Boundary, DynamicPricing, LostSales, Pool, Trajectories, check_problem
 from poolrl.data.trace import Recording
 from poolrl.privacy.release import release_outcomes
 from tests.helpers.broken_problems import BROKEN, FACTS, LEVELS, DividesByTheLargest, Shop, Untouched, a_log, neighbour
@@ -143,3 +143,32 @@ def test_facts_that_do_not_fit_each_other_are_named() -> None:
         for act in (lambda p=problem: check_problem(p), lambda p=problem: Pool(1.0).fit(p, Untouched.log())):
             with pytest.raises(ValueError, match=words):
                 act()
+
+
+class SeesWholeRows(LostSales):
+    """Its rule forgets the coordinates: one answer for each row."""
+
+    def seen_coordinates(self, step: int, state: Any, action: Any) -> Any:
+        return state[..., 0] < 5.0
+
+
+def test_an_answer_for_a_whole_row_is_none_for_other_rows() -> None:
+    """With as many rows as products, NumPy took the answers of rows for those of products: 12,288 moved, 256 paid."""
+    problem = SeesWholeRows(horizon=1, products=64, holding=1.0, shortage=1.0, demand_max=10.0)
+    with pytest.raises(ValueError, match=r"seen_coordinates\(\) of SeesWholeRows must return values of shape \(64,\)"):
+        Pool(1.0).prepare(problem)
+    noise = Recorder(), Recorder()
+    for first, counted in zip((0.0, 6.0), noise, strict=True):
+        states = np.zeros((64, 1, 64))
+        states[0, 0, 0] = first
+        log = Trajectories(states=states, actions=np.full(states.shape, 8.0), next_states=np.full(states.shape, 3.0))
+        release_outcomes(log, problem, level_sizes=LEVELS, rho=1.0, noise=counted)
+    assert 0 < sum(squared_change(*noise)) <= 2 * 64 * len(LEVELS)
+
+
+def test_a_formula_that_is_set_on_an_object_is_tried_as_well() -> None:
+    problem: Any = DynamicPricing(horizon=1, stock=1, price_max=10.0)
+    Pool(1.0).prepare(problem)
+    problem.seen_coordinates = lambda step, state, action: state[..., 0] >= 0.5
+    with pytest.raises(ValueError, match=r"seen_coordinates\(\) of DynamicPricing must return values of shape \(1,\)"):
+        Pool(1.0).prepare(problem)

@@ -269,8 +269,8 @@ class Certificate(PrivacyLoss):
         """A certificate from its bytes; refuses anything that is not one."""
         wanted = cls.model_fields["format"].default
         try:
-            # A longer text is cut, and is then no JSON.
-            return cls.model_validate_json(content[:LARGEST_CERTIFICATE])
+            # A longer text is not read, as if it were empty.
+            return cls.model_validate_json(content if len(content) <= LARGEST_CERTIFICATE else b"")
         except ValidationError:
             why = "an entry is missing, unknown or of another type"
             raise ValueError(f"not a complete certificate of this version ({wanted!r}): {why}") from None

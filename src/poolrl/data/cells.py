@@ -74,7 +74,9 @@ def _cut_off(problem: OutcomeProblem, seen: Numbers, cut: Numbers, relative: boo
 def _observed(problem: OutcomeProblem, step: int, row: tuple[Numbers, ...], cell: Numbers) -> Numbers:
     if sees_everything(problem):
         return np.broadcast_to(True, cell.shape)
-    return problem.seen_coordinates(step, *row[:2])
+    seen = problem.seen_coordinates(step, *row[:2])
+    # One answer for a whole row is spread over its coordinates here, where no other row can be met.
+    return seen if getattr(seen, "shape", ()) == cell.shape else np.broadcast_to(seen, cell.shape)
 
 
 def sees_everything(problem: OutcomeProblem) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from poolrl.checks import FloatArray
 from poolrl.data.row_rules import within
-from poolrl.data.trace import record
+from poolrl.data.trace import Symbol, record
 from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, SeparableProblem, broken_declarations
 
 # The number of steps that are tried with dummy rows, and of rows that lie within the bounds instead of on them.
@@ -70,6 +70,12 @@ def check_rows(problem: Problem) -> None:
             shapes = [array.shape[-1:] for array in question.arrays]
             recording = record(f"{question.name}() of {type(problem).__name__}", question.ask, shapes)
             recording.refuse_mixed_rows()
+            for part, (size, _) in zip(recording.outputs, question.answers, strict=False):
+                # By itself, because the shape of a batch may fit by chance.
+                if isinstance(part, Symbol) and part.ndim != min(size, 1):
+                    _break_rule(
+                        problem, question.name, f"return values of shape {(size,) if size else ()} for each row"
+                    )
             found = _shaped(problem, question, recording(*question.arrays))
             if not _equal_answers(found, _shaped(problem, question, question.ask(*question.arrays))):
                 rule = "give for each row what its recorded operations give: no memory, no chance, no other rows"

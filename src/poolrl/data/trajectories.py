@@ -340,9 +340,6 @@ class ArrayRows(Generic[AnyProblem]):
         size = cell_count(problem, formula, bins)
         trees, everything = problem.labels.count * coordinates, sees_everything(problem)
         recordings = self._recordings(formula, bins)
-        if any(recording.outputs[0].shape != (coordinates,) for recording in recordings):
-            # A row would be counted more than once for a coordinate.
-            raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
 
         def places(step: int, block: slice) -> IntArray:
             cell, observed, usable = self._formula_cells(recordings[step], step, block)
@@ -402,7 +399,14 @@ class ArrayRows(Generic[AnyProblem]):
                 row, fits = row_rules.as_counted(problem, step, row, relative=True, clip=False)
             return *formula(problem, step, *row, bins=bins, relative=relative), fits
 
-        return [row_rules.recorded_row(problem, partial(cells, step)) for step in range(problem.horizon)]
+        recordings = [row_rules.recorded_row(problem, partial(cells, step)) for step in range(problem.horizon)]
+        for cell, observed, fits in (recording.outputs for recording in recordings):
+            one_each = (problem.outcome_dim,)
+            fit = fits is True or fits.shape in ((1,), one_each)
+            if (cell.shape, observed.shape) != (one_each, one_each) or not fit:
+                # A row would be counted more than once for a coordinate.
+                raise ValueError(f"formulas of {type(problem).__name__} must give one value for each outcome")
+        return recordings
 
     def _formula_cells(
         self, recording: Recording, step: int, block: slice
