@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poolrl import LostSales, Pool, Table
 from poolrl.data.sources import log_files
 from poolrl.data.sources.duckdb import connected, run_query
 from poolrl.data.sources.engine import RowError
 from tests.helpers.ledgers import spent
+from tests.helpers.neighbours import Recorder
 from tests.helpers.shops import Facts, Run, write_config
 from tests.helpers.sources import seen
 
@@ -138,3 +143,40 @@ def test_columns_that_rows_decide_are_paid_for() -> None:
     pivots = ("PIVOT log ON b USING sum(a)", "SELECT * FROM (PIVOT log ON b USING sum(a))")
     kinds = [duckdb.extract_statements(query)[0].type for query in pivots]
     assert duckdb.StatementType.SELECT not in kinds  # which `try_query` refuses
+
+
+class WholeSales(LostSales):
+    """What is seen is rounded down, as people count pieces."""
+
+    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        seen, cut = super().observe(step, state, action, next_state)
+        return np.floor(seen), cut
+
+
+class CastSales(LostSales):
+    """The same by a cast."""
+
+    def observe(self, step: int, state: Any, action: Any, next_state: Any) -> Any:
+        seen, cut = super().observe(step, state, action, next_state)
+        return seen.astype(np.int64).astype(np.float64), cut
+
+
+@pytest.mark.parametrize("kind", [WholeSales, CastSales])
+@pytest.mark.parametrize("known", [{}, {"clip": True}, {"scale": ["usual"]}], ids=str)
+def test_no_number_is_too_large_to_be_made_whole(kind: type[LostSales], known: dict[str, Any]) -> None:
+    """An engine's cast of a huge number failed, so that one row decided whether there was a release at all."""
+    problem = kind(horizon=1, products=1, holding=0.1, shortage=0.4, demand_max=100.0)
+    prepared = Pool(1.0).prepare(problem)
+    for action, left in ((50.0, 20.0), (1e140, -1e140), (-1e149, 3.0), (math.nan, 1.0), (math.inf, 1.0)):
+        rows = {"week": [1, 2], "day": [0, 0], "stock": [0.0, 0.0], "order": [50.0, action], "left": [20.0, left]}
+        named = {
+            "trajectory": "week",
+            "step": "day",
+            "states": ["stock"],
+            "actions": ["order"],
+            "next_states": ["left"],
+        }
+        log = Table(pa.table(rows | {"usual": [1.0, 1e-50]}), **named, **known)
+        recorder = Recorder()
+        prepared.release(log, recorder)
+        assert recorder.tables

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from poolrl.data.trace import Recording, RowOperation, Take, cast_to, joined
 
+# Engines cast what they floor. Doubles up to here are exact whole numbers, and fit.
+LARGEST_CAST = 2.0**53
+
 
 # Public constants often make an operation idle (x − 0, x ≤ ∞ for a finite x). Idle operations are left out.
 def _minus(left: Any, right: Any) -> Any:
@@ -59,6 +62,11 @@ def _choose(held: Any, one: Any, two: Any) -> Any:
     return ibis.ifelse(held, one, two) if isinstance(held, ir.Value) else one if held else two
 
 
+def _castable(value: Any) -> Any:
+    """A number that every engine can make whole. Otherwise one row with a huge number would stop the count."""
+    return ibis.least(ibis.greatest(value, -LARGEST_CAST), LARGEST_CAST) if value.type().is_floating() else value
+
+
 # Engines compute these exactly as NumPy does (IEEE 754). That is not so for sines and powers.
 _RULES: dict[RowOperation, Callable[..., Any]] = {
     np.add: operator.add,
@@ -84,10 +92,10 @@ _RULES: dict[RowOperation, Callable[..., Any]] = {
     np.minimum: ibis.least,
     np.absolute: operator.methodcaller("abs"),
     np.sqrt: operator.methodcaller("sqrt"),
-    np.floor: operator.methodcaller("floor"),
+    np.floor: lambda value: _castable(value).floor(),
     np.where: _choose,
-    # Values must fit the new type, because engines differ in what they do otherwise.
-    **{cast_to(np.dtype(kind)): operator.methodcaller("cast", kind.__name__) for kind in (np.int64, np.float64)},
+    cast_to(np.dtype(np.int64)): lambda value: _castable(value).cast("int64"),
+    cast_to(np.dtype(np.float64)): operator.methodcaller("cast", "float64"),
 }
 
 
