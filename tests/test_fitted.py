@@ -166,7 +166,7 @@ def test_fitted_values_of_a_plain_shop_cost_what_its_own_plan_does(model: Privat
     shop = model.problem
     policy = model.plan(shop, values=SMALL)
     policy.save(tmp_path / "shop.npz")
-    demand = model.sample(2_000, rng=np.random.default_rng(0))
+    demand = model.sample(4_000, rng=np.random.default_rng(0))
     best = rollout_cost(shop, model.plan(), demand)
     assert rollout_cost(shop, Policy.load(tmp_path / "shop.npz"), demand) <= 1.02 * best
 

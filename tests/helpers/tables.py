@@ -49,14 +49,7 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
         strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(
-        table.outcome_leaves(problem, bins=8, formula=joint_cells),
-        log.outcome_leaves(problem, bins=8, formula=joint_cells),
-    )
-    np.testing.assert_array_equal(
-        table.outcome_leaves(problem, bins=33, formula=left_cells),
-        log.outcome_leaves(problem, bins=33, formula=left_cells),
-    )
+    assert_same_leaves_on_top(table, log, problem)
     assert_same_crowds(table, log, problem)
     for values in (Zones(20), Grid(5)):
         partition = values.partition(problem)
@@ -64,6 +57,13 @@ def assert_same_counts(make: Make, kind: type[Inventory], *, gridded: bool) -> N
         np.testing.assert_array_equal(by_engine.pairs, by_array.pairs)
         for mine, theirs in zip(by_engine.moves, by_array.moves, strict=True):
             assert (mine != theirs).nnz == 0
+
+
+def assert_same_leaves_on_top(one: Log, other: Log, problem: Inventory) -> None:
+    """Of levels beside outcomes, and of what was left."""
+    for bins, formula in ((8, joint_cells), (33, left_cells)):
+        found, expected = (log.outcome_leaves(problem, bins=bins, formula=formula) for log in (one, other))
+        np.testing.assert_array_equal(found, expected)
 
 
 def assert_same_crowds(one: Log, other: Log, problem: Inventory) -> None:
@@ -106,14 +106,7 @@ def assert_same_labelled_counts(make: Make) -> None:
     expected = log.outcome_leaves(problem, bins=16)
     assert expected.sum() > 100
     np.testing.assert_array_equal(table.outcome_leaves(problem, bins=16), expected)
-    np.testing.assert_array_equal(
-        table.outcome_leaves(problem, bins=8, formula=joint_cells),
-        log.outcome_leaves(problem, bins=8, formula=joint_cells),
-    )
-    np.testing.assert_array_equal(
-        table.outcome_leaves(problem, bins=33, formula=left_cells),
-        log.outcome_leaves(problem, bins=33, formula=left_cells),
-    )
+    assert_same_leaves_on_top(table, log, problem)
     assert_same_crowds(table, log, problem)
     np.testing.assert_array_equal(table.label_totals(problem), log.label_totals(problem))
 

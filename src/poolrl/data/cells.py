@@ -86,7 +86,7 @@ def sees_everything(problem: OutcomeProblem) -> bool:
 
 
 def unit_cells(problem: Problem, step: int, *row: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """What visits are counted by: (s, a) and s′ in unit coordinates, and whether (s, a) lies within the boundary."""
+    """Visits are counted by (s, a) and s′ in unit coordinates, where (s, a) lies within the boundary."""
     unit = problem.unit_pair(*row[:2])
     return unit, problem.unit_state(row[2]), problem.within(step, unit).all(axis=-1)
 

@@ -296,7 +296,7 @@ BASELINES = (
     Stroke(sweeps.DATA_FREE, QUIET, style="-.", level=True),
     Stroke(sweeps.MIDDLE, QUIET, style=(0, (1, 3)), level=True),
 )
-# What is high, by its measure; any other measure is a share.
+# The measures that can be high, with their words; every other measure is a share.
 HEIGHTS = {
     "gap": "cost above SAA",
     "gap_optimum": "cost above the true optimum",

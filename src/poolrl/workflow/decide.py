@@ -127,7 +127,7 @@ class QuestionTable:
 
     @cached_property
     def called(self) -> dict[str, str]:
-        """What this table calls each column. The names of the log come first, then their own, then others they have."""
+        """The name of each column in this table. Names of the log come first, then our own, then their synonyms."""
         labels = self.desk.labels.names
         exact = {name: name for name in [*labels, *([] if self.desk.by_product else self.desk.names.products)]}
         exact |= {meaning: name for meaning, name in self.desk.names.columns.items() if name in self.header}

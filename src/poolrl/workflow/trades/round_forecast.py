@@ -110,7 +110,7 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: P
 
 
 def played_cost(policy: Policy, problem: OutcomeProblem) -> float:
-    """What a trajectory costs by the policy's model and the costs of a problem; earnings are a cost below zero."""
+    """The cost of a trajectory by the policy's model and by a problem's costs; earnings are a cost below zero."""
     return -Played(PrivateModel.of(policy).under(problem), np.random.default_rng(0)).earned(policy)
 
 
