@@ -29,6 +29,7 @@ WIDE = AuditCase(
     LostSales(horizon=4, products=3, holding=1.0, shortage=1.0, demand_max=8.0, boundary=0.9), units=60, engine="arrays"
 )
 TOLD_APART = "the logs can be distinguished better than the claim allows"
+SHARED = "two numbers share noise, or its size"
 OTHER_KEY = "noise does not follow from the key that the system drew and the stated variance"
 Plant = pytest.MonkeyPatch
 slow = pytest.mark.slow
@@ -75,13 +76,13 @@ def label_cells(drawn: Any) -> None:
 @pytest.mark.parametrize(
     ("case", "shared", "fault"),
     [
-        (DEFAULT, all_products, "numbers at a lag share noise"),
-        (DEFAULT, steps_two_apart, "numbers at a lag share noise"),
-        (DEFAULT, signs_apart, "numbers at a lag share the size of their noise"),
-        (LABELLED, label_cells, "numbers at a lag share noise"),
-        (WIDE, all_products, "numbers at a lag share noise"),
-        pytest.param(WIDE, steps_two_apart, "numbers at a lag share noise", marks=slow),
-        pytest.param(WIDE, signs_apart, "numbers at a lag share the size of their noise", marks=slow),
+        (DEFAULT, all_products, SHARED),
+        (DEFAULT, steps_two_apart, SHARED),
+        (DEFAULT, signs_apart, SHARED),
+        (LABELLED, label_cells, SHARED),
+        (WIDE, all_products, SHARED),
+        pytest.param(WIDE, steps_two_apart, SHARED, marks=slow),
+        pytest.param(WIDE, signs_apart, SHARED, marks=slow),
     ],
 )
 def test_noise_shared_between_parts_of_a_table(
@@ -104,8 +105,8 @@ def test_one_fit_is_enough_to_see_shared_noise(shared: Callable[[Any], None]) ->
         return np.concatenate([table.ravel() for table in drawn])
 
     sound, spoilt = (np.stack([release_of(change) for _ in range(10)]) for change in (lambda drawn: None, shared))
-    assert noise_faults(sound[:5], sound[5:], 25.0, shapes) == []
-    assert any("at a lag" in fault for fault in noise_faults(spoilt[:5], spoilt[5:], 25.0, shapes))
+    assert noise_faults(sound[:5], sound[5:], 25.0) == []
+    assert SHARED in noise_faults(spoilt[:5], spoilt[5:], 25.0)
 
 
 def short_key(draw: Callable[[int], bytes]) -> bytes:

@@ -33,7 +33,7 @@ from poolrl.audit.faults import (
     revealed,
     structure_faults,
 )
-from poolrl.audit.noise import NUMBERS_AT_ONCE, Noise, Rows, Sums, added, judge_noise, look_at_noise, noise_parts
+from poolrl.audit.noise import NUMBERS_AT_ONCE, Part, Rows, Sums, added, judge_noise, look_at_noise, noise_parts
 from poolrl.checks import FloatArray, IntArray, one_of, positive, whole
 from poolrl.colours import ACCENT, INK, QUIET, WARNING
 from poolrl.data.log import Log
@@ -227,17 +227,17 @@ class Attack:
     exact: tuple[Revealed, Revealed]
     releases: int  # of each log
     end_to_end: int
-    parts: list[Noise]
+    parts: list[Part]
     learned_from: IntArray  # the places of the numbers that the second attack looks at
 
     @classmethod
     def on(cls, case: AuditCase, rho: float, noise: str, exact: tuple[Revealed, Revealed], releases: int) -> Attack:
         """The attack on the logs that have these exact counts; `releases` are those of both together."""
         of_log = releases // 2
-        parts = noise_parts(exact[0].public["shapes"], exact[0].table_variances, 2 * of_log)
+        parts = noise_parts(exact[0].variances)
         moves = exact[0].numbers != exact[1].numbers
         # Some of every part.
-        some = [part.start + np.flatnonzero(moves[part.where])[: MOST_LEARNED // len(parts)] for part in parts]
+        some = [part.places[moves[part.places]][: MOST_LEARNED // len(parts)] for part in parts]
         learned_from = np.arange(moves.size) if moves.size <= MOST_LEARNED else np.concatenate(some)
         # The training releases are the first, so these are among them.
         whole_fits = max(1, min(END_TO_END[case.engine], of_log // 100))
@@ -263,8 +263,7 @@ class Attack:
         return seen | {"scores": [[np.concatenate(of_log) for of_log in zip(*each, strict=True)] for each in scores]}
 
     def _blocks(self, start: int, end: int) -> list[tuple[int, int]]:
-        numbers = self.parts[-1].where.stop
-        length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // numbers) // 2 * 2)
+        length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // self.exact[0].numbers.size))
         return [(at, min(length, end - at)) for at in range(start, end, length)]
 
     def _look(
@@ -288,7 +287,7 @@ class Attack:
         stated = [stated_score(rows, first, second, self.exact[0].variances) for rows in released]
         looked_at = [rows[:, self.learned_from] for rows in released]
         learned = [] if score is None else [score(rows) for rows in looked_at]
-        seen = look_at_noise(noise[0], noise[1], self.parts, (start, self.releases + start))
+        seen = look_at_noise(noise[0], noise[1], self.parts, 2 * self.releases)
         evidence: Sums = {"scores": [(start, stated, learned)], "noise": seen}
         return evidence if score else evidence | {"moments": dict(enumerate(map(release_moments, looked_at)))}
 
