@@ -177,7 +177,6 @@ def test_an_audit_of_seeded_noise_says_that_it_is_not_private(tmp_path: Path, ru
         (["--rho", "1e-6", "--releases", "100"], "rho must be larger for an audit"),
         (["--rho", "1e4", "--releases", "100"], "rho must be smaller for an audit"),
         (["--releases", "10"], "releases must be a whole number of at least 100"),
-        (["--times", "0"], "times must be a whole number"),
         (["--workers", "0"], "workers must be a whole number"),
     ],
 )

@@ -33,7 +33,6 @@ FACTS: dict[str, Any] = {"horizon": 3, "products": 2, "holding": 1.0, "shortage"
 LABELS = {"labels": {"size": ["large", "small"]}}
 SUMS: dict[str, Any] = {"left_over": ON_TOP_SHARE, "units": 30}
 LABELLED = replace(CASES[8], engine="arrays")
-TOLD_APART = "the logs can be distinguished better than the claim allows"
 SHARED, COUPLED = "two numbers share noise, or its size", "two releases share noise, or its size"
 OTHER_VARIANCE = "noise is drawn with another variance than the guarantee states"
 TOO_LITTLE = "the noise has another variance than is stated"
@@ -231,17 +230,17 @@ def drawn_otherwise(monkeypatch: Plant, change: Callable[[list[Fraction], Fracti
 
 @pytest.mark.usefixtures("attacked_alone")
 @pytest.mark.parametrize(
-    ("change", "seen"),
+    "change",
     [
-        pytest.param(lambda trees, _: trees[-1], {TOLD_APART, TOO_LITTLE}, id="the variance of the trees"),
-        pytest.param(lambda _, own: own * Fraction(1, 10), {TOO_LITTLE}, id="noise for the whole rho"),
+        pytest.param(lambda trees, _: trees[-1], id="the variance of the trees"),
+        pytest.param(lambda _, own: own * Fraction(1, 10), id="noise for the whole rho"),
     ],
 )
-def test_sums_with_too_little_noise_are_flagged(monkeypatch: Plant, change: Any, seen: set[str]) -> None:
-    """In the sampler, after the variance was checked: the tests of noise see it, and an attack if it is much."""
+def test_sums_with_too_little_noise_are_flagged(monkeypatch: Plant, change: Any) -> None:
+    """In the sampler, after the variance was checked: the tests of noise see it."""
     drawn_otherwise(monkeypatch, change)
     found = attack_case(LABELLED, releases=1000)
-    assert seen <= set(found.faults)
+    assert TOO_LITTLE in found.faults
     assert found.verdict == "FLAGGED"
 
 
@@ -283,8 +282,7 @@ def test_sums_that_share_the_draws_of_the_trees_are_flagged(monkeypatch: Plant) 
     monkeypatch.setattr(noise._SecureSampler, "add", add)
     found = attack_case(LABELLED, releases=600)
     assert SHARED in found.faults
-    # The second attack learns what they share, and may tell the logs apart by it.
-    assert {*found.faults} <= {SHARED, TOLD_APART}
+    assert {*found.faults} == {SHARED}
 
 
 @pytest.mark.usefixtures("attacked_alone")

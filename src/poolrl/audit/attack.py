@@ -1,4 +1,4 @@
-"""The audit of a fit: many releases of two logs, the best tests between them, and the privacy loss that errors prove.
+"""The audit of a fit: many releases of two logs, the best test between them, and the privacy loss that errors prove.
 
 Releases use the code and the noise of a fit. Each bound holds by itself with the stated confidence, if releases are
 independent of each other. A bound close to the claim shows that the attack is strong.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,29 +49,22 @@ DELTA = 1e-6
 CONFIDENCE = 0.95
 # A flag must not be bad luck, so it needs a proof with this confidence.
 FLAGGING = 0.999
-# How the two attacks share the chance to be wrong. The first is the best one if the noise is as stated.
-SHARES = 0.9, 0.1
 # An audit that proves less than this share of the claimed ρ is too weak.
 POWER = 0.5
 # With less noise, or with more, an attack could see nothing.
 AUDITED_VARIANCES = 0.01, 2.0**24
 # The curve of an attack that is never wrong.
 CERTAINTY = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
-# The share of releases from which the second attack learns, and by which thresholds are chosen.
+# The share of releases by which the threshold of the test for any release is chosen.
 TRAINING = 0.2
 # Releases of each log that share one count, at most.
 RELEASES_AT_ONCE = 1000
 # Releases of each log that are made like a fit, from the engine's count to the last table.
 END_TO_END = {"arrays": 100, "table": 20}
-# The most numbers that the second attack looks at: those that move, if there are more.
-MOST_LEARNED = 400
-# The least variance of releases in any direction, as a share of the stated variance.
-LEAST_VARIANCE = 1e-9
 # Beyond this variance a discrete Gaussian is no easier to attack than a continuous one, to ten digits of μ.
 SMOOTH = 2000.0
 # An audit of millions of releases cannot distinguish smaller error rates from zero.
 RAREST = 1e-7
-Score = Callable[[Rows], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -129,20 +123,20 @@ def attack_case(
     if exact[0].public != exact[1].public:
         everything = tuple(dict.fromkeys([*faults, DIFFER]))
         return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, everything, **facts)
-    attack = Attack.on(case, rho, noise, exact, releases)
+    attack = Attack(case, rho, noise, exact, releases // 2)
     seen = attack.run(workers, progress)
     faults += judge_noise(seen["noise"], attack.parts)
-    (stated, judged), trained = seen["scores"], attack.trained
-    tests = [Errors.of(stated[0], stated[1], 0.0), Errors.of(judged[0], judged[1], 0.0)]
-    threshold = best_threshold(stated[0][:trained], stated[1][:trained], delta=DELTA, confidence=CONFIDENCE)
-    general = Errors.of(stated[0][trained:], stated[1][trained:], threshold)
+    first, second = (np.concatenate(scores) for scores in seen["scores"].values())
+    trained = int(TRAINING * len(first))
+    test = Errors.of(first, second, 0.0)
+    threshold = best_threshold(first[:trained], second[:trained], delta=DELTA, confidence=CONFIDENCE)
+    general = Errors.of(first[trained:], second[trained:], threshold)
     allowance = joint_discreteness(exact[1].numbers - exact[0].numbers, exact[0].variances)
-    if exceeds(rho, tests, general, allowance=allowance):
+    if exceeds(rho, test, general, allowance=allowance):
         faults.append("the logs can be distinguished better than the claim allows")
-    stronger = stated if tests[0].mu(CONFIDENCE) >= tests[1].mu(CONFIDENCE) else judged
-    proved = _mu(tests, CONFIDENCE), general.epsilon(DELTA, CONFIDENCE), roc(stronger[0], stronger[1])
+    proved = test.mu(CONFIDENCE), general.epsilon(DELTA, CONFIDENCE), roc(first, second)
     facts |= {"moved_share": moved_share(*exact), "tables": moved_tables(*exact), "end_to_end": 2 * attack.end_to_end}
-    return AuditFinding(case, noise, len(stated[0]) + len(stated[1]), rho, *proved, tuple(faults), **facts)
+    return AuditFinding(case, noise, len(first) + len(second), rho, *proved, tuple(faults), **facts)
 
 
 def refuse_impossible(case: AuditCase, *, rho: float, releases: int, noise: str) -> None:
@@ -159,20 +153,15 @@ def refuse_impossible(case: AuditCase, *, rho: float, releases: int, noise: str)
         raise ValueError(f"rho must be {change} for an audit: at {rho:g} noise has the variance {variance:.1e}")
 
 
-def exceeds(rho: float, tests: list[Errors], general: Errors, *, allowance: float) -> bool:
-    """Whether the two tests of μ, or the test of ε, prove more than ρ allows. μ may be larger by `allowance`."""
+def exceeds(rho: float, test: Errors, general: Errors, *, allowance: float) -> bool:
+    """Whether the test of μ, or that of ε, proves more than ρ allows. μ may be larger by `allowance`."""
     of_each = 1 - (1 - FLAGGING) / 2
-    too_much = _mu(tests, of_each) > math.sqrt(2 * rho) + max(0.0, allowance)
+    too_much = test.mu(of_each) > math.sqrt(2 * rho) + max(0.0, allowance)
     return too_much or general.epsilon(DELTA, of_each) > zcdp.epsilon(rho, DELTA)
 
 
-def _mu(tests: list[Errors], confidence: float) -> float:
-    """The larger of the bounds, which together hold with this confidence."""
-    return max(test.mu(1 - (1 - confidence) * share) for test, share in zip(tests, SHARES, strict=True))
-
-
-def draw_audit(path: Path, findings: list[AuditFinding], times: int) -> None:
-    """One panel for each case, with the strongest of several audits: its curve, and the best that the claim allows."""
+def draw_audit(path: Path, findings: list[AuditFinding]) -> None:
+    """One panel for each case: the attack's curve, and the best that the claim allows."""
     from matplotlib.figure import Figure
 
     columns = min(2, len(findings))
@@ -180,7 +169,7 @@ def draw_audit(path: Path, findings: list[AuditFinding], times: int) -> None:
     figure = Figure(figsize=(4.6 * columns, 5.0 * rows), layout="constrained")
     panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for panel, finding in zip(panels, findings, strict=False):
-        _panel(panel, finding, times)
+        _panel(panel, finding)
     for empty in panels[len(findings) :]:
         empty.set_axis_off()
     if findings[0].noise == "seeded":
@@ -189,15 +178,14 @@ def draw_audit(path: Path, findings: list[AuditFinding], times: int) -> None:
     figure.savefig(path.with_suffix(".png"), dpi=120)
 
 
-def _panel(axes: Axes, finding: AuditFinding, times: int) -> None:
+def _panel(axes: Axes, finding: AuditFinding) -> None:
     rates = np.linspace(0.002, 0.998, 120)
     limit = np.array([zcdp.attack_power(finding.rho, rate) for rate in rates])
     best = np.array([zcdp.gaussian_attack_power(finding.rho, rate) for rate in rates])
     colour = WARNING if finding.faults else ACCENT
     false, true = finding.curve
-    # All measured rates of both logs are this close to the true rates (Dvoretzky, Kiefer and Wolfowitz 1956). That
-    # includes the choice of the stronger attack and of the strongest audit. No attack learned from these releases.
-    off = math.sqrt(math.log(8 * times / (1 - CONFIDENCE)) / ((1 - TRAINING) * finding.releases or 1))
+    # All measured rates of both logs are this close to the true rates (Dvoretzky, Kiefer and Wolfowitz 1956).
+    off = math.sqrt(math.log(4 / (1 - CONFIDENCE)) / (finding.releases or 1))
     low, high = (np.clip(np.interp(rates, false + way * off, true - way * off), 0, 1) for way in (1, -1))
     axes.fill_between(rates, limit, 1, color="#f3d9d4", linewidth=0)
     axes.plot([0, 1], [0, 1], ":", color=QUIET, linewidth=1)
@@ -210,8 +198,7 @@ def _panel(axes: Axes, finding: AuditFinding, times: int) -> None:
     axes.set_ylabel("true positives (releases of the second log)")
     axes.legend(loc="lower right", frameon=False, fontsize=9)
     bound = "" if finding.faults else f": ρ ≥ {finding.rho_bound:.3f} of {finding.rho:g} claimed"
-    of = "" if times == 1 else f", the strongest of {times}"
-    title = f"{finding.case.name}, {finding.noise} noise{of}\n{finding.verdict}{bound}"
+    title = f"{finding.case.name}, {finding.noise} noise\n{finding.verdict}{bound}"
     axes.set_title(title, loc="left", color=INK, fontsize=11)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -226,80 +213,49 @@ class Attack:
     noise: str
     exact: tuple[Revealed, Revealed]
     releases: int  # of each log
-    end_to_end: int
-    parts: list[Part]
-    learned_from: IntArray  # the places of the numbers that the second attack looks at
 
-    @classmethod
-    def on(cls, case: AuditCase, rho: float, noise: str, exact: tuple[Revealed, Revealed], releases: int) -> Attack:
-        """The attack on the logs that have these exact counts; `releases` are those of both together."""
-        of_log = releases // 2
-        parts = noise_parts(exact[0].variances)
-        moves = exact[0].numbers != exact[1].numbers
-        # Some of every part.
-        some = [part.places[moves[part.places]][: MOST_LEARNED // len(parts)] for part in parts]
-        learned_from = np.arange(moves.size) if moves.size <= MOST_LEARNED else np.concatenate(some)
-        # The training releases are the first, so these are among them.
-        whole_fits = max(1, min(END_TO_END[case.engine], of_log // 100))
-        return cls(case, rho, noise, exact, of_log, whole_fits, parts, learned_from)
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The noise of a release as it should be."""
+        return noise_parts(self.exact[0].variances)
 
     @property
-    def trained(self) -> int:
-        """Releases of each log for training."""
-        return int(TRAINING * self.releases)
+    def end_to_end(self) -> int:
+        """Releases of each log that are made from end to end: the first ones."""
+        return max(1, min(END_TO_END[self.case.engine], self.releases // 100))
 
     def run(self, workers: int, progress: Callable[[int], None]) -> Sums:
-        """The evidence of all releases: first of those from which the second attack learns.
-
-        `scores` are of the first attack and of the second, for each log, in the order of releases. The second attack
-        has none for its training. `noise` is what `look_at_noise` saw.
-        """
-        training = [(0, self.end_to_end), *self._blocks(self.end_to_end, self.trained)]
-        seen = self._look(None, training, workers, progress)
-        score = learned_score(seen["moments"][0], seen["moments"][1], self.exact[0].variances[self.learned_from])
-        seen = added(seen, self._look(score, self._blocks(self.trained, self.releases), workers, progress))
-        blocks = sorted(seen["scores"], key=lambda block: block[0])
-        scores = [[block[attack] for block in blocks if block[attack]] for attack in (1, 2)]
-        return seen | {"scores": [[np.concatenate(of_log) for of_log in zip(*each, strict=True)] for each in scores]}
-
-    def _blocks(self, start: int, end: int) -> list[tuple[int, int]]:
-        length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // self.exact[0].numbers.size))
-        return [(at, min(length, end - at)) for at in range(start, end, length)]
-
-    def _look(
-        self, score: Score | None, blocks: list[tuple[int, int]], workers: int, progress: Callable[[int], None]
-    ) -> Sums:
+        """The evidence of all releases: `scores` of each log, in their order, and what `look_at_noise` saw."""
         import joblib
 
         def told(evidence: Sums) -> Sums:
-            progress(sum(len(scores) for _, stated, _ in evidence["scores"] for scores in stated))
+            progress(evidence["noise"]["first"]["releases"] + evidence["noise"]["second"]["releases"])
             return evidence
 
-        run = joblib.Parallel(n_jobs=workers, return_as="generator_unordered", backend="loky")
-        return reduce(added, map(told, run(joblib.delayed(self._block)(score, *block) for block in blocks)))
+        length = max(2, min(RELEASES_AT_ONCE, NUMBERS_AT_ONCE // self.exact[0].numbers.size))
+        starts = [0, *range(self.end_to_end, self.releases, length), self.releases]
+        run = joblib.Parallel(n_jobs=workers, return_as="generator", backend="loky")
+        return reduce(added, map(told, run(joblib.delayed(self._block)(*block) for block in pairwise(starts))))
 
-    def _block(self, score: Score | None, start: int, count: int) -> Sums:
+    def _block(self, start: int, end: int) -> Sums:
         prepared = self.case.prepared(self.rho)
         with self.case.logs() as logs:
-            released = [self._released(prepared, log, which, start, count) for which, log in enumerate(logs)]
+            released = [self._released(prepared, log, which, range(start, end)) for which, log in enumerate(logs)]
         first, second = (counts.numbers for counts in self.exact)
         noise = [rows - exact.astype(np.int32) for rows, exact in zip(released, (first, second), strict=True)]
-        stated = [stated_score(rows, first, second, self.exact[0].variances) for rows in released]
-        looked_at = [rows[:, self.learned_from] for rows in released]
-        learned = [] if score is None else [score(rows) for rows in looked_at]
+        scores = [stated_score(rows, first, second, self.exact[0].variances) for rows in released]
         seen = look_at_noise(noise[0], noise[1], self.parts, 2 * self.releases)
-        evidence: Sums = {"scores": [(start, stated, learned)], "noise": seen}
-        return evidence if score else evidence | {"moments": dict(enumerate(map(release_moments, looked_at)))}
+        return {"scores": {"first": [scores[0]], "second": [scores[1]]}, "noise": seen}
 
-    def _released(self, prepared: Prepared, log: Log, which: int, start: int, count: int) -> Rows:
-        """`count` releases of a log, (count, numbers): the first of all from end to end, others from one count."""
+    def _released(self, prepared: Prepared, log: Log, which: int, numbers: range) -> Rows:
+        """The releases of a log with these numbers: the first of all from end to end, others from one count."""
         # The two logs get different seeds, because the noise of a common seed would cancel in the difference.
-        sources = [NOISE[self.noise](2 * number + which) for number in range(start, start + count)]
-        if start >= self.end_to_end:
+        sources = [NOISE[self.noise](2 * number + which) for number in numbers]
+        if numbers.start >= self.end_to_end:
             repeated = Repeated(sources)
-            numbers = revealed(prepared, prepared.release(log, repeated)).numbers
+            released = revealed(prepared, prepared.release(log, repeated)).numbers
             drawn = repeated.numbers
-            if drawn.shape[1] == numbers.size and np.array_equal(drawn[0], numbers):
+            if drawn.shape[1] == released.size and np.array_equal(drawn[0], released):
                 return drawn
         # Also where the door releases anything else than what its sampler drew.
         rows = [revealed(prepared, prepared.release(log, source)).numbers for source in sources]
@@ -357,29 +313,6 @@ def stated_score(released: Rows, first: IntArray, second: IntArray, variance: Fl
     log p₂(t) − log p₁(t) = ⟨t − (c₁ + c₂)/2, (c₂ − c₁) / σ²⟩, where each number may have a σ² of its own
     """
     return (released - (first + second) / 2) @ ((second - first) / variance)
-
-
-def release_moments(released: Rows) -> Sums:
-    """How many releases there are, their sum, and the sum of their products, (numbers, numbers)."""
-    values = released.astype(np.float64)
-    return {"releases": len(values), "sum": values.sum(axis=0), "products": values.T @ values}
-
-
-def learned_score(first: Sums, second: Sums, variance: FloatArray | float) -> Score:
-    """The same with the real noise, by Fisher's discriminant Σ⁻¹ (m₂ − m₁), for other releases than these.
-
-    A score above zero is evidence for the second log. Noise that is missing in a cell, or shared between two cells,
-    does not change `stated_score`. But it changes this score.
-    """
-    means = [of_log["sum"] / of_log["releases"] for of_log in (first, second)]
-    # Σ (t − mean)(t − mean)ᵀ = Σ ttᵀ − (Σ t) meanᵀ, over both logs
-    own = np.outer(first["sum"], means[0]) + np.outer(second["sum"], means[1])
-    spread = first["products"] + second["products"] - own
-    covariance = spread / max(first["releases"] + second["releases"] - 2, 1)
-    covariance[np.diag_indices_from(covariance)] += variance * LEAST_VARIANCE
-    weights = np.linalg.solve(covariance, means[1] - means[0])
-    middle = float((means[0] + means[1]) @ weights / 2)
-    return lambda released: np.asarray(released @ weights - middle)
 
 
 def discreteness(moved: IntArray, variance: float) -> float:

@@ -164,12 +164,6 @@ class Revealed:
         return np.repeat(self.public["belongs"], [math.prod(shape) for shape in self.public["shapes"]])
 
     @property
-    def table_variances(self) -> list[float]:
-        """The stated variance of each table."""
-        mechanisms = self.public["guarantee"].mechanisms
-        return [float(mechanisms[number].variance) for number in self.public["belongs"]]
-
-    @property
     def variances(self) -> FloatArray:
         """That of each number."""
         return np.array([float(each.variance) for each in self.public["guarantee"].mechanisms])[self.mechanism_of]

@@ -203,7 +203,7 @@ def _misfits(sums: Sums, parts: list[Part], luck: float) -> bool:
     for number, part in enumerate(parts):
         seen, weights, releases = sums[f"part {number}"], part.law[1], sums["releases"]
         pooled = np.concatenate([seen["values"], _at_least(seen["values"])])
-        chance: FloatArray = np.concatenate([weights, _at_least(weights)])
+        chance = np.concatenate([weights, _at_least(weights)])
         together = _unlikely(pooled, releases * len(part.places), chance, luck / 2 / len(parts))
         of_bucket = np.bincount(part.bucket_of, weights=weights)
         if together or _unlikely(seen["buckets"], releases, of_bucket, luck / 2 / len(parts)):
@@ -211,7 +211,7 @@ def _misfits(sums: Sums, parts: list[Part], luck: float) -> bool:
     return False
 
 
-def _unlikely(seen: IntArray, trials: int, chance: FloatArray, luck: float) -> bool:
+def _unlikely(seen: IntArray, trials: int, chance: NDArray[Any], luck: float) -> bool:
     """Whether any of these counts is too small or too large to be binomial."""
     share, chance = seen / trials, np.clip(chance, 1e-300, 1 - 1e-16)
     surprise = xlogy(share, share / chance) + xlogy(1 - share, (1 - share) / (1 - chance))

@@ -51,7 +51,6 @@ audit_verb = verb(
   poolrl audit                                   thirteen fits of our own, at rho = 1: some minutes on 2 cores
   poolrl audit --releases 20000                  a first look: sees a number that lacks a tenth of its variance
   poolrl audit default --noise opendp            OpenDP's sampler, some ten times slower
-  poolrl audit --times 20 --releases 20000       how often is a sound release flagged?
   poolrl fit --audit audit/.../audit.json        the certificate repeats what the audit of its configuration found""",
     more="""\
 Two simulated logs that differ in one unit, at the worst case for the problem, the unit and the budget; many releases of
@@ -82,14 +81,13 @@ def audit(
         int | None, Parameter(help="Of both logs together, in each case; by default what the budget needs, or 200,000.")
     ] = None,
     noise: Annotated[str, Parameter(help="secure (what fit uses), opendp or seeded (dry runs).")] = "secure",
-    times: Annotated[int, Parameter(help="Audits of each case.")] = 1,
     out: Annotated[
         Path | None, Parameter(help="New folder for the picture and the figures; audit/ and the time if left out.")
     ] = None,
     workers: Annotated[int | None, Parameter(help="Processes; all cores if left out.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Audit the configured fit, or every case of the learner, `times` times; exits with 1 if anything was flagged."""
+    """Audit the configured fit, or every case of the learner; exits with 1 if anything was flagged."""
     one_of(["all", *dict.fromkeys(case.learner for case in CASES)], learner=learner)
     if config is not None and learner != "all":
         raise ValueError("fit has the default learner: leave out the learner with --config")
@@ -100,7 +98,7 @@ def audit(
     for case in cases:
         refuse_impossible(case, rho=budget, releases=many, noise=noise)
     processes = joblib.cpu_count() if workers is None else workers
-    whole(times=times, workers=processes)
+    whole(workers=processes)
     began = datetime.now(UTC)
     folder = out or Path("audit") / f"{began:%Y-%m-%d-%H%M%S}"
     if (folder / "audit.json").exists():
@@ -108,8 +106,8 @@ def audit(
     folder.mkdir(parents=True, exist_ok=True)  # before the long part
     console = Console(quiet=json)
     attacked = OUR_OWN_IN_WORDS if file is None else _configured_in_words(file, cases[0])
-    found = _attack_all(console, cases * times, budget, many, noise, processes)
-    draw_audit(folder / "audit.svg", [_strongest(found[i :: len(cases)]) for i in range(len(cases))], times)
+    found = _attack_all(console, cases, budget, many, noise, processes)
+    draw_audit(folder / "audit.svg", found)
     when = began.isoformat(timespec="seconds")
     facts: dict[str, Any] = {
         "poolrl": __version__,
@@ -117,18 +115,17 @@ def audit(
         "private": noise != "seeded",
         "attacked": attacked,
         "noise_checks": [*CHECKS],
-        "audits": [_audit_facts(finding, 1 + number // len(cases)) for number, finding in enumerate(found)],
+        "audits": [_audit_facts(finding) for finding in found],
     }
     # A certificate can carry an audit of its own budget and noise alone.
     if file is not None and noise == "secure" and budget == file.config.privacy.rho:
-        strongest = _audit_facts(_strongest(found), 1)
         summary = {"poolrl": __version__, "began": when, "config_sha256": file.sha256}
-        facts["summary"] = summary | {name: strongest[name] for name in IN_CERTIFICATE}
+        facts["summary"] = summary | {name: facts["audits"][0][name] for name in IN_CERTIFICATE}
     text = dumps(facts, indent=2) + "\n"
     (folder / "audit.json").write_text(text)
     if json:
         print(text, end="")
-    _print_audit(console, found, len(cases), attacked)
+    _print_audit(console, found, attacked)
     console.print(f"Open {folder / 'audit.svg'} for the curves; figures are in {folder / 'audit.json'}.", markup=False)
     if any(finding.faults for finding in found):
         raise SystemExit(1)
@@ -186,10 +183,6 @@ def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
     )
 
 
-def _strongest(found: list[AuditFinding]) -> AuditFinding:
-    return max(found, key=lambda finding: (bool(finding.faults), finding.mu_bound))
-
-
 def _attack_all(
     console: Console, cases: list[AuditCase], rho: float, releases: int, noise: str, workers: int
 ) -> list[AuditFinding]:
@@ -205,9 +198,9 @@ def _attack_all(
     return found
 
 
-def _print_audit(console: Console, found: list[AuditFinding], cases: int, attacked: str) -> None:
+def _print_audit(console: Console, found: list[AuditFinding], attacked: str) -> None:
     say = partial(console.print, highlight=False, markup=False)
-    say(_audit_table(found, cases))
+    say(_audit_table(found))
     for finding in found:
         for fault in finding.faults:
             say(f"{finding.case.name}: {fault}.", style="red")
@@ -230,7 +223,7 @@ def _print_audit(console: Console, found: list[AuditFinding], cases: int, attack
         say("NOT PRIVATE: seeded noise has the right distribution, and a seed that gives it away.", style="red")
 
 
-def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
+def _audit_table(found: list[AuditFinding]) -> RichTable:
     first = found[0]
     claim = f"rho = {first.rho:g}, epsilon = {zcdp.rounded_up(first.epsilon)} at delta = {DELTA:g}"
     table = RichTable(
@@ -245,19 +238,16 @@ def _audit_table(found: list[AuditFinding], cases: int) -> RichTable:
             "bound. For any release by Clopper-Pearson, which rare events limit."
         ),
     )
-    for number, finding in enumerate(found):
-        if number and number % cases == 0:
-            table.add_section()
+    for finding in found:
         rho = f"{finding.rho_bound:.3f} ({finding.rho_bound / finding.rho:.1%})"
         epsilon = f"{finding.epsilon_bound:.2f} ({finding.epsilon_bound / finding.epsilon:.1%})"
         table.add_row(finding.case.name, rho, epsilon, f"[{AUDIT_COLOURS[finding.verdict]}]{finding.verdict}[/]")
     return table
 
 
-def _audit_facts(finding: AuditFinding, round_: int) -> dict[str, Any]:
+def _audit_facts(finding: AuditFinding) -> dict[str, Any]:
     case = finding.case
     facts = {
-        "round": round_,
         "case": case.name,
         "learner": case.learner,
         "engine": case.engine,
