@@ -103,7 +103,7 @@ def test_the_tables_of_the_commands(policy: Policy) -> None:
     demo = DemoResult({RHO: np.array([0.1, 0.2])}, 1.0, 0.0, 0.5, 0.6, policy)
     assert cells_of(_cost_table(demo), "Pool", "0.1")[2] == SHOWN
     found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
-    assert f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06" in drawn(_audit_table([found], 1))
+    assert f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06" in drawn(_audit_table([found]))
 
 
 def test_the_pictures(tmp_path: Path, policy: Policy) -> None:
