@@ -116,13 +116,12 @@ def attack_case(
     prepared = case.prepared(rho)
     with case.logs() as logs:
         exact = exact_counts(prepared, logs[0]), exact_counts(prepared, logs[1])
+        facts: dict[str, Any] = {"numbers": exact[0].numbers.size}
+        if exact[0].public != exact[1].public:
+            return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, (DIFFER,), **facts)
         faults = structure_faults(case, logs, exact, rho, noise)
-    facts: dict[str, Any] = {"numbers": exact[0].numbers.size}
     if any("self-test" in fault for fault in faults):
         return AuditFinding(case, noise, 0, rho, 0.0, 0.0, CERTAINTY, tuple(faults), **facts)
-    if exact[0].public != exact[1].public:
-        everything = tuple(dict.fromkeys([*faults, DIFFER]))
-        return AuditFinding(case, noise, 0, rho, math.inf, math.inf, CERTAINTY, everything, **facts)
     attack = Attack(case, rho, noise, exact, releases // 2)
     seen = attack.run(workers, progress)
     faults += judge_noise(seen["noise"], attack.parts)

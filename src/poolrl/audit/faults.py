@@ -9,7 +9,6 @@ process of its own, and computes by other means what it must draw.
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,7 +17,8 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import groupby
+from itertools import accumulate, groupby
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from poolrl.audit.cases import AuditCase
 from poolrl.audit.noise import Rows
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
-from poolrl.pool import ON_TOP, OnOutcomes, OnVisits, Prepared
+from poolrl.pool import ON_TOP, OnVisits, Prepared
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.privacy.noise import secure
@@ -36,7 +36,6 @@ from poolrl.privacy.noise.inversion import inversion
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, sampler_faults
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
-from poolrl.privacy.sensitivity import TableLayout, outcome_trees, visit_tables
 
 # A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {
@@ -70,7 +69,7 @@ def structure_faults(
             prepared.learn(prepared.release(log, Frozen())).save(file)
         if files[0].read_bytes() != files[1].read_bytes():
             faults.append("the policy depends on more than the released tables")
-    return faults + _counted_faults(case, prepared) + _paid_faults(case, prepared, logs[0], exact, rho)
+    return faults + _counted_faults(case, prepared) + _paid_faults(prepared, logs[0], exact, rho)
 
 
 class MovedTable(NamedTuple):
@@ -111,23 +110,19 @@ def _counted_faults(case: AuditCase, prepared: Prepared) -> list[str]:
     return faults
 
 
-def _paid_faults(
-    case: AuditCase, prepared: Prepared, log: Log, exact: tuple[Revealed, Revealed], rho: float
-) -> list[str]:
-    """The guarantee follows from the formulas, exactly, and the noise has its variances; a unit moves no more."""
-    faults, watched, (first, second) = [], Repeated([Exact()]), exact
+def _paid_faults(prepared: Prepared, log: Log, exact: tuple[Revealed, Revealed], rho: float) -> list[str]:
+    """The mechanisms cost ρ, exactly, and the noise has their variances; a unit moves no more than is paid for."""
+    faults, watched, public = [], Repeated([Exact()]), exact[0].public
     revealed(prepared, prepared.release(log, watched))  # it asks for every row of the tables
-    mechanisms = first.public["guarantee"].mechanisms
+    mechanisms = public["guarantee"].mechanisms
     if zcdp.compose(each.rho for each in mechanisms) != zcdp.budget(rho):
         faults.append("the guarantee states another rho")
     # In the order in which tables are drawn: one must not have another's noise. A public root is not drawn.
-    promised = (mechanisms[number].variance for number in first.public["belongs"])
+    promised = (mechanisms[number].variance for number in public["belongs"])
     if [drawn for drawn, _ in groupby(watched.variances)] != [variance for variance, _ in groupby(promised)]:
         faults.append("noise is drawn with another variance than the guarantee states")
-    stated = tuple(TableLayout(each.name, each.cells, each.sensitivity_squared) for each in mechanisms)
-    as_stated = first.public == second.public and stated == layouts(prepared, first, per_unit=case.moved)
     # Each mechanism by itself, whatever the others have left.
-    if not as_stated or any(table.share > 1 for table in moved_tables(first, second)):
+    if any(table.share > 1 for table in moved_tables(*exact)):
         faults.append("one unit moves more than was paid for")
     return faults
 
@@ -200,26 +195,6 @@ def revealed(prepared: Prepared, released: Any) -> Revealed:
 def exact_counts(prepared: Prepared, log: Log) -> Revealed:
     """What a release without noise would reveal."""
     return revealed(prepared, prepared.release(log, Exact()))
-
-
-def layouts(prepared: Prepared, counts: Revealed, *, per_unit: int) -> tuple[TableLayout, ...]:
-    """What the formulas of `privacy.sensitivity` say of these tables."""
-    if isinstance(prepared, OnVisits):
-        nodes = {"pairs": prepared.where.pair_count, "states": prepared.where.state_count}
-        return visit_tables(prepared.problem, **nodes, per_unit=per_unit)
-    assert isinstance(prepared, OnOutcomes)
-    # Levels are (*labels, H, k, kinds, size). Unless the log is complete, one table counts what is unobserved.
-    problem, belongs = prepared.problem, counts.public["belongs"]
-    trees = [shape for shape in counts.public["shapes"] if len(shape) == len(problem.labels.shape) + 4]
-    layout = outcome_trees(
-        problem,
-        level_sizes=tuple(shape[-1] for shape in trees),
-        per_unit=per_unit,
-        complete=len(trees) == belongs.count(0),
-        labels_public=counts.public["guarantee"].labels == "public",
-    )
-    on_top = [formula(problem, per_unit=per_unit) for name, formula in ON_TOP.items() if prepared.budgets[name]]
-    return (layout, *on_top)
 
 
 class Exact:
@@ -297,20 +272,14 @@ def construction_faults(*stated: Fraction) -> list[str]:
 
 def in_child(work: Callable[[], bytes]) -> bytes:
     """What some work in a forked process returns; nothing, if it fails there."""
-    end, start = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(end)
-            with os.fdopen(start, "wb") as pipe:
-                pipe.write(work())
-        finally:
-            os._exit(0)
-    os.close(start)
-    with os.fdopen(end, "rb") as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    return answer
+    fork = get_context("fork")
+    answer, end = fork.Pipe(duplex=False)
+    child = fork.Process(target=lambda: end.send_bytes(work()))
+    child.start()
+    end.close()
+    with answer, suppress(EOFError):
+        return answer.recv_bytes()
+    return b""
 
 
 def _follows_from_key(variance: Fraction) -> bool:
@@ -345,21 +314,14 @@ def thresholds(variance: Fraction) -> tuple[int, RandomWords]:
     """The least k, and ⌊2⁶⁴ P(X ≤ k)⌋ from the last k where it is 0 to the first where it is 2⁶⁴ − 1, by decimals."""
     with localcontext() as context:
         context.prec = DIGITS
-        ratio = (Decimal(-variance.denominator) / Decimal(2 * variance.numerator)).exp()
-        weights, step, square = [Decimal(1)], ratio, ratio * ratio
+        exponent = Decimal(-variance.denominator) / (2 * variance.numerator)
         # Beyond 14σ a tail is below 2⁻¹⁴⁰.
-        for _ in range(math.ceil(14 * math.sqrt(variance)) + 3):
-            weights.append(weights[-1] * step)
-            step *= square
-        tails = [Decimal(0)]  # Σ_{j>k} from the far end
-        for weight in reversed(weights[1:]):
-            tails.append(tails[-1] + weight)
-        tails.reverse()
-        total, scale = 1 + 2 * tails[0], Decimal(2**64)
-        upper = [tail / total for tail in tails]
-        below = [int(scale * tail) for tail in upper]
+        weights = [(k * k * exponent).exp() for k in range(math.ceil(14 * math.sqrt(variance)) + 4)]
+        tails = [*accumulate(reversed(weights[1:]))][::-1]  # Σ_{j>k} from the far end
+        upper = [tail / (1 + 2 * tails[0]) for tail in tails]
+        below = [int(2**64 * tail) for tail in upper]
         end = below.index(0) + 1
-        above = [int(scale * (1 - tail)) for tail in upper[:end]]
+        above = [int(2**64 * (1 - tail)) for tail in upper[:end]]
     return -end, np.array(below[:end][::-1] + above, dtype=np.uint64)
 
 
