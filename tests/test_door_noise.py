@@ -8,6 +8,7 @@ import threading
 from contextlib import nullcontext
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,8 @@ def test_who_draws_which_variance(monkeypatch: Plant) -> None:
     asked: list[tuple[str, Fraction]] = []
     require_sampler(MOST + TINY)  # OpenDP tests itself once in a process: before its draws are replaced
     monkeypatch.setattr(secure, "_add_by_opendp", lambda counts, v: asked.append(("opendp", v)) or counts)
-    monkeypatch.setattr(secure.TabledSampler, "add", lambda _, counts, v: asked.append(("table", v)) or counts)
+    table = SimpleNamespace(add=lambda words, counts: None)
+    monkeypatch.setattr(tables, "inversion", lambda v: asked.append(("table", v)) or table)
     secure_sampler, by_opendp = secure._SecureSampler(), OpenDPNoise().begin()
     counts = np.arange(3)
     for variance in (LEAST, MOST, LEAST - TINY, MOST + TINY):

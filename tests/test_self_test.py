@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from mpmath import mp, mpf
 
 from poolrl.audit.attack import attack_case
@@ -21,6 +22,7 @@ from poolrl.privacy.noise.secure import SecureNoise, Stream, key_stream
 from poolrl.privacy.noise.source import discrete_gaussian
 
 Plant = pytest.MonkeyPatch
+OTHER_NOISE = "a known key does not draw its noise"
 
 
 @pytest.fixture
@@ -58,6 +60,17 @@ def test_known_tables_are_those_of_another_arithmetic(variance: Fraction) -> Non
     assert lowest == inversion(variance).lowest
 
 
+def test_known_noise_is_that_of_another_arithmetic() -> None:
+    """Single blocks of AES, in their order, and a search in the thresholds above. Every table begins at a block."""
+    blocks = b"".join(number.to_bytes(16, "big") for number in range(2**16 + 20))
+    words = np.frombuffer(Cipher(algorithms.AES256(secure.KNOWN_KEY), modes.ECB()).encryptor().update(blocks), "<u8")
+    exact, first, drawn = all_thresholds(secure.KNOWN_VARIANCE), 0, b""
+    for size in secure.KNOWN_SIZES:
+        numbers = np.searchsorted(exact, words[first : first + size], side="right") - len(exact) // 2
+        drawn, first = drawn + numbers.astype("<i8").tobytes(), first + size + size % 2
+    assert sha256(drawn).hexdigest() == secure.KNOWN_NOISE
+
+
 @pytest.mark.parametrize("variance", [Fraction(1, 100), Fraction(41, 2), Fraction(10**7, 3)])
 def test_decimals_and_intervals_make_the_same_tables(variance: Fraction) -> None:
     lowest, by_decimals = thresholds(variance)
@@ -65,13 +78,18 @@ def test_decimals_and_intervals_make_the_same_tables(variance: Fraction) -> None
     assert lowest == inversion(variance).lowest
 
 
+# NIST SP 800-38A, F.5.5 (CTR-AES256.Encrypt), the first two blocks: plaintext ⊕ ciphertext is the key stream.
+NIST_KEY = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+NIST_COUNTER = 0xF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF
+NIST_PLAIN = bytes.fromhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51")
+NIST_CIPHER = bytes.fromhex("601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c5")
+
+
 def test_the_standard_s_vector_by_blocks() -> None:
-    """The second block of NIST's example alone, from a counter that is one higher."""
-    one, two = (
-        bytes(a ^ b for a, b in zip(secure.NIST_PLAIN, secure.NIST_CIPHER, strict=True))[i : i + 16] for i in (0, 16)
-    )
-    assert key_stream(secure.NIST_KEY, secure.NIST_COUNTER, 2).tobytes() == one
-    assert key_stream(secure.NIST_KEY, secure.NIST_COUNTER + 1, 2).tobytes() == two
+    """Both blocks of NIST's example, and the second one alone, from a counter that is one higher."""
+    one, two = (bytes(a ^ b for a, b in zip(NIST_PLAIN, NIST_CIPHER, strict=True))[i : i + 16] for i in (0, 16))
+    assert key_stream(NIST_KEY, NIST_COUNTER, 4).tobytes() == one + two
+    assert key_stream(NIST_KEY, NIST_COUNTER + 1, 2).tobytes() == two
 
 
 def forever(value: Any) -> Callable[..., Any]:
@@ -79,7 +97,7 @@ def forever(value: Any) -> Callable[..., Any]:
 
 
 def draws_of(variance: Fraction) -> Callable[..., Any]:
-    honest = secure.TabledSampler.add
+    honest = secure._SecureSampler.add
     return lambda self, counts, _: honest(self, counts, variance)
 
 
@@ -91,22 +109,22 @@ def little_endian_counter(key: bytes, block: int, count: int) -> Any:
 @pytest.mark.parametrize(
     ("where", "name", "plant", "fault"),
     [
-        (secure, "key_stream", little_endian_counter, "AES-256 does not give the standard's answer"),
+        (secure, "key_stream", little_endian_counter, OTHER_NOISE),
         (secure, "urandom", bytes, "keys repeat, or have bits that never change"),
-        (Stream, "take", forever(0), "words are not the blocks of AES, or come twice"),
+        (Stream, "take", forever(0), OTHER_NOISE),
         (
             Stream,
             "words",
             lambda self, first, count: key_stream(self._key, first, count),
-            "words are not the blocks of AES, or come twice",
+            OTHER_NOISE,
         ),
         (
-            secure.TabledSampler,
+            secure._SecureSampler,
             "add",
             draws_of(Fraction(41, 3) * Fraction(93, 100)),
-            "draws do not have the stated",
+            OTHER_NOISE,
         ),
-        (secure.TabledSampler, "add", lambda self, counts, _: counts, "draws do not have the stated distribution"),
+        (secure._SecureSampler, "add", lambda self, counts, _: counts, OTHER_NOISE),
     ],
 )
 @pytest.mark.usefixtures("untested")
