@@ -28,7 +28,7 @@ from poolrl.paper.figures import Section, number
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import NAMES, Setting
-from poolrl.paper.workers import started
+from poolrl.paper.workers import lokys_thread_ends_quietly
 from poolrl.paper.write_up import (
     HEADLINE_METHODS,
     SEEDED_NOTICE,
@@ -259,7 +259,7 @@ def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: 
     monkeypatch.setattr(threading, "excepthook", usual)
     for ours in (False, True):
         heard.clear()
-        with started("loky") if ours else nullcontext():
+        with lokys_thread_ends_quietly() if ours else nullcontext():
             executor = ProcessPoolExecutor(max_workers=1)
             executor.submit(int).result()
             executor._work_ids.put(99)
@@ -291,7 +291,6 @@ def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: p
             "there are no results at nowhere/results.sqlite: run `poolrl reproduce` first",
         ),
         (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
-        (["rq1", "--backend", "dask"], "there is no backend 'dask'; choose from loky, ray, spark"),
         (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
         (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
     ],
