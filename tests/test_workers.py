@@ -89,7 +89,7 @@ def test_copies_of_the_weeks_share_a_bench() -> None:
     copy = pickle.loads(pickle.dumps(source))
     bench = real(SMALL).bench
     assert trials._bench(bench, 0, source) is trials._bench(bench, 0, copy)
-    assert source != Rossmann(weeks + 1, "a" * 32)
+    assert source != Rossmann(weeks, "b" * 32)
 
 
 @pytest.mark.slow
