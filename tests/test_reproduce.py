@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from poolrl.paper import sweeps, trials
-from poolrl.paper.results import RESULTS_FORMAT, Results, resolved, tuning
+from poolrl.paper.results import RESULTS_FORMAT, Results, resolved
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import BASE, SCALES, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import MEASURES, Run, run
-from poolrl.paper.workers import carry_out, plan_for
+from poolrl.paper.workers import Plan, carry_out, plan_for
 from tests.helpers.processes import environment, program
 from tests.helpers.sweeps import NOTHING, SMALL, bits, do, small_plan
 
@@ -208,7 +208,8 @@ def test_quick_is_part_of_the_whole_and_every_sweep_has_some() -> None:
 
 def test_the_scale_is_chosen_on_seeds_that_judge_nothing() -> None:
     wanted = replace(SMALL, method="published", scale=TUNED)
-    assert {seed for _, seed in tuning([SMALL, wanted])} == set(TUNING_SEEDS)
+    _, tuning = next(Plan((SMALL, wanted), runs=1, tuning_seeds=3).stages({}))
+    assert set(tuning) == {(replace(wanted, scale=scale), seed) for scale in SCALES for seed in TUNING_SEEDS}
     assert not set(TUNING_SEEDS) & set(range(sweeps.PAPER_RUNS))
     base = run(replace(wanted, scale=0.0), 1000)
     gaps = dict(zip(SCALES, (0.5, 0.2, 0.1, 0.1, 0.9, 0.9), strict=True))

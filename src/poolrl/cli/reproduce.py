@@ -22,7 +22,7 @@ from poolrl.paper.results import Results, Runs
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
 from poolrl.paper.workers import Plan, carry_out, plan_for
-from poolrl.paper.write_up import Origin, html_page, markdown, report_sections, save_figures
+from poolrl.paper.write_up import Origin, page, report_sections, save_figures
 
 RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")
@@ -76,8 +76,8 @@ def reproduce(
         sections = report_sections(Runs(rows), origin=origin, source=real)
         parts = [part for group in sections.values() for part in group]
         save_figures(parts, out / "figures")
-        (out / "results.md").write_text(markdown(parts))
-        (out / "report.html").write_text(html_page(parts))
+        (out / "results.md").write_text(page(parts, "md"))
+        (out / "report.html").write_text(page(parts, "html"))
     for part in sections["summary" if what in ("all", "report") else what]:
         _print_section(console, part)
     console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {origin.seconds / 60:.1f} minutes of running in all.")

@@ -173,12 +173,6 @@ class Runs:
         return [setting for setting in settings if self.of(setting)]
 
 
-def tuning(settings: Sequence[Setting], seeds: Sequence[int] = TUNING_SEEDS) -> list[tuple[Setting, int]]:
-    """The runs from which the scale of every TUNED setting is chosen, on seeds that judge nothing."""
-    tuned = [setting for setting in settings if setting.scale == TUNED]
-    return [(replace(setting, scale=scale), seed) for seed in seeds for setting in tuned for scale in SCALES]
-
-
 def resolved(setting: Setting, runs: dict[tuple[Setting, int], Run]) -> Setting:
     """A TUNED setting with its scale filled in: the least mean gap over the tuning seeds; ties go to the smallest."""
     if setting.scale != TUNED:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 
 import joblib
@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from poolrl.checks import one_of, whole
 from poolrl.interrupts import deferred
-from poolrl.paper.results import Results, resolved, tuning
+from poolrl.paper.results import Results, resolved
 from poolrl.paper.rossmann import Rossmann
-from poolrl.paper.sweeps import FEWEST_SEEDS, PAPER_RUNS, SWEEPS, TUNING_SEEDS, Setting, settings_of
+from poolrl.paper.sweeps import FEWEST_SEEDS, PAPER_RUNS, SCALES, SWEEPS, TUNED, TUNING_SEEDS, Setting, settings_of
 from poolrl.paper.trials import Run, run
 
 Task = tuple[Setting, int]
@@ -39,14 +39,17 @@ class Plan:
     runs: int
     tuning_seeds: int
 
-    def tuning_tasks(self) -> list[Task]:
-        """Runs that choose the scale of Γ."""
-        return tuning(self.settings, TUNING_SEEDS[: self.tuning_seeds])
-
-    def tasks(self, done: dict[Task, Run]) -> list[Task]:
-        """Runs that judge; seed by seed, so that a stopped reproduction shows complete curves."""
+    def stages(self, done: dict[Task, Run]) -> Iterator[tuple[str, list[Task]]]:
+        """What is missing: first the runs that choose the scale of Γ; when they are done, the runs that judge."""
+        tuned = [
+            replace(setting, scale=scale) for setting in self.settings if setting.scale == TUNED for scale in SCALES
+        ]
+        tuning = [(setting, seed) for seed in TUNING_SEEDS[: self.tuning_seeds] for setting in tuned]
+        yield "choosing the scale of Γ", [task for task in tuning if task not in done]
         chosen = dict.fromkeys(resolved(setting, done) for setting in self.settings)
-        return [(setting, seed) for seed in range(self.runs) for setting in chosen]
+        # Seed by seed, so that a stopped reproduction shows complete curves.
+        judging = [(setting, seed) for seed in range(self.runs) for setting in chosen]
+        yield "runs", [task for task in judging if task not in done]
 
 
 def plan_for(names: Iterable[str], *, runs: int | None = None, quick: bool = False, real: bool = True) -> Plan:
@@ -73,9 +76,7 @@ def carry_out(
     if real is not None:
         results.same_source(real.md5)
     done = {(run.setting, run.seed): run for run in results.runs()}
-    for stage in ("choosing the scale of Γ", "runs"):
-        everything = wanted.tasks(done) if stage == "runs" else wanted.tuning_tasks()
-        tasks = [task for task in everything if task not in done]
+    for stage, tasks in wanted.stages(done):
         started(stage, len(tasks))
         with closing(finished_runs(tasks, real=real, workers=workers)) as stream:
             for run in stream:

@@ -53,16 +53,13 @@ class _Shop:
         return np.where(enough, order, 0.0)
 
     def act(
-        self, step: int, stock: FloatArray, shares: FloatArray, rng: np.random.Generator
+        self, step: int, stock: FloatArray, shares: FloatArray, rng: np.random.Generator, *, last: bool
     ) -> tuple[FloatArray, FloatArray]:
         """Order, sell, and pay for what is left or missing: the next stock, and what the step cost (1, k)."""
-        order = self.order(step, stock, shares)
+        terms, order = self.laws.terms, self.order(step, stock, shares)
         left, cost = self.laws.sold(step, stock + order, order, rng)
-        return (1 - self.laws.terms.spoilage[:, step]) * left, cost
-
-    def worth(self, stock: FloatArray) -> FloatArray:
-        """What the stock is worth when the shop closes."""
-        return self.laws.terms.salvage * stock
+        kept = (1 - terms.spoilage[:, step]) * left
+        return kept, cost - terms.salvage * kept if last and not terms.cycle else cost
 
 
 class _Formulas:
@@ -83,17 +80,13 @@ class _Formulas:
         return np.zeros((1, len(self.low))) + self.problem.initial_state
 
     def act(
-        self, step: int, state: FloatArray, shares: FloatArray, rng: np.random.Generator
+        self, step: int, state: FloatArray, shares: FloatArray, rng: np.random.Generator, *, last: bool
     ) -> tuple[FloatArray, FloatArray]:
         """Act within what the state allows: the next state, and what the step cost (1,)."""
         low, high = self.problem.allowed(step, state)
         chosen, outcomes = low + shares * (high - low), self._outcomes[:, step]
         cost = self.problem.cost(step, state, chosen, outcomes)
         return self.problem.next_state(step, state, chosen, outcomes)[..., : self.problem.state_dim], cost
-
-    def worth(self, state: FloatArray) -> FloatArray:
-        """Nothing: a problem's last step knows it."""
-        return np.zeros(1)
 
 
 class ModelEnv(gym.Env[Seen, Any]):
@@ -132,11 +125,10 @@ class ModelEnv(gym.Env[Seen, Any]):
         if self.number == self.steps:
             raise gym.error.ResetNeeded("the trajectory has not begun, or has ended: call reset")
         shares = np.clip(np.nan_to_num(np.asarray(action, dtype=np.float64)), 0.0, 1.0)[None]
-        self.state, cost = self.world.act(self.number % self.world.horizon, self.state, shares, self.np_random)
+        last, goes_on = self.number == self.steps - 1, self.world.goes_on
+        step = self.number % self.world.horizon
+        self.state, cost = self.world.act(step, self.state, shares, self.np_random, last=last)
         self.number += 1
-        last, goes_on = self.number == self.steps, self.world.goes_on
-        if last and not goes_on:
-            cost = cost - self.world.worth(self.state)
         return self._see(), -float(cost.sum()), last and not goes_on, last and goes_on, {}
 
     def _see(self) -> Seen:
