@@ -79,12 +79,6 @@ def read(path: Path, stores: tuple[int, ...] = STORES) -> Rossmann:
     return Rossmann(np.stack(weeks, axis=-1), digest.hexdigest())
 
 
-def autocorrelation(series: FloatArray, lags: int) -> FloatArray:
-    """The sample autocorrelation at lags 0 .. lags: ρ_l = Σ (x_t − x̄)(x_{t+l} − x̄) / Σ (x_t − x̄)²."""
-    centred = series - series.mean()
-    return np.array([centred[: len(series) - lag] @ centred[lag:] for lag in range(lags + 1)]) / (centred @ centred)
-
-
 def _daily(table: pa.Table, store: int, path: Path) -> tuple[date, FloatArray]:
     rows = table.filter(pc.equal(table["Store"], store)).sort_by("Date")
     if not rows.num_rows:
