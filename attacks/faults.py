@@ -46,11 +46,11 @@ REPRODUCER = """
 import sys
 from pathlib import Path
 from attacks.faults import PLAN
-from poolrl.paper.workers import carry_out, started
+from poolrl.paper.workers import carry_out
 from poolrl.paper.results import Results
 try:
-    with started("loky", 2) as backend, Results(Path(sys.argv[1])) as results, results.alone():
-        carry_out(PLAN, results, real=None, backend=backend, started=lambda *_: None,
+    with Results(Path(sys.argv[1])) as results:
+        carry_out(PLAN, results, real=None, workers=2, started=lambda *_: None,
                   finished=lambda run: print('finished', run.seed, run.setting, flush=True))
 except (OSError, ValueError) as error:  # as the command line says it
     print(error)

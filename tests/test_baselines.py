@@ -144,14 +144,10 @@ def test_the_published_example_costs_0835_per_step() -> None:
 @pytest.mark.parametrize("kind", [LostSales, pytest.param(Backlog, marks=pytest.mark.slow)])
 def test_q_learning_finds_the_published_optimum(eliminate, kind) -> None:
     problem, demand, test = example(kind)
-    learner = QLearning(problem, 201)
-    policy = learner.play(demand, eliminate=eliminate)
+    policy = QLearning(problem, 201).play(demand, eliminate=eliminate)
     assert rollout_cost(problem, policy, test) / HORIZON == pytest.approx(0.835, rel=0.02)
     assert policy.levels[:, 0] == pytest.approx(LEAST + 0.85, abs=0.15)
     assert not policy.guarantee.private
-    assert learner.costs.shape == (1500,)
-    if not eliminate:  # it plays what it has learned
-        assert learner.costs[-300:].mean() / HORIZON == pytest.approx(0.835, rel=0.05)
 
 
 def test_hql_never_looks_beyond_what_it_played() -> None:
@@ -198,14 +194,6 @@ def test_q_learning_looks_ahead_where_costs_differ_between_steps() -> None:
     ):
         assert policy.levels[0, 0] == pytest.approx(best.levels[0, 0], abs=1.0)
         assert rollout_cost(problem, policy, demand) < 1.03 * rollout_cost(problem, best, demand)
-
-
-def test_bad_q_learning_input() -> None:
-    problem, _, _ = example(Backlog)
-    with pytest.raises(ValueError, match=r"demand must have shape \(episodes, 10, 1\), got \(3, 9, 1\)"):
-        QLearning(problem, 5).play(np.zeros((3, 9, 1)), eliminate=True)
-    with pytest.raises(ValueError, match="points must be a whole number of at least 2, got 1"):
-        QLearning(problem, 1)
 
 
 def test_a_table_of_another_shape_is_refused() -> None:

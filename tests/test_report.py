@@ -28,13 +28,12 @@ from poolrl.paper.figures import Section, number
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import NAMES, Setting
-from poolrl.paper.workers import started
+from poolrl.paper.workers import lokys_thread_ends_quietly
 from poolrl.paper.write_up import (
     HEADLINE_METHODS,
     SEEDED_NOTICE,
     Origin,
-    html_page,
-    markdown,
+    page,
     report_sections,
     save_figures,
     summary_section,
@@ -84,7 +83,7 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("pictures", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_the_page_asks_for_nothing_from_outside(parts: list[Section], pictures: int) -> None:
     left_out = [part for part in parts if part.picture][pictures:]
-    text = html_page([part for part in parts if part not in left_out])
+    text = page([part for part in parts if part not in left_out], "html")
     reader = Page()
     reader.feed(text)
     assert reader.open == []
@@ -99,14 +98,14 @@ def test_the_page_asks_for_nothing_from_outside(parts: list[Section], pictures: 
 
 
 def test_what_the_rows_hold_cannot_become_markup() -> None:
-    text = html_page([Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))])
+    text = page([Section("<b>title</b>", ("<script>alert(1)</script>",), ("a",), (("<img src=x>",),))], "html")
     assert "<script>" not in text
     assert "<img" not in text
     assert "&lt;b&gt;title" in text
 
 
 def test_tables_hold_together(parts: list[Section]) -> None:
-    text = markdown(parts)
+    text = page(parts, "md")
     assert SEEDED_NOTICE in text
     for part in parts:
         assert all(len(row) == len(part.header) for row in part.rows), part.title
@@ -127,7 +126,7 @@ def test_the_report_opens_with_the_picture_and_a_summary(parts: list[Section]) -
     assert [row[0] for row in summary.rows] == [NAMES[method] for method in HEADLINE_METHODS]
     assert summary.rows[0][1:4] == ("17", "0", "0")
     assert summary.rows[-1][1:4] == ("", "", "")  # a plan without data claims nothing
-    text = markdown(parts)
+    text = page(parts, "md")
     assert text.index(SEEDED_NOTICE) < text.index("figures/rq1.svg") < text.index(summary.text[0])
     assert text.index("| Pool (default) | 17 |") < text.index("## The paper's claims")
     labels = [label.get_text() for axes in summary.picture.figure.axes for label in upper_labels(axes)]
@@ -259,7 +258,7 @@ def test_the_end_of_lokys_thread_is_not_printed_when_it_was_killed(monkeypatch: 
     monkeypatch.setattr(threading, "excepthook", usual)
     for ours in (False, True):
         heard.clear()
-        with started("loky") if ours else nullcontext():
+        with lokys_thread_ends_quietly() if ours else nullcontext():
             executor = ProcessPoolExecutor(max_workers=1)
             executor.submit(int).result()
             executor._work_ids.put(99)
@@ -291,7 +290,6 @@ def test_a_report_names_the_train_csv_of_its_rows(tmp_path: Path, monkeypatch: p
             "there are no results at nowhere/results.sqlite: run `poolrl reproduce` first",
         ),
         (["rq1", "--rossmann", "gone.csv"], "--rossmann names gone.csv, which is not a file"),
-        (["rq1", "--backend", "dask"], "there is no backend 'dask'; choose from loky, ray, spark"),
         (["rq1", "--workers", "0"], "workers must be a whole number of at least 1, got 0"),
         (["rq1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
     ],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from poolrl.paper import rossmann
+from poolrl.paper.figures import weekly_cycle
 from tests.helpers.train_csv import HEADER, write_train_csv
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "rossmann" / "train.csv.gz"
@@ -43,15 +44,11 @@ def test_store_1_has_133_weeks_with_a_weekly_cycle(train_csv: Path) -> None:
     assert data.is_kaggles == (train_csv == REAL)
     train, test = data.halves(1, rossmann.BOUND)
     assert (len(train), len(test)) == (66, 67)
-    found = rossmann.autocorrelation(data.weeks[:, :, 0].ravel(), 14)
-    assert found[0] == 1
-    assert found[1:7].max() < found[7] > 0.3
-    assert found[8:14].max() < found[14]
-
-
-def test_autocorrelation_worked_by_hand() -> None:
-    """x = 1, 2, 3: centred −1, 0, 1, so lag 1 gives 0 and lag 2 gives −1/2."""
-    assert rossmann.autocorrelation(np.array([1.0, 2.0, 3.0]), 2) == pytest.approx([1, 0, -0.5])
+    (lines, *_) = weekly_cycle(data).axes[0].collections
+    found = {int(x): y for (x, _), (_, y) in lines.get_segments()}
+    assert found[0] == pytest.approx(1)
+    assert max(found[lag] for lag in range(1, 7)) < found[7] > 0.3
+    assert max(found[lag] for lag in range(8, 14)) < found[14]
 
 
 def test_where_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

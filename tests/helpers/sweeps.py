@@ -10,7 +10,7 @@ from pathlib import Path
 from poolrl.paper.results import Results
 from poolrl.paper.sweeps import BASE, TUNED, Setting
 from poolrl.paper.trials import MEASURES, Run
-from poolrl.paper.workers import Plan, carry_out, started
+from poolrl.paper.workers import Plan, carry_out
 
 SMALL = replace(BASE, horizon=2, trajectories=60, granularity=10)
 NOTHING = lambda *_: None  # noqa: E731
@@ -27,10 +27,10 @@ def small_plan() -> Plan:
     return Plan(settings, runs=2, tuning_seeds=1)
 
 
-def do(wanted: Plan, path: Path, *, workers: int = 1, backend: str = "loky") -> list[Run]:
+def do(wanted: Plan, path: Path, *, workers: int = 1) -> list[Run]:
     """Carry out a plan; every run in its file."""
-    with started(backend, workers) as running, Results(path) as results:
-        carry_out(wanted, results, real=None, backend=running, started=NOTHING, finished=NOTHING)
+    with Results(path) as results:
+        carry_out(wanted, results, real=None, workers=workers, started=NOTHING, finished=NOTHING)
         return results.runs()
 
 

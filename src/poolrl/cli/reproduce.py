@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import joblib
 from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,23 +14,19 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 from rich.table import Column, Table
 
-from poolrl.checks import one_of
+from poolrl.checks import one_of, whole
 from poolrl.cli.verbs import verb
 from poolrl.paper import rossmann
 from poolrl.paper.figures import Section
 from poolrl.paper.results import Results, Runs
 from poolrl.paper.sweeps import SWEEPS
 from poolrl.paper.trials import Run
-from poolrl.paper.workers import Backend, Plan, carry_out, plan_for, started
-from poolrl.paper.write_up import Origin, html_page, markdown, report_sections, save_figures
+from poolrl.paper.workers import Plan, carry_out, plan_for
+from poolrl.paper.write_up import Origin, page, report_sections, save_figures
 
 RESULTS = "results.sqlite"
 CHOICES = ("all", *SWEEPS, "claims", "report")
 LINES = 20  # of progress in a stage, where there is no terminal and so no bar to redraw
-BACKEND_HELP = (
-    "Where they run: loky (this machine), ray (pip install 'poolrl[ray]') or spark (pip install 'poolrl[spark]', and "
-    "Java), on a cluster that has poolrl. Rows do not depend on it either."
-)
 ROSSMANN_HELP = "Your copy of Kaggle's Rossmann train.csv, plain or .gz; or set POOLRL_ROSSMANN."
 
 reproduce_verb = verb(
@@ -39,8 +36,7 @@ reproduce_verb = verb(
   poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about eight minutes on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
-  poolrl reproduce report                                   draw again from the results, run nothing
-  RAY_ADDRESS=10.0.0.1:6379 poolrl reproduce --backend ray  on a cluster; without RAY_ADDRESS on this machine""",
+  poolrl reproduce report                                   draw again from the results, run nothing""",
     more="Stopped by Ctrl-C, kill or power cut: the same command goes on where it was.",
 )
 
@@ -53,7 +49,6 @@ def reproduce(
     runs: Annotated[int | None, Parameter(help="Seeds per setting: 10, as in the paper, or 5 with --quick.")] = None,
     quick: Annotated[bool, Parameter(help="Fewer values, fewer seeds.", negative="")] = False,
     workers: Annotated[int | None, Parameter(help="Processes; all cores by default. Rows do not depend on it.")] = None,
-    backend: Annotated[str, Parameter(help=BACKEND_HELP)] = "loky",
     train_csv: Annotated[Path | None, Parameter(name="--rossmann", help=ROSSMANN_HELP)] = None,
 ) -> None:
     """Run what is missing, print what was asked for, and write the report.
@@ -68,8 +63,9 @@ def reproduce(
         _say_source(console, real)
         names = tuple(SWEEPS) if what in ("all", "claims") else (what,)
         wanted = plan_for(names, runs=runs, quick=quick, real=real is not None)
-        with started(backend, workers) as running:
-            _run_missing(console, wanted, out, real, running, "quick" if quick else "full")
+        processes = joblib.cpu_count() if workers is None else workers
+        whole(workers=processes)
+        _run_missing(console, wanted, out, real, processes, "quick" if quick else "full")
     with Results(out / RESULTS, read_only=True) as results:
         rows, md5 = results.runs(), results.fact("rossmann md5")
         quickly = results.fact("extent") == "quick"
@@ -80,8 +76,8 @@ def reproduce(
         sections = report_sections(Runs(rows), origin=origin, source=real)
         parts = [part for group in sections.values() for part in group]
         save_figures(parts, out / "figures")
-        (out / "results.md").write_text(markdown(parts))
-        (out / "report.html").write_text(html_page(parts))
+        (out / "results.md").write_text(page(parts, "md"))
+        (out / "report.html").write_text(page(parts, "html"))
     for part in sections["summary" if what in ("all", "report") else what]:
         _print_section(console, part)
     console.print(f"[red]NOT PRIVATE[/]: seeded noise throughout. {origin.seconds / 60:.1f} minutes of running in all.")
@@ -89,12 +85,12 @@ def reproduce(
 
 
 def _run_missing(
-    console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, backend: Backend, extent: str
+    console: Console, wanted: Plan, out: Path, real: rossmann.Rossmann | None, workers: int, extent: str
 ) -> None:
     """With a bar and the time left on a terminal, with a line now and then elsewhere."""
     bars = Progress(console=console, disable=not console.is_terminal)
-    with Results(out / RESULTS) as results, results.alone(), bars:
-        results.note("workers", str(backend.workers))
+    with Results(out / RESULTS) as results, bars:
+        results.note("workers", str(workers))
         if results.fact("extent") != "full":
             results.note("extent", extent)
         before, began = float(results.fact("seconds") or 0), time.monotonic()
@@ -114,7 +110,7 @@ def _run_missing(
                 console.print(f"{task.description}: {task.completed:,} of {total:,}, about {left / 60:.0f} min left")
 
         try:
-            carry_out(wanted, results, real=real, backend=backend, started=begun, finished=finished)
+            carry_out(wanted, results, real=real, workers=workers, started=begun, finished=finished)
         except KeyboardInterrupt:
             raise ValueError(
                 f"stopped; every finished run is kept in {out / RESULTS}: run the same command again to go on"

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.mlab import detrend_mean
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from poolrl.checks import FloatArray
 from poolrl.colours import INK, QUIET
 from poolrl.paper import sweeps
 from poolrl.paper.results import Runs
-from poolrl.paper.rossmann import Rossmann, autocorrelation
+from poolrl.paper.rossmann import Rossmann
 from poolrl.paper.sweeps import BASE, GRANULARITIES, JUDGED, NAMES, PAPERS, PLACES, PUBLISHED, RHOS, Range, Setting
 from poolrl.privacy.zcdp import epsilon_shown
 
@@ -332,11 +333,10 @@ def weekly_cycle(real: Rossmann) -> Figure:
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     axes = figure.subplots()
     series = real.weeks[:, :, 0].ravel()
-    heights = autocorrelation(series, 28)
-    axes.axhline(0, color=QUIET, linewidth=0.8)
+    axes.acorr(series, detrend=detrend_mean, maxlags=28, linewidth=2, color=BLUE)
+    axes.set_xlim(-0.5, 28.5)
     band = 1.96 / math.sqrt(len(series))
     axes.axhspan(-band, band, color=QUIET, alpha=0.2, linewidth=0)
-    axes.stem(heights, basefmt=" ")
     axes.set_xticks(range(0, 29, 7))
     _finish(axes, "Daily sales of Store 1 repeat every week", "lag in days", "autocorrelation")
     return figure

@@ -1,16 +1,14 @@
-"""The results file, one row per finished run, on disk before the next begins (SQLite); and finished runs by setting.
+"""The results file, one row per finished run, on disk before the command goes on (SQLite); and runs by setting.
 
-In WAL mode the processes of one machine write side by side, and others read meanwhile. WAL uses shared memory, so the
-file belongs on a local disk. Runs made on other machines travel back to the command that asked for them (`workers`).
+One command at a time writes to it, and others can read meanwhile.
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +24,7 @@ from poolrl.paper.trials import MEASURES, Run
 # A new version may learn better or worse: its rows must not mix with old ones.
 RESULTS_FORMAT = f"poolrl {__version__}, results 2"
 ELSEWHERE = "move it away, or choose another folder with --out"
-SECONDS_FOR_WRITERS = 60.0  # how long to wait for other processes that are writing
+SECONDS_FOR_READERS = 60.0  # how long to wait for another program that is reading
 
 _SQL = {"str": ("TEXT NOT NULL", str), "float": ("REAL NOT NULL", float), "int": ("INTEGER NOT NULL", int)}
 _KEYS = {field.name: _SQL[str(field.type)] for field in fields(Setting)} | {"seed": _SQL["int"]}
@@ -35,9 +33,9 @@ _COLUMNS: dict[str, tuple[str, Any]] = {**_KEYS, **dict.fromkeys(MEASURES, ("", 
 
 
 class Results:
-    """A file of runs, for any number of processes on one machine; a context manager.
+    """A file of runs; a context manager. A second command that wants to write is refused: it would do the same runs.
 
-    A row is durable when `add` returns, so a killed process loses only the runs in flight.
+    A row is durable when `add` returns, so a killed command loses only the runs in flight.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -45,29 +43,31 @@ class Results:
         if read_only and not path.exists():
             raise ValueError(f"there are no results at {path}: run `poolrl reproduce` first")
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Readers open it for writing too, so that the last of them can tidy up the log that others left.
+        # Readers open it for writing too, so that they can take back what a killed command has half written.
         address = f"{path.resolve().as_uri()}?mode={'rw' if read_only else 'rwc'}"
-        try:
-            self._db = sqlite3.connect(address, uri=True, timeout=SECONDS_FOR_WRITERS, isolation_level=None)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from None
-        try:
+        with ExitStack() as opened:
+            try:
+                if not read_only:  # a killed command frees the lock
+                    opened.enter_context(FileLock(path.with_suffix(".lock")).acquire(blocking=False))
+                self._db = sqlite3.connect(address, uri=True, timeout=SECONDS_FOR_READERS, isolation_level=None)
+            except Timeout:
+                raise ValueError(f"{path} is in use: another `poolrl reproduce` writes to it") from None
+            except sqlite3.Error as error:
+                raise self._unreadable(error) from None
+            opened.enter_context(closing(self._db))
             self._prepare(read_only)
-        except BaseException:
-            self._db.close()
-            raise
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
+        self._opened.close()
 
     def add(self, run: Run) -> None:
-        """Store one finished run, durably. A run that is already there stays as it is."""
-        marks, keys = ", ".join("?" * len(_COLUMNS)), ", ".join(_KEYS)
-        statement = f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({marks}) ON CONFLICT ({keys}) DO NOTHING"
-        self._write(statement, [*astuple(run.setting), run.seed, *(getattr(run, name) for name in MEASURES)])
+        """Store one finished run, durably."""
+        values = [*astuple(run.setting), run.seed, *(getattr(run, name) for name in MEASURES)]
+        self._write(f"INSERT INTO runs VALUES ({', '.join('?' * len(values))})", values)
 
     def runs(self) -> list[Run]:
         """Every run, in the order of its setting and seed: the same however many processes made them."""
@@ -97,16 +97,6 @@ class Results:
             raise ValueError(f"{self.path} holds runs on another train.csv (MD5 {before}); {ELSEWHERE}")
         self.note("rossmann md5", md5)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Refuse a second command, which would do the same runs again. A killed command frees the lock."""
-        try:
-            lock = FileLock(self.path.with_suffix(".lock")).acquire(blocking=False)
-        except Timeout:
-            raise ValueError(f"{self.path} is in use: another `poolrl reproduce` writes to it") from None
-        with lock:
-            yield
-
     def _prepare(self, read_only: bool) -> None:
         if not (self._tables() or read_only):
             self._make()
@@ -117,43 +107,29 @@ class Results:
                 f"{self.path} was written by another version ({held or 'no poolrl results'}; this is "
                 f"{RESULTS_FORMAT}): {ELSEWHERE}"
             )
-        if not read_only:
-            self._write("PRAGMA synchronous = FULL")  # a stored run survives a power cut
+        self._write("PRAGMA synchronous = EXTRA")  # a stored run survives a power cut
 
     def _make(self) -> None:
         """The tables of a new file, all or none: a file killed half-made must not look like another program's."""
-        self._write("PRAGMA journal_mode = WAL")  # a property of the file, not of the connection
-        self._write("BEGIN IMMEDIATE")
-        if not self._tables():  # otherwise another process was quicker
-            columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
-            self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
-            self._write("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-            self.note("format", RESULTS_FORMAT)
+        self._write("BEGIN")
+        columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
+        self._write(f"CREATE TABLE runs ({columns}, PRIMARY KEY ({', '.join(_KEYS)}))")
+        self._write("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        self.note("format", RESULTS_FORMAT)
         self._write("COMMIT")
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
-    def _execute(self, statement: str, values: Sequence[Any]) -> sqlite3.Cursor:
-        """SQLite waits for other writers, but not while the file is switched to WAL mode or recovered: then we wait."""
-        end = time.monotonic() + SECONDS_FOR_WRITERS
-        while True:
-            try:
-                return self._db.execute(statement, values)
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(0.05)
-
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
-            return self._execute(statement, values).fetchall()
+            return self._db.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
     def _write(self, statement: str, values: Sequence[Any] = ()) -> None:
         try:
-            self._execute(statement, values)
+            self._db.execute(statement, values)
         except sqlite3.Error as error:
             kept = "every run before this one is kept: make room and run the same command again"
             raise OSError(f"could not write to {self.path} ({error}); {kept}") from None
@@ -195,12 +171,6 @@ class Runs:
     def present(self, settings: Sequence[Setting]) -> list[Setting]:
         """Those that were run."""
         return [setting for setting in settings if self.of(setting)]
-
-
-def tuning(settings: Sequence[Setting]) -> list[tuple[Setting, int]]:
-    """The runs from which the scale of every TUNED setting is chosen, on seeds that judge nothing."""
-    tuned = [setting for setting in settings if setting.scale == TUNED]
-    return [(replace(setting, scale=scale), seed) for seed in TUNING_SEEDS for setting in tuned for scale in SCALES]
 
 
 def resolved(setting: Setting, runs: dict[tuple[Setting, int], Run]) -> Setting:

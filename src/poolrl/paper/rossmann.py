@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -28,19 +28,13 @@ STORES = (1, 2, 3, 4, 5, 6, 7, 8)  # Store 1 is the paper's
 BOUND, BOUND_OF_SEVERAL = 15_000.0, 20_000.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Rossmann:
     """Whole weeks of daily sales (weeks, 7, stores) in calendar order, and which file they came from."""
 
-    weeks: FloatArray
+    # The file alone says what is equal, so that a copy that reaches a worker finds the benches of another copy.
+    weeks: FloatArray = field(compare=False)
     md5: str
-
-    # By content, so that every copy that reaches a worker finds the benches that were built from another copy.
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rossmann) and self.md5 == other.md5 and np.array_equal(self.weeks, other.weeks)
-
-    def __hash__(self) -> int:
-        return hash(self.md5)
 
     @property
     def is_kaggles(self) -> bool:
@@ -83,12 +77,6 @@ def read(path: Path, stores: tuple[int, ...] = STORES) -> Rossmann:
         raise ValueError(f"{path} holds fewer than four whole weeks that all stores share")
     weeks = [sales[(first - low).days :][: 7 * count].reshape(count, 7) for low, sales in days]
     return Rossmann(np.stack(weeks, axis=-1), digest.hexdigest())
-
-
-def autocorrelation(series: FloatArray, lags: int) -> FloatArray:
-    """The sample autocorrelation at lags 0 .. lags: ρ_l = Σ (x_t − x̄)(x_{t+l} − x̄) / Σ (x_t − x̄)²."""
-    centred = series - series.mean()
-    return np.array([centred[: len(series) - lag] @ centred[lag:] for lag in range(lags + 1)]) / (centred @ centred)
 
 
 def _daily(table: pa.Table, store: int, path: Path) -> tuple[date, FloatArray]:

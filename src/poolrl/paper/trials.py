@@ -17,9 +17,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, finite_array, one_of, whole
+from poolrl.checks import BoolArray, FloatArray, IntArray, one_of
 from poolrl.data.trajectories import Trajectories
 from poolrl.geometry.axes import Separable
 from poolrl.geometry.partition import Grid, Partition, Rings, Zones
@@ -256,9 +255,7 @@ class QLearning:
     """
 
     def __init__(self, problem: Inventory, points: int) -> None:
-        whole(points=points, at_least=2)
         self.problem, self.points = problem, points
-        self.costs = np.empty(0)  # of every episode that was played
         self.column = np.arange(problem.products)
         self.levels = np.linspace(problem.action_low, problem.action_high, points)  # (P, k)
         self.width = (problem.action_high - problem.action_low) / (points - 1)
@@ -275,19 +272,16 @@ class QLearning:
         span = (corners.max(axis=1, keepdims=True) - self.floor).max(axis=0)  # (1, k)
         self.span = np.where(span > 0, span, 1.0)
 
-    def play(self, demand: ArrayLike, *, eliminate: bool) -> Policy:
+    def play(self, demand: FloatArray, *, eliminate: bool) -> Policy:
         """K episodes of uncensored demand (K, H, products), each: play forward, then update backward on what was seen.
 
         HQL eliminates: it plays the largest level that may still be best, sees demand up to that level only, and so
         observes all smaller ones. FQL sees all demand, updates every level, and plays the best one.
         """
-        horizon, products, paths = self.problem.horizon, self.problem.products, finite_array("demand", demand)
-        if paths.shape[1:] != (horizon, products) or not len(paths):
-            raise ValueError(f"demand must have shape (episodes, {horizon}, {products}), got {paths.shape}")
-        log_term = horizon * math.log(horizon * len(paths) * self.points)
-        self.costs = np.empty(len(paths))
-        for k, path in enumerate(paths, start=1):
-            self.costs[k - 1], seen = self._episode(path, eliminate)
+        horizon, products = self.problem.horizon, self.problem.products
+        log_term = horizon * math.log(horizon * len(demand) * self.points)
+        for k, path in enumerate(demand, start=1):
+            seen = self._episode(path, eliminate)
             step_size = (horizon + 1) / (horizon + k)
             value = np.zeros((horizon + 1, self.points, products))
             for h in reversed(range(horizon)):
@@ -306,7 +300,6 @@ class QLearning:
         Nothing is eliminated, because the log has chosen the levels; α_k counts how often each was observed. A level
         that fewer than one row in twenty has observed is never chosen: too little is known about it.
         """
-        log.check(self.problem)
         horizon = self.problem.horizon
         observed = np.zeros(self.q.shape)
         value = np.concatenate([self.q, np.zeros((1, *self.q.shape[1:]))])
@@ -336,19 +329,18 @@ class QLearning:
         arrived = self.problem.next_state(h, level, level, demand)
         return self.problem.coordinate_reward(h, level, level, arrived), arrived
 
-    def _episode(self, demand: FloatArray, eliminate: bool) -> tuple[float, FloatArray]:
-        """One episode: what it cost, and the demand (H, k) as far as the learner saw it."""
+    def _episode(self, demand: FloatArray, eliminate: bool) -> FloatArray:
+        """One episode: its demand (H, k) as far as the learner saw it."""
         problem = self.problem
-        stock, cost, seen = problem.initial_state, 0.0, np.empty_like(demand)
+        stock, seen = problem.initial_state, np.empty_like(demand)
         for h in range(problem.horizon):
             chosen = self.last[h] if eliminate else self.q[h].argmax(axis=0)
             level = np.maximum(self.levels[chosen, self.column], stock)
             arrived = problem.next_state(h, stock, level, demand[h])
-            cost += float(problem.cost(h, stock, level, demand[h]))
             # One-sided: cut off where the shelf ran empty, which is all that levels below need.
             seen[h] = problem.observe(h, stock, level, arrived)[0] if eliminate else demand[h]
             stock = arrived
-        return cost, seen
+        return seen
 
     def _target(self, h: int, seen: FloatArray, value: FloatArray) -> FloatArray:
         """r_{h..τ} + V_τ(x_τ) for every level at step h, (P, k), on the demand that was seen.

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from poolrl import __version__
 from poolrl.audit.attack import attack_case
 from poolrl.audit.cases import CASES
-from poolrl.checks import FloatArray, positive
+from poolrl.checks import FloatArray
 from poolrl.geometry.partition import Zones
 from poolrl.paper import claims, figures, rossmann, sweeps
 from poolrl.paper.figures import Picture, Section, filled, in_percent, number
@@ -260,7 +260,6 @@ def optimality_bound(sizes: Sizes, *, trajectories: int, lipschitz: float, bound
 
 def sample_size(sizes: Sizes, *, accuracy: float) -> float:
     """Theorem 2's n = (1 + E_ρ) H³ / α². (Its statement prints α⁻¹; the proof and the rest of the paper have α⁻².)"""
-    positive(accuracy=accuracy)
     return (1 + sizes.noise_bound) * sizes.horizon**3 / accuracy**2
 
 
@@ -385,29 +384,16 @@ def _settings_section(origin: Origin) -> Section:
     return Section("Settings", (), ("what", "how"), tuple(rows.items()))
 
 
-def html_page(parts: Iterable[Section]) -> str:
-    """One HTML file that asks for nothing from outside."""
-    templates = Environment(loader=PackageLoader("poolrl.paper"), autoescape=True, trim_blocks=True)
+def page(parts: Iterable[Section], kind: str) -> str:
+    """Every section: as one `html` file that asks for nothing from outside, or as `md` with pictures in `figures/`."""
+    loader = PackageLoader("poolrl.paper")
+    templates = Environment(loader=loader, autoescape=select_autoescape(), trim_blocks=True, keep_trailing_newline=True)
     templates.filters["anchor"] = lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     templates.filters["encoded"] = lambda figure: base64.b64encode(svg(figure)).decode()
     templates.filters["marked"] = _marked
-    page = templates.get_template("reproduction.html")
-    return page.render(title=TITLE, notice=SEEDED_NOTICE, parts=list(parts)) + "\n"
-
-
-def markdown(parts: Iterable[Section]) -> str:
-    """The same as Markdown, with pictures beside it in `figures/`."""
-    blocks = [f"# {TITLE}", "Written by `poolrl reproduce`, not by hand.", f"> {SEEDED_NOTICE}"]
-    for part in parts:
-        blocks.append(f"## {part.title}")
-        if part.picture:
-            blocks.append(f"![{part.picture.alt}](figures/{part.picture.name}.svg)")
-        blocks += part.text
-        if part.header:
-            table = (part.header, ["---"] * len(part.header), *part.rows)
-            rows = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in table)
-            blocks.append("\n".join(f"| {row} |" for row in rows))
-    return "\n\n".join(blocks) + "\n"
+    templates.filters["cells"] = lambda row: " | ".join(cell.replace("|", "\\|") for cell in row)
+    template = templates.get_template(f"reproduction.{kind}")
+    return template.render(title=TITLE, notice=SEEDED_NOTICE, parts=list(parts))
 
 
 def save_figures(parts: Iterable[Section], folder: Path) -> None:

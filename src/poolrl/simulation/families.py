@@ -158,11 +158,8 @@ class TreeLaws:
 
     def chances(self, bins: int) -> FloatArray:
         """Of every leaf, (H, k, kinds, bins)."""
-        outcomes, cutoffs = (
-            None if law is None else self._on_leaves(law, bins) for law in (self.outcomes, self.cutoffs)
-        )
-        assert outcomes is not None
-        shares = expected_shares(outcomes, cutoffs)
+        cutoffs = None if self.cutoffs is None else self._on_leaves(self.cutoffs, bins)
+        shares = expected_shares(self._on_leaves(self.outcomes, bins), cutoffs)
         merged = np.maximum(shares.reshape(*shares.shape[:-1], bins, FINER).sum(axis=-1), 0.0)
         return np.asarray(merged / merged.sum(axis=(-2, -1), keepdims=True))
 

@@ -43,16 +43,14 @@ def simulate_log(
     if paths.shape[1:] != (problem.horizon, problem.outcome_dim):
         wanted = f"(episodes, {problem.horizon}, {problem.outcome_dim})"
         raise ValueError(f"outcomes must have shape {wanted}, got {paths.shape}")
-    width = problem.scale_dim or problem.outcome_dim
-    scale = shaped("scale", as_floats("scale", known.get("scale", 1.0)), (*paths.shape[:2], width))
-    if "scale" in known:
-        known["scale"] = scale
+    scaled, unit = "scale" in known, np.ones((*paths.shape[:2], 1))
+    if scaled:
+        width = problem.scale_dim or problem.outcome_dim
+        scale = known["scale"] = shaped("scale", as_floats("scale", known["scale"]), (*paths.shape[:2], width))
+        # A row without a valid scale is simulated all the same: the shop was open.
+        unit = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     elif (paths < problem.outcome_low).any() or (paths > problem.outcome_high).any():
         raise ValueError("outcomes must lie within the problem's public bounds")
-    # A row without a valid scale is simulated all the same: the shop was open.
-    unit = (
-        np.where(np.isfinite(scale) & (scale > 0), scale, 1.0) if "scale" in known else np.ones((*paths.shape[:2], 1))
-    )
     state = np.tile(problem.initial_state, (len(paths), 1))
     rows = []
     for step in range(problem.horizon):
@@ -64,7 +62,7 @@ def simulate_log(
             low, high = problem.feasible(step, here)
             asked = np.asarray(behaviour(step, state, rng), dtype=np.float64)
             action = np.clip(asked, low * unit[:, step], high * unit[:, step])
-        if "scale" in known and problem.scales_state:
+        if scaled and problem.scales_state:
             # Dividing and multiplying may lose a rounding error, and stock is never sent back.
             action = np.maximum(action, state)
         arrived = problem.next_state(step, state, action, paths[:, step])
