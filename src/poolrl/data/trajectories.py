@@ -23,7 +23,7 @@ from poolrl.data import row_rules
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, sees_everything, side_formula, sides, unit_cells
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
-from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
+from poolrl.data.log_labels import cells_of, log_labels
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -229,15 +229,6 @@ class Trajectories(Log):
         unit = {"unit": self.owner} if self.has_units else {}
         scale = {} if self.scale is None else {"scale": self.scale}
         return arrow.long_table(parts | scale, unit, self.labels)
-
-    def save(self, path: Path) -> None:
-        """Write an npz file (still sensitive)."""
-        write_log(path, self._arguments())
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote."""
-        return cls(**read_log(path))
 
     def _arguments(self) -> dict[str, Any]:
         """What makes the same log again."""
