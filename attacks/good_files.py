@@ -46,7 +46,6 @@ def good() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     rng = np.random.default_rng(0)
     log = problem().simulate_log(rng.uniform(0, 40, (30, 2, 1)), rng=rng)
-    log.save(folder / "log.npz")
     table = log.to_arrow()
     actions = table["action_0"].to_pylist()
     rows = table.set_column(table.column_names.index("action_0"), "action_0", pa.array([SECRET_NUMBER, *actions[1:]]))

@@ -40,25 +40,6 @@ from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import parse_config
 from poolrl.workflow.verified import verify_folder
 
-
-def log_file(script: Script, place: Path) -> Callable[[], object]:
-    """A log as `Trajectories.save` writes it."""
-    path, how = place / "log.npz", script.number(4)
-    if how == 0:
-        path.write_bytes(script.rest())
-    elif how == 1:
-        path.write_bytes(spoilt((good() / "log.npz").read_bytes(), script))
-    elif how == 2:
-        path.write_bytes(lying_archive(script))
-    else:
-        with np.load(good() / "log.npz") as file:
-            arrays = dict(file)
-        name = script.pick(sorted(arrays))
-        arrays[name] = mutated_array(arrays[name], script)
-        np.savez(path, **arrays)
-    return lambda: Pool(1.0).prepare(problem()).release(Trajectories.load(path), SeededNoise(0))
-
-
 COLUMNS = Columns("trajectory", "step", ("state_0",), ("action_0",), ("next_state_0",), "who")
 NAMES: dict[str, Any] = vars(COLUMNS)
 
@@ -343,7 +324,6 @@ def questions_parquet(script: Script, place: Path) -> Callable[[], object]:
 # How many of all cases each target gets. Slow targets get fewer.
 SHARES: dict[Target, int] = {
     policy: 60_000,
-    log_file: 12_000,
     configuration: 22_000,
     certificate: 6_000,
     ledger: 9_000,

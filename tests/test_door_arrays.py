@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,26 +207,24 @@ def test_visits_one_row_at_a_time(values: Any) -> None:
         np.testing.assert_array_equal(counts.transitions(step, np.array([0, 1])), expected[step][:2])
 
 
-def test_what_a_log_keeps(tmp_path: Path) -> None:
-    """Of the first two trajectories of each unit everything, in memory, in a file and as a table."""
+def test_what_a_log_keeps() -> None:
+    """Of the first two trajectories of each unit everything, in memory and as a table."""
     rng = np.random.default_rng(0)
     owner = np.array([5, 3, 5, 5, 3, 9])
     parts = {name: rng.uniform(1, 2, (6, 2, 1)) for name in PARTS}
     scale, labels = rng.uniform(1, 2, (6, 2, 1)), {"a": np.arange(6.0), "b": np.arange(12.0).reshape(6, 2)}
     log = Trajectories(**parts, unit=owner, max_per_unit=2, scale=scale, labels=labels, labels_public=True)
     kept = [0, 1, 2, 4, 5]
-    log.save(tmp_path / "log.npz")
-    for each in (log, Trajectories.load(tmp_path / "log.npz")):
-        for name in PARTS:
-            np.testing.assert_array_equal(getattr(each, name), parts[name][kept])
-            assert not getattr(each, name).flags.writeable
-        np.testing.assert_array_equal(each.scale, scale[kept])
-        assert each.labels["a"].tolist() == [0, 1, 2, 4, 5]
-        assert each.labels["b"].tolist() == labels["b"][kept].tolist()
-        assert each.owner.tolist() == [1, 0, 1, 0, 2]
-        assert (len(each), each.units, each.slots, each.max_per_unit, each.has_units) == (5, 3, 6, 2, True)
-        assert (each.horizon, each.scale_memory, each.has_scale, each.labels_public) == (2, 0, True, True)
-        assert (each.label_names, each.step_labels, each.is_full) == (("a", "b"), ("b",), False)
+    for name in PARTS:
+        np.testing.assert_array_equal(getattr(log, name), parts[name][kept])
+        assert not getattr(log, name).flags.writeable
+    np.testing.assert_array_equal(log.scale, scale[kept])
+    assert log.labels["a"].tolist() == [0, 1, 2, 4, 5]
+    assert log.labels["b"].tolist() == labels["b"][kept].tolist()
+    assert log.owner.tolist() == [1, 0, 1, 0, 2]
+    assert (len(log), log.units, log.slots, log.max_per_unit, log.has_units) == (5, 3, 6, 2, True)
+    assert (log.horizon, log.scale_memory, log.has_scale, log.labels_public) == (2, 0, True, True)
+    assert (log.label_names, log.step_labels, log.is_full) == (("a", "b"), ("b",), False)
     table = log.to_arrow().to_pydict()
     assert table["unit"] == [1, 1, 0, 0, 1, 1, 0, 0, 2, 2]
     assert table["scale_0"] == scale[kept].ravel().tolist()

@@ -140,24 +140,6 @@ def test_constants_stay_constants() -> None:
     assert isinstance(as_columns(made)[1], ibis.expr.types.Scalar)
 
 
-def test_what_is_always_so_is_not_asked() -> None:
-    """x ≤ ∞, max(x, 3) ≥ 3, true or x, false and x: no engine needs to compute them for each row."""
-    always: list[Formula] = [
-        lambda x, y: x <= np.inf,
-        lambda x, y: np.maximum(x, 3.0) >= 3.0,
-        lambda x, y: np.maximum(x, 3.0) >= 2.0,
-        lambda x, y: (x > y) | True,
-    ]
-    for formula in always:
-        assert entries(formula).tolist() == [True, True]
-    assert entries(lambda x, y: (x > y) & False).tolist() == [False, False]
-    evaluator = OnColumns()
-    held = entries(lambda x, y: x > y, evaluator)
-    for formula in (lambda x, y: (x > y) & True, lambda x, y: (x > y) | False):
-        assert all(one is other for one, other in zip(entries(formula, evaluator), held, strict=True))
-    assert all(one is other for one, other in zip(entries(lambda x, y: x - 0.0), X, strict=True))
-
-
 def test_the_same_parts_make_the_same_expression_once() -> None:
     """Formulas repeat themselves at every step; 1 and True are different constants although they are equal."""
     evaluator = OnColumns()

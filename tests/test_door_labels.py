@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from poolrl import LostSales
-from poolrl.data.label_cells import CELL, LARGEST_WHOLE, SHARE, _are_consecutive, comparable, with_label_cells
+from poolrl.data.label_cells import CELL, SHARE, comparable, with_label_cells
 from poolrl.data.log_labels import LogLabel
 from tests.helpers.own_problems import Wear
 
@@ -143,6 +143,9 @@ def test_a_problem_without_outcomes_has_cells_too() -> None:
     assert found_cells({"x": pa.array([6, 5, 4])}, problem) == {0: (1,), 1: (0,)}
 
 
+LARGEST_WHOLE = 2**53
+
+
 @pytest.mark.parametrize("start", [LARGEST_WHOLE - each for each in (3, 2, 1, 0)] + [-LARGEST_WHOLE, 1 - LARGEST_WHOLE])
 @pytest.mark.parametrize("kind", [int, float])
 def test_large_numbers_are_compared_as_doubles(start: int, kind: type) -> None:
@@ -158,30 +161,6 @@ def test_large_numbers_are_compared_as_doubles(start: int, kind: type) -> None:
 def test_numbers_beyond_any_integer_of_an_engine() -> None:
     given = pa.array([1e20, 5.0, 2e20, 6.0])
     assert found_cells({"x": given}, shop({"x": [10**20, 5]})) == {0: (0,), 1: (1,)}
-
-
-@pytest.mark.parametrize(
-    ("values", "consecutive"),
-    [
-        ((1, 2, 3), True),
-        ((0,), True),
-        ((2.0, 3.0), True),
-        ((-2, -1, 0, 1), True),
-        ((3, 1, 2), False),
-        ((3, 2, 1), False),
-        ((1, 3), False),
-        ((1, 2, 4), False),
-        ((0.5, 1.5), False),
-        (("1", "2"), False),
-        ((LARGEST_WHOLE - 3, LARGEST_WHOLE - 2), True),
-        ((LARGEST_WHOLE - 2, LARGEST_WHOLE - 1), False),
-        ((1 - LARGEST_WHOLE, 2 - LARGEST_WHOLE), True),
-        ((-LARGEST_WHOLE, 1 - LARGEST_WHOLE), False),
-    ],
-)
-def test_which_values_are_found_by_arithmetic(values: tuple[Any, ...], consecutive: bool) -> None:
-    """Each is by one larger than the one before, and one more would still be a double of its own."""
-    assert _are_consecutive(values) is consecutive
 
 
 def test_text_of_a_table_without_an_engine_becomes_numbers_where_it_can() -> None:

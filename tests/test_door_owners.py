@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from poolrl.data.ids import canonical_text, first_of_each, owners
-from poolrl.data.log_labels import MISSING, LogLabel, cells_of, log_labels, packed, unpacked
+from poolrl.data.log_labels import LogLabel, cells_of, log_labels
 from poolrl.problems.labels import Labels
 
 DAY, NOON = dt.date(2024, 3, 1), dt.datetime(2024, 3, 1, 12, 0)
@@ -164,33 +164,6 @@ def test_the_type_of_an_array_must_be_that_of_the_declared_values() -> None:
     # Entry by entry, a list has no type of its own: what does not fit is nowhere.
     assert label(["7", 7]).places(STORES, "store").tolist() == [-1, 2]
     assert label([None, None]).places(STORES, "store").tolist() == [-1, -1]
-
-
-def test_labels_in_a_file() -> None:
-    given = log_labels({"store": [1, None, 7], "promo": ["no", "é", "no"], "mixed": [1, "1", None]}, (3, 2))
-    arrays: dict[str, Any] = {**packed(given), "other": np.zeros(1)}
-    assert set(arrays) == {"labels", "label_0", "label_1", "label_2", "other"}
-    assert all(array.dtype.kind in "iuf" for array in arrays.values())
-    found = unpacked(arrays)
-    assert list(arrays) == ["other"]
-    assert list(found) == list(given)
-    for name, each in given.items():
-        assert found[name].values.tolist() == each.values.tolist()
-        assert found[name].values.dtype == each.values.dtype
-        assert found[name].codes.tolist() == each.codes.tolist()
-    assert packed({}) == {}
-    assert unpacked({"other": 1}) == {}
-
-
-@pytest.mark.parametrize("codes", [[0, 2], [-2, 0], [0.0, 1.0], [np.int32(0), np.int32(1)]])
-def test_codes_that_fit_no_value_are_refused(codes: list[Any]) -> None:
-    arrays: dict[str, Any] = packed({"store": label([1, 2])})
-    arrays["label_0"] = np.array(codes)
-    with pytest.raises(ValueError, match="codes of a label that do not fit its values"):
-        unpacked(arrays)
-    arrays = packed({"store": label([1, 2])})
-    arrays["label_0"] = np.array([MISSING, 1])
-    assert unpacked(arrays)["store"].codes.tolist() == [-1, 1]
 
 
 @pytest.mark.parametrize(

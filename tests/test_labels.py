@@ -252,12 +252,10 @@ def test_labels_are_translated_for_engines_that_are_not_here(engine: str) -> Non
     assert "GROUP BY" in ibis.to_sql(table.outcome_expression(OWN_BOUNDS, bins=16), dialect=engine)
 
 
-def test_labels_survive_files_and_clipping(tmp_path: Path) -> None:
+def test_labels_survive_tables_and_clipping() -> None:
     log = a_log(np.random.default_rng(2), 60, unit=np.arange(60) // 3, max_per_unit=2, labels_public=True)
-    log.save(tmp_path / "log.npz")
     named = columns(1, unit="unit", max_per_unit=2, labels=["store", "promo"], labels_public=True)
     for other in (
-        Trajectories.load(tmp_path / "log.npz"),
         Trajectories.from_table(log.to_arrow(), **named),
         log.clipped(OWN_BOUNDS),
     ):

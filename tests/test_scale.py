@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -207,8 +206,8 @@ def test_duckdb_counts_multiples_like_arrays(problem: Any) -> None:
     np.testing.assert_array_equal(table_of(log).outcome_leaves(problem, bins=64), expected)
 
 
-def test_a_scale_is_taken_from_files_of_every_kind(tmp_path: Path) -> None:
-    """NULL is missing; npz files and tables give the same log again."""
+def test_a_scale_is_taken_from_tables() -> None:
+    """NULL is missing; arrays and tables give the same log again."""
     log = a_scaled_log(SHOP, np.random.default_rng(5), 50)
     rows = log.to_arrow()
     missing = pa.array([None if i % 7 == 0 else v for i, v in enumerate(rows["scale_0"].to_pylist())], pa.float64())
@@ -216,10 +215,9 @@ def test_a_scale_is_taken_from_files_of_every_kind(tmp_path: Path) -> None:
     named = columns(1, scale=["scale_0"], scale_memory=3)
     again = Trajectories.from_table(rows, **named)
     assert np.isnan(again.scale[::7]).all()
-    again.save(tmp_path / "log.npz")
-    for other in (Trajectories.load(tmp_path / "log.npz"), Table(rows, **named)):
-        assert (other.has_scale, other.scale_memory) == (True, 3)
-        np.testing.assert_array_equal(other.outcome_leaves(SHOP, bins=BINS), again.outcome_leaves(SHOP, bins=BINS))
+    table = Table(rows, **named)
+    assert (table.has_scale, table.scale_memory) == (again.has_scale, again.scale_memory) == (True, 3)
+    np.testing.assert_array_equal(table.outcome_leaves(SHOP, bins=BINS), again.outcome_leaves(SHOP, bins=BINS))
 
 
 def test_what_a_scale_needs() -> None:

@@ -95,36 +95,28 @@ def to_arrays(table: pa.Table, columns: Columns, *, first_step: int) -> dict[str
             f"every trajectory must have every step: {columns.step!r} must run {first_step}, {first_step + 1}, ... "
             "to the horizon without gaps (first_step says where yours start)"
         )
-    place = trajectory * horizon + step
-    if (np.bincount(place, minlength=trajectories * horizon) > 1).any():
+    order = np.lexsort((step, trajectory))
+    if not np.array_equal(step[order], np.tile(np.arange(horizon), trajectories)):
         raise ValueError(f"each ({columns.trajectory!r}, {columns.step!r}) must stand in one row, but some repeat")
-    # Most tables are in order already, and then nothing has to be sought.
-    where = slice(None) if (place == np.arange(len(place))).all() else place
+
+    def in_order(values: NDArray[Any]) -> NDArray[Any]:
+        return values[order].reshape(trajectories, horizon)
 
     def gather(names: tuple[str, ...]) -> FloatArray:
         """(n, H, k), but each coordinate by itself in memory: columns are copied in one piece, and so counted."""
-        array = np.empty((len(names), len(place)))
-        for position, name in enumerate(names):
-            array[position, where] = _numbers(table, name)
-        return array.reshape(len(names), trajectories, horizon).transpose(1, 2, 0)
-
-    def gather_label(name: str) -> LogLabel:
-        label, codes = _label(table, name), np.empty(len(place), dtype=np.int64)
-        codes[where] = label.codes
-        return LogLabel(label.values, codes.reshape(trajectories, horizon))
+        return np.stack([in_order(_numbers(table, name)) for name in names]).transpose(1, 2, 0)
 
     arrays: dict[str, Any] = {part: gather(getattr(columns, part)) for part in PARTS}
     if columns.scale:
         arrays["scale"] = gather(columns.scale)
     if columns.labels:
-        arrays["labels"] = {name: gather_label(column) for name, column in columns.labels.items()}
+        labels = {name: _label(table, column) for name, column in columns.labels.items()}
+        arrays["labels"] = {name: LogLabel(label.values, in_order(label.codes)) for name, label in labels.items()}
     if columns.unit is not None:
-        given = _codes(table, columns.unit)
-        unit = np.empty(trajectories, dtype=np.int64)
-        unit[trajectory] = given
-        if (unit[trajectory] != given).any():
+        unit = in_order(_codes(table, columns.unit))
+        if (unit != unit[:, :1]).any():
             raise ValueError(f"each trajectory must belong to one {columns.unit!r}, but some name several")
-        arrays["unit"] = unit
+        arrays["unit"] = unit[:, 0]
     return arrays
 
 

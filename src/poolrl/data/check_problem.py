@@ -22,7 +22,6 @@ from poolrl.problems.problem import ROUNDING, OutcomeProblem, Problem, Separable
 
 # The number of steps that are tried with dummy rows, and of rows that lie within the bounds instead of on them.
 MOST_STEPS, INNER_ROWS = 8, 28
-SAME = {"rtol": 1e-9, "atol": 1e-12, "equal_nan": True}
 # What follows from other declarations. Counts and their noise rest on it, so a problem of your own cannot replace it.
 DERIVED = ("arrival_low", "arrival_high", "scales_state", "shows_levels")
 FormulaAnswers = tuple[NDArray[Any], ...]
@@ -204,10 +203,7 @@ def _check_meaning(problem: Problem, step: int, rows: DummyRows) -> None:
 
 
 def _equal_answers(one: FormulaAnswers, two: FormulaAnswers) -> bool:
-    return all(
-        np.array_equal(a, b) if a.dtype.kind == "b" else np.allclose(a, b, **SAME)  # type: ignore[arg-type]
-        for a, b in zip(one, two, strict=True)
-    )
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True) for a, b in zip(one, two, strict=True))
 
 
 def _break_rule(problem: Problem, name: str, rule: str) -> NoReturn:

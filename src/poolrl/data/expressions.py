@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from operator import add, and_, or_
+from operator import add, and_
 from typing import Any
 
 import ibis
@@ -59,14 +59,9 @@ def count_steps(rows: ir.Table, keys: list[str], horizon: int) -> ir.Table:
     lives = rows.group_by(keys).aggregate(**sums, count=rows.count())
     # A sum of n different powers of two has n ones. A power that comes twice leaves fewer.
     few = lives["count"] <= horizon
-    found = [lives[name].fill_null(0.0) for name in sums]
-    numbers = [ibis.ifelse(few, number, 0.0).cast("int64") for number in found]
+    numbers = [ibis.ifelse(few, lives[name].fill_null(0.0), 0.0).cast("int64") for name in sums]
     ones = reduce(add, [_binary_ones(number, min(horizon, STEPS_PER_NUMBER)) for number in numbers])
-    # Most trajectories have as many rows as there are steps. Then one comparison tells.
-    sizes = [min(STEPS_PER_NUMBER, horizon - first) for first in range(0, horizon, STEPS_PER_NUMBER)]
-    incomplete = reduce(or_, [number != 2.0**size - 1 for number, size in zip(found, sizes, strict=True)])
-    repeated = ibis.ifelse(lives["count"] == horizon, incomplete, ones != lives["count"])
-    return lives.select(*keys, "count", repeated=repeated)
+    return lives.select(*keys, "count", repeated=ones != lives["count"])
 
 
 def _binary_ones(number: ir.IntegerValue, bits: int) -> ir.IntegerValue:
@@ -169,17 +164,12 @@ def cells_by_step(
 
 def _by_step(step: ir.Column, choices: Sequence[ir.Value]) -> ir.Value:
     """choices[h] at step h; one expression if all are the same."""
-    distinct: list[tuple[ir.Value, list[int]]] = []
+    steps: dict[Any, list[int]] = {}
     for number, choice in enumerate(choices):
-        for known, steps in distinct:
-            if choice is known or choice.equals(known):
-                steps.append(number)
-                break
-        else:
-            distinct.append((choice, [number]))
-    if len(distinct) == 1:
+        steps.setdefault(choice.op(), []).append(number)
+    if len(steps) == 1:
         return choices[0]
-    return ibis.cases(*((step.isin(steps), choice) for choice, steps in distinct))
+    return ibis.cases(*((step.isin(numbers), operation.to_expr()) for operation, numbers in steps.items()))
 
 
 def at_nearest(rows: ir.Table, cell: str, directions: Sequence[FloatArray | None], point: Sequence[str]) -> ir.Table:

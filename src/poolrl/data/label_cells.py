@@ -1,8 +1,4 @@
-"""The label cell of every row of a table, and its coordinate where it has one, found by its engine.
-
-Declared numbers that are consecutive, such as 1, 2, ..., 1000, are found by arithmetic, others by a join with a small
-table. The arithmetic is faster, and engines keep whole vectors of rows.
-"""
+"""The label cell of every row of a table, and its coordinate where it has one, found by its engine."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.common.exceptions import IbisError
 
-from poolrl.data.expressions import finite
 from poolrl.data.row_rules import has_own_bounds
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.problems.problem import OutcomeProblem, Problem
@@ -23,8 +18,6 @@ from poolrl.problems.problem import OutcomeProblem, Problem
 # The columns that are added to a table. A user's own column is hardly called so.
 CELL, PLACE, SHARE = "poolrl_cell", "poolrl_place_{}", "poolrl_share_{}"
 COORDINATE = "poolrl_coordinate"
-# Every whole number up to here is a double.
-LARGEST_WHOLE = 2**53
 
 
 def with_label_cells(
@@ -37,15 +30,12 @@ def with_label_cells(
     labels, found = problem.labels, rows
     cell: Any = None
     for i, (name, values) in enumerate(zip(labels.names, labels.values, strict=True)):
-        key, place = comparable(found[columns[name]], labels, name), PLACE.format(i)
-        if _are_consecutive(values):
-            found = _with_place(found, columns[name], key, values, place)
-            continue
-        declared = small_table(rows, {f"poolrl_value_{i}": _as_compared(values), place: list(range(len(values)))})
-        found = found.inner_join(declared, key == declared[0])
+        places = {f"poolrl_value_{i}": _as_compared(values), PLACE.format(i): list(range(len(values)))}
+        declared = small_table(rows, places)
+        found = found.inner_join(declared, comparable(found[columns[name]], labels, name) == declared[0])
     for i, size in enumerate(labels.shape):
-        place_of = found[PLACE.format(i)].cast("int64")
-        cell = cell * size + place_of if i else place_of
+        place = found[PLACE.format(i)].cast("int64")
+        cell = cell * size + place if i else place
     found = found.mutate(**{CELL: cell})
     if isinstance(problem, OutcomeProblem) and has_own_bounds(problem):
         found = _with_shares(found, problem, by_coordinate=by_coordinate)
@@ -97,27 +87,6 @@ def comparable(column: ir.Column, labels: Labels, name: str) -> ir.Value:
         return column.try_cast("float64") + 0.0
     wanted, what = "text" if is_text else "numbers", f"label {name!r}" if name else "coordinate"
     raise ValueError(f"{what} must hold {wanted}, as declared, but its column has type {kind}")
-
-
-def _are_consecutive(values: Sequence[LabelValue]) -> bool:
-    """Whether they are whole numbers, each by one larger than the one before, and exact as doubles."""
-    first = values[0]
-    if isinstance(first, str) or first != int(first) or max(abs(first), abs(first + len(values))) >= LARGEST_WHOLE:
-        return False
-    return all(value == first + place for place, value in enumerate(values))
-
-
-def _with_place(rows: ir.Table, column: str, key: Any, values: Sequence[Any], place: str) -> ir.Table:
-    """The rows whose key is one of these consecutive numbers, and its place among them."""
-    first, last, kind = int(values[0]), int(values[-1]), rows[column].type()
-    whole = kind.is_signed_integer() or (kind.is_unsigned_integer() and kind.nbytes < 8)
-    # Engines can use a plain condition on a column before they read the others.
-    number = rows[column] if whole else key
-    held = number.between(first, last) if whole else finite(key) & key.between(first, last)
-    # Rows that the filter removes get a number that can be cast too, because engines may filter later.
-    near = ibis.ifelse(held, number, first).cast("int64")
-    # Engines round or cut off what is not whole.
-    return rows.filter(held if whole else held & (near == key)).mutate(**{place: near - first})
 
 
 def small_table(rows: ir.Table, columns: dict[str, list[Any]]) -> ir.Table:

@@ -17,6 +17,12 @@ from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 Tally = tuple[IntArray, IntArray]
 # The fields of `Columns` that name columns of numbers.
 NUMBERS = (*PARTS, "scale")
+# Two uses that one column may have without one of them being a slip.
+_MAY_SHARE = {
+    *(("trajectory", "unit"), ("scale", "scale")),
+    *((use, "label") for use in ("trajectory", "step", "unit", "scale")),
+    *((use, "period") for use in ("trajectory", "unit", "label")),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -160,7 +166,7 @@ class Columns:
         uses = self._uses()
         for place, (use, column) in enumerate(uses):
             for other, same in uses[:place]:
-                if column == same and not _may_share(other, use):
+                if column == same and (_kind_of(other), _kind_of(use)) not in _MAY_SHARE:
                     raise ValueError(f"column {column!r} cannot be both {other} and {use}: name another column for one")
 
     def _uses(self) -> list[tuple[str, str]]:
@@ -182,15 +188,8 @@ class Columns:
         return ids | ({*self.labels.values()} - numbers)
 
 
-def _may_share(one: str, other: str) -> bool:
-    """Whether one column may have two uses without one of them being a slip."""
-    if other == "period":
-        return one in ("trajectory", "unit") or one.startswith("label")
-    if one.startswith("scale"):
-        return other.startswith(("scale", "label"))
-    if other.startswith("label"):
-        return one in ("trajectory", "step", "unit")
-    return (one, other) == ("trajectory", "unit")
+def _kind_of(use: str) -> str:
+    return use.split("[")[0].split()[0]
 
 
 def missing_column(name: str, names: Sequence[str], between: str = "commas") -> str:

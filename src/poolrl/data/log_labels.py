@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolrl.checks import IntArray
-from poolrl.data.row_rules import PARTS
-from poolrl.npz import read_arrays, write_arrays
 from poolrl.problems.labels import Labels, number_of
 
 MISSING = -1
-# Bytes of all arrays of a saved log: no log that fits into memory has more.
-LARGEST_LOG_FILE = 2**40
-_ALWAYS_SAVED = {*PARTS, "max_per_unit"}
-_SAVED = {*_ALWAYS_SAVED, "unit", "scale", "scale_memory", "labels_public", "labels"}
 _SHAPE = "label {!r} must have one value per trajectory, or one per trajectory and step"
 
 
@@ -102,49 +94,7 @@ def cells_of(labels: Labels, given: Mapping[str, LogLabel], shape: tuple[int, in
     return cell
 
 
-def packed(labels: Mapping[str, LogLabel]) -> dict[str, NDArray[Any]]:
-    """Labels as arrays of numbers, for a file without pickle: codes of each, and all names and values as JSON bytes."""
-    if not labels:
-        return {}
-    text = json.dumps([[name, label.values.tolist()] for name, label in labels.items()])
-    codes = {f"label_{i}": label.codes for i, label in enumerate(labels.values())}
-    return {"labels": np.frombuffer(text.encode(), dtype=np.uint8), **codes}
-
-
-def unpacked(arrays: dict[str, Any]) -> dict[str, LogLabel]:
-    """The inverse of `packed`; takes its entries out of the arrays."""
-    labels = {}
-    for i, (name, values) in enumerate(json.loads(arrays.pop("labels").tobytes()) if "labels" in arrays else []):
-        codes = arrays.pop(f"label_{i}")
-        if codes.dtype != np.int64 or codes.min() < MISSING or codes.max() >= len(values):
-            raise ValueError("codes of a label that do not fit its values")
-        labels[str(name)] = LogLabel(_values(values), codes)
-    return labels
-
-
 def _values(values: list[Any]) -> NDArray[Any]:
     """Distinct values as an array of text or numbers, or of objects if there are both."""
     text = [isinstance(value, str) for value in values]
     return np.array(values, dtype=(str if all(text) else object) if any(text) else np.float64)
-
-
-def write_log(path: str | PathLike[str], parts: dict[str, Any]) -> None:
-    """Write the arguments that make a log again, as far as it has them."""
-    arrays = {name: np.asarray(part) for name, part in parts.items() if part is not None and name != "labels"}
-    write_arrays(path, arrays | packed(parts["labels"]))
-
-
-def read_log(path: str | PathLike[str]) -> dict[str, Any]:
-    """The arguments that make a log again."""
-    try:
-        parts: dict[str, Any] = dict(read_arrays(path, most_bytes=LARGEST_LOG_FILE))
-        for name in ("max_per_unit", "scale_memory", "labels_public"):
-            if name in parts:
-                parts[name] = int(parts[name])
-        parts["labels"] = unpacked(parts)
-    except (LookupError, ValueError, TypeError, OverflowError):
-        # A reader's message about a damaged file may quote bytes of the log.
-        raise ValueError(f"{path} is not a log written by Trajectories.save, or is damaged") from None
-    if not _ALWAYS_SAVED <= parts.keys() <= _SAVED:
-        raise ValueError(f"{path} is not a log written by Trajectories.save") from None
-    return parts

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import ibis
-import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import numpy as np
 from numpy.typing import NDArray
@@ -24,44 +23,6 @@ from poolrl.data.trace import Recording, RowOperation, Take, cast_to, joined
 LARGEST_CAST = 2.0**53
 
 
-# Public constants often make an operation idle (x − 0, x ≤ ∞ for a finite x). Idle operations are left out.
-def _minus(left: Any, right: Any) -> Any:
-    return left if not isinstance(right, ir.Value) and right == 0 else left - right
-
-
-def _at_most(left: Any, right: Any) -> Any:
-    return True if not isinstance(right, ir.Value) and right == np.inf else left <= right
-
-
-def _no_less(left: Any, right: Any) -> Any:
-    # The largest of several numbers is at least each of them.
-    largest = left.op() if isinstance(left, ir.Value) else None
-    if isinstance(largest, ops.Greatest) and not isinstance(right, ir.Value):
-        constants = [part.value for part in largest.arg if isinstance(part, ops.Literal)]
-        if any(constant >= right for constant in constants):
-            return True
-    return left >= right
-
-
-def _logical(rule: Callable[[Any, Any], Any], decides: bool) -> Callable[[Any, Any], Any]:
-    """`and`, which false decides, or `or`, which true decides."""
-
-    def combined(left: Any, right: Any) -> Any:
-        for one, other in ((left, right), (right, left)):
-            if not isinstance(one, ir.Value):
-                return decides if bool(one) is decides else other
-        return rule(left, right)
-
-    return combined
-
-
-_both, _either = _logical(operator.and_, False), _logical(operator.or_, True)
-
-
-def _choose(held: Any, one: Any, two: Any) -> Any:
-    return ibis.ifelse(held, one, two) if isinstance(held, ir.Value) else one if held else two
-
-
 def _castable(value: Any) -> Any:
     """A number that every engine can make whole. Otherwise one row with a huge number would stop the count."""
     return ibis.least(ibis.greatest(value, -LARGEST_CAST), LARGEST_CAST) if value.type().is_floating() else value
@@ -70,20 +31,20 @@ def _castable(value: Any) -> Any:
 # Engines compute these exactly as NumPy does (IEEE 754). That is not so for sines and powers.
 _RULES: dict[RowOperation, Callable[..., Any]] = {
     np.add: operator.add,
-    np.subtract: _minus,
+    np.subtract: operator.sub,
     np.multiply: operator.mul,
     np.true_divide: operator.truediv,
     np.negative: operator.neg,
     np.less: operator.lt,
-    np.less_equal: _at_most,
+    np.less_equal: operator.le,
     np.greater: operator.gt,
-    np.greater_equal: _no_less,
+    np.greater_equal: operator.ge,
     np.equal: operator.eq,
     np.not_equal: operator.ne,
-    np.bitwise_and: _both,
-    np.logical_and: _both,
-    np.bitwise_or: _either,
-    np.logical_or: _either,
+    np.bitwise_and: operator.and_,
+    np.logical_and: operator.and_,
+    np.bitwise_or: operator.or_,
+    np.logical_or: operator.or_,
     np.invert: operator.invert,
     np.logical_not: operator.invert,
     np.maximum: ibis.greatest,
@@ -93,7 +54,7 @@ _RULES: dict[RowOperation, Callable[..., Any]] = {
     np.absolute: operator.methodcaller("abs"),
     np.sqrt: operator.methodcaller("sqrt"),
     np.floor: lambda value: _castable(value).floor(),
-    np.where: _choose,
+    np.where: ibis.ifelse,
     cast_to(np.dtype(np.int64)): lambda value: _castable(value).cast("int64"),
     cast_to(np.dtype(np.float64)): operator.methodcaller("cast", "float64"),
 }

@@ -23,7 +23,7 @@ from poolrl.data import row_rules
 from poolrl.data.cells import CellFormula, cell_count, outcome_cells, sees_everything, side_formula, sides, unit_cells
 from poolrl.data.ids import first_of_each, owners
 from poolrl.data.log import Columns, Log, Tally, check_relative, is_relative, refuse_visits
-from poolrl.data.log_labels import cells_of, log_labels, read_log, write_log
+from poolrl.data.log_labels import cells_of, log_labels
 from poolrl.data.trace import Recording
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import TOGETHER_BANDS
@@ -230,15 +230,6 @@ class Trajectories(Log):
         scale = {} if self.scale is None else {"scale": self.scale}
         return arrow.long_table(parts | scale, unit, self.labels)
 
-    def save(self, path: Path) -> None:
-        """Write an npz file (still sensitive)."""
-        write_log(path, self._arguments())
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote."""
-        return cls(**read_log(path))
-
     def _arguments(self) -> dict[str, Any]:
         """What makes the same log again."""
         kept = {"unit": self.owner if self.has_units else None, "labels": self._labels}
@@ -309,27 +300,23 @@ class ArrayRows(Generic[AnyProblem]):
         return (state, action, next_state), divisors, usable
 
     def broken_rule(self) -> row_rules.RowRule | None:
-        """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible.
-
-        Formulas see only rows within their bounds, because a problem of your own may quote what it is given.
-        """
+        """The first rule that a row breaks: bounds before all others, then by step. None if all rows are possible."""
         problem = self.problem
-        broken: dict[tuple[int, int, int], row_rules.RowRule] = {}
-        fitting = [
-            row_rules.recorded_rules(problem, partial(row_rules.fit_rules, problem, step))
-            for step in range(problem.horizon)
-        ]
+        broken: dict[tuple[bool, int, int], row_rules.RowRule] = {}
+
+        def rules_of(step: int, row: row_rules.Row) -> list[row_rules.RowRule]:
+            return [*row_rules.bound_rules(problem, row), *row_rules.fit_rules(problem, step, row)]
+
+        by_step = [row_rules.recorded_rules(problem, partial(rules_of, step)) for step in range(problem.horizon)]
 
         def look(block: slice) -> None:
-            for step in range(problem.horizon):
-                row = self.given(step, block)
-                limits = enumerate(row_rules.bound_rules(problem, row))
-                outside = {(0, step, i): rule for i, rule in limits if not rule.held.all()}
-                broken.update(outside)
-                if not outside:
-                    recording, rules = fitting[step]
-                    fits = enumerate(recording(*row))
-                    broken.update({(1, step, i): rules[i] for i, mask in fits if not mask.all()})
+            for step, (recording, rules) in enumerate(by_step):
+                # Numbers beyond their bounds may overflow.
+                with np.errstate(all="ignore"):
+                    held = recording(*self.given(step, block))
+                broken.update(
+                    {(i >= len(row_rules.PARTS), step, i): rules[i] for i, mask in enumerate(held) if not mask.all()}
+                )
 
         self._in_blocks(look, BLOCK_NUMBERS)
         return broken[min(broken)] if broken else None
