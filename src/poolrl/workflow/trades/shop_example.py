@@ -22,8 +22,8 @@ FIRST_MONDAY = datetime.date(2025, 1, 6)
 PROMOTED = 1.5  # demand with a promotion, as a multiple
 
 
-def simulated_shop(seed: int) -> tuple[LostSales, FloatArray, FloatArray]:
-    """A grocer's week: the problem (public) and the demand that only nature knows, as means and spreads (H, k)."""
+def simulated_shop(seed: int) -> tuple[LostSales, FloatArray]:
+    """A grocer's week: the problem (public) and the mean demand (H, k), which only nature knows."""
     rng = np.random.default_rng(seed)
     weekly = np.array([0.8, 0.85, 0.9, 1.0, 1.3, 1.5, 0.6])  # Saturday is busy, Sunday is quiet
     means = weekly[:, None] * np.array([45.0, 60.0, 20.0]) * rng.uniform(0.9, 1.1, (len(DAYS), len(PRODUCTS)))
@@ -34,24 +34,7 @@ def simulated_shop(seed: int) -> tuple[LostSales, FloatArray, FloatArray]:
         shortage=np.array([0.60, 0.40, 0.70]),
         demand_max=np.array([150.0, 200.0, 100.0]),  # round numbers from the size of the shelf, not from data
     )
-    return problem, means, means * rng.uniform(0.2, 0.4, means.shape)
-
-
-def draw_demand(means: FloatArray, spreads: FloatArray, weeks: int, top: FloatArray, *, seed: int) -> FloatArray:
-    """Weekly demand (weeks, H, k), skewed to the right as demand is."""
-    rng = np.random.default_rng(seed)
-    shape = (means / spreads) ** 2
-    return np.minimum(rng.gamma(shape, means / shape, (weeks, *means.shape)), top)
-
-
-def simulated_log(problem: LostSales, means: FloatArray, demand: FloatArray, *, seed: int) -> Trajectories:
-    """What the shop saw under last year's manager, who ordered by feel, the same on every day of the week."""
-    usual = means.mean(axis=0)
-
-    def habit(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
-        return np.maximum(stock, np.rint(usual * rng.uniform(0.4, 2.0, stock.shape)))
-
-    return simulate_log(problem, demand, rng=np.random.default_rng(seed), behaviour=habit)
+    return problem, means
 
 
 def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
@@ -61,7 +44,7 @@ def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
     (folder / where.parent).mkdir(parents=True, exist_ok=True)
     pyarrow.csv.write_csv(simulated_chain(seed)[0], folder / where)
-    problem, _, _ = simulated_shop(seed)
+    problem, _ = simulated_shop(seed)
     return {
         "problem": {
             "kind": "lost sales",
@@ -105,7 +88,7 @@ def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
     Shops differ in size, and a promotion sells half as much again. Managers order by the sales of the last weeks, and
     more for a promotion. So orders follow demand, until amounts are compared with what was usual.
     """
-    problem, means, _ = simulated_shop(seed)
+    problem, means = simulated_shop(seed)
     rng = np.random.default_rng(seed + 1)
     size, promotion = rng.uniform(0.3, 2.5, SHOP_COUNT), rng.random((WEEK_COUNT, SHOP_COUNT)) < 0.25
     usual = means * size[:, None, None]
