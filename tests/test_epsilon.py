@@ -21,7 +21,7 @@ from poolrl.certificate.leaflet import leaflet, leaflet_sections, registry_recor
 from poolrl.cli.audit import _audit_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
-from poolrl.workflow.budget import BudgetStudy, StudyLine, StudyQuestion
+from poolrl.workflow.budget import BudgetStudy, StudyLine
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import keys_of
 from poolrl.workflow.page import claim_rows
@@ -96,7 +96,8 @@ def test_what_was_spent_in_all(certificate: Certificate) -> None:
 
 def test_the_tables_of_the_commands() -> None:
     line = StudyLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
-    study = BudgetStudy(StudyQuestion(RHO, 20, "normal", 0.02), [line], [line], 0.5, trade_named("lost sales"))
+    asked = {"rho": RHO, "units": 20, "demand": "normal", "within": 0.02}
+    study = BudgetStudy(**asked, by_rho=[line], by_size=[line], gap_without_data=0.5, trade=trade_named("lost sales"))
     assert cells_of(_budget_table(study), "0.1", SHOWN)
     found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
     assert f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06" in drawn(_audit_table([found], 1))
