@@ -17,7 +17,7 @@ from poolrl.checks import BoolArray, FloatArray
 from poolrl.simulation.evaluation import optimum
 from poolrl.simulation.families import worlds_of
 from poolrl.simulation.logs import Behaviour, simulate_log
-from poolrl.workflow.trades.shop_example import simulated_shop
+from poolrl.workflow.trades.shop_example import usual_demand
 
 WEEKS = 2_000
 # Fresh demand on which policies are judged, and bins of its law.
@@ -42,7 +42,14 @@ class Known:
 
 def simulated_worlds(seed: int) -> Iterator[Known]:
     """README's example, families under three kinds of orders, few weeks, and managers with and without their scale."""
-    problem, means = simulated_shop(seed)
+    means = usual_demand(seed)
+    problem = LostSales(
+        horizon=7,
+        products=3,
+        holding=[0.30, 0.10, 0.50],
+        shortage=[0.60, 0.40, 0.70],
+        demand_max=[150.0, 200.0, 100.0],  # round numbers from the size of the shelf, not from data
+    )
     usual, by_feel = means.mean(axis=0), (0.4, 2.0)
     rng = np.random.default_rng(seed)
     rng.random(means.shape)  # those of the means
