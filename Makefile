@@ -12,6 +12,7 @@ COMPLETE := .venv/.complete
 install: $(INSTALLED)
 
 demo: $(INSTALLED)
+	rm -rf demo
 	$(BIN)/poolrl demo
 
 # What a contributor runs: a few minutes on 2 cores. One thread of linear algebra for each worker.

@@ -16,8 +16,8 @@ from poolrl import LostSales, Policy, Trajectories, rollout_cost
 from poolrl.checks import BoolArray, FloatArray
 from poolrl.simulation.evaluation import optimum
 from poolrl.simulation.families import worlds_of
-from poolrl.simulation.logs import Behaviour
-from poolrl.workflow.trades.shop_example import draw_demand, simulated_log, simulated_shop
+from poolrl.simulation.logs import Behaviour, simulate_log
+from poolrl.workflow.trades.shop_example import usual_demand
 
 WEEKS = 2_000
 # Fresh demand on which policies are judged, and bins of its law.
@@ -42,14 +42,32 @@ class Known:
 
 def simulated_worlds(seed: int) -> Iterator[Known]:
     """README's example, families under three kinds of orders, few weeks, and managers with and without their scale."""
-    problem, means, spreads = simulated_shop(seed)
+    means = usual_demand(seed)
+    problem = LostSales(
+        horizon=7,
+        products=3,
+        holding=[0.30, 0.10, 0.50],
+        shortage=[0.60, 0.40, 0.70],
+        demand_max=[150.0, 200.0, 100.0],  # round numbers from the size of the shelf, not from data
+    )
+    usual, by_feel = means.mean(axis=0), (0.4, 2.0)
+    rng = np.random.default_rng(seed)
+    rng.random(means.shape)  # those of the means
+    shape = rng.uniform(0.2, 0.4, means.shape) ** -2
 
     def grocer(weeks: int, part: int) -> FloatArray:
-        return draw_demand(means, spreads, weeks, problem.demand_max, seed=10 * seed + part)
+        """Demand (weeks, H, k), skewed to the right as demand is."""
+        rng = np.random.default_rng(10 * seed + part)
+        return np.minimum(rng.gamma(shape, means / shape, (weeks, *means.shape)), problem.demand_max)
+
+    def manager(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Orders by feel, the same on every day of the week."""
+        return np.maximum(stock, np.rint(usual * rng.uniform(*by_feel, stock.shape)))
 
     for weeks, name in ((WEEKS, "README's example"), (300, "README's example, 300 weeks")):
-        log = simulated_log(problem, means, np.rint(grocer(weeks, 1)), seed=seed)
-        yield _without_labels(name, problem, log, grocer(JUDGED, 2), grocer(JUDGED, 3), means.mean(axis=0), (0.4, 2.0))
+        demand = np.rint(grocer(weeks, 1))
+        log = simulate_log(problem, demand, rng=np.random.default_rng(seed), behaviour=manager)
+        yield _without_labels(name, problem, log, grocer(JUDGED, 2), grocer(JUDGED, 3), usual, by_feel)
     shop = LostSales(horizon=5, products=3, holding=[0.1, 0.2, 0.3], shortage=[0.4, 0.5, 0.9], demand_max=100.0)
     for family in FAMILY_NAMES:
         world = worlds_of(shop, family, runs=seed + 1)[seed]

@@ -268,11 +268,9 @@ def test_check_names_what_would_help_in_words_of_the_file(tmp_path: Path, comman
     (tmp_path / "poolrl.toml").write_text(text)
     answer = command_line("check", "--config", tmp_path / "poolrl.toml", "--json")
     (seen,) = (each["seen"] for each in json.loads(answer.out)["findings"] if each["what"] == "orders and demand")
-    assert seen.startswith("orders follow demand (effect +0.4")
-    assert (
-        'add scale = "same weekday, last 4 weeks" to [sales], with demand_max in multiples of it (then effect' in seen
-    )
-    assert "add the shop to [problem] labels, with its declared values (then effect" in seen
+    assert seen.startswith("orders follow demand, so demand is overestimated (effect +0.4")
+    assert 'give [sales] a scale, "same weekday, last 4 weeks"' in seen
+    assert "[problem] labels for what managers know beforehand, such as the shop or a promotion" in seen
 
 
 def test_a_label_may_be_called_shop(tmp_path: Path) -> None:

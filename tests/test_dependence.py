@@ -41,7 +41,7 @@ def test_managers_are_flagged_without_a_scale_and_not_with_it(rho: float) -> Non
         assert found.flagged
         assert found.effect > 0.3
         assert found.z > 4
-        assert "give a scale" in advice_about_orders(found)
+        assert "orders follow demand" in advice_about_orders(found)
         mended = reported(scaled, IN_MULTIPLES, rho=rho, seed=seed)
         assert not mended.flagged
         assert mended.z < LEAST_Z

@@ -19,13 +19,11 @@ from poolrl.audit.cases import CASES
 from poolrl.certificate.certificate import Certificate, certify
 from poolrl.certificate.leaflet import leaflet, leaflet_sections, registry_record
 from poolrl.cli.audit import _audit_table
-from poolrl.cli.demo import _cost_table
 from poolrl.cli.plan import _budget_table
 from poolrl.privacy import zcdp
-from poolrl.workflow.budget import BudgetStudy, StudyLine, StudyQuestion
+from poolrl.workflow.budget import BudgetStudy, StudyLine
 from poolrl.workflow.config.answers import write_toml
 from poolrl.workflow.config.configuration import keys_of
-from poolrl.workflow.demo import DemoResult, privacy_curve
 from poolrl.workflow.page import claim_rows
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import trade_named
@@ -96,22 +94,13 @@ def test_what_was_spent_in_all(certificate: Certificate) -> None:
     assert f"(rho = 0.1 together, epsilon = {SHOWN} at delta 1e-06)" in " ".join(leaflet(twice).split())
 
 
-def test_the_tables_of_the_commands(policy: Policy) -> None:
+def test_the_tables_of_the_commands() -> None:
     line = StudyLine(RHO, 20, 1.0, 0.1, 0.1, "normal")
-    study = BudgetStudy(StudyQuestion(RHO, 20, "normal", 0.02), [line], [line], 0.5, trade_named("lost sales"))
+    asked = {"rho": RHO, "units": 20, "demand": "normal", "within": 0.02}
+    study = BudgetStudy(**asked, by_rho=[line], by_size=[line], gap_without_data=0.5, trade=trade_named("lost sales"))
     assert cells_of(_budget_table(study), "0.1", SHOWN)
-    demo = DemoResult({RHO: np.array([0.1, 0.2])}, 1.0, 0.0, 0.5, 0.6, policy)
-    assert cells_of(_cost_table(demo), "Pool", "0.1")[2] == SHOWN
     found = AuditFinding(CASES[0], "secure", 100, RHO, 0.1, 0.1, CERTAINTY, ())
     assert f"rho = 0.1, epsilon = {SHOWN} at delta = 1e-06" in drawn(_audit_table([found]))
-
-
-def test_the_pictures(tmp_path: Path, policy: Policy) -> None:
-    gaps = {rho: np.array([0.1, 0.2]) for rho in (RHO, 1.0)}
-    privacy_curve(DemoResult(gaps, 1.0, 0.01, 0.5, 0.5, policy)).savefig(tmp_path / "curve.svg")
-    assert {f"<!-- {shown} -->" for shown in (SHOWN, "7.77")} <= set(
-        re.findall(r"<!-- [\d.]+ -->", (tmp_path / "curve.svg").read_text())
-    )
 
 
 def test_the_page(policy: Policy, certificate: Certificate) -> None:

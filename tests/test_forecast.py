@@ -21,7 +21,6 @@ from poolrl.workflow.trades.shop_forecast import (
     Trial,
     foreseen_share,
     make_forecast,
-    noise_warning,
     orders_follow_demand,
     relative_error,
 )
@@ -124,14 +123,6 @@ def test_noise_leaves_no_number() -> None:
     assert found.verdict == "cannot tell"
     assert found.noise_dominated
     assert "noise-dominated" in found.warning
-
-
-def test_a_warning_of_noise_needs_no_forecast() -> None:
-    noisy, clear = fitted(past_orders(60, 0.6, 2.4)[0], 0.01), fitted(past_orders(2_000, 0.6, 2.4)[0])
-    assert noise_warning(noisy) == predicted(noisy).warning != ""
-    assert noise_warning(clear) == ""
-    noisy.report = replace(noisy.report, trees=None)
-    assert noise_warning(noisy) == ""
 
 
 def test_what_a_fit_overestimates_is_taken_off_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from poolrl import (
     Zones,
 )
 from poolrl.learning.stored import Names
-from poolrl.workflow.page import what_ifs
+from poolrl.workflow.page import what_if_section
 from poolrl.workflow.trades.shop_levels import cost_by_model
 
 LABELS: dict[str, list[Any]] = {"promo": ["no", "yes"]}
@@ -190,11 +190,18 @@ def test_what_ifs_are_plans_of_the_same_model() -> None:
     """Dearer shortage, higher levels; and nobody saves by keeping levels that were best for other costs."""
     problem = shop(labels=LABELS)
     policy = Pool(1.0).fit(problem, log_of(problem), noise=SeededNoise(5))
-    half, twice, five = what_ifs(policy)
-    assert half.move < 0 < twice.move < five.move
-    assert 0 < twice.saved < five.saved
+    section = what_if_section(policy)
+    assert section is not None
+    assert section.table is not None
+    half, twice, five = section.table.rows
+    assert [row[0].removeprefix("a missed sale costs ") for row in (half, twice, five)] == [
+        f"{times} as much" for times in ("half", "twice", "five times")
+    ]
+    assert half[1].endswith(" lower")
+    move, saved = ([float(row[column].split("%")[0]) for row in (twice, five)] for column in (1, 2))
+    assert 0 < move[0] < move[1]
+    assert 0 < saved[0] < saved[1]
     other = shop(labels=LABELS, shortage=[1.0, 1.8])
     planned = PrivateModel.of(policy).plan(other)
-    assert twice.move == pytest.approx(np.median(planned.levels / policy.levels) - 1)
-    assert twice.saved == pytest.approx(1 - cost_by_model(planned, other) / cost_by_model(policy, other))
-    assert twice.row(earns=False)[1] == f"{twice.move:.0%} higher"
+    assert twice[1] == f"{np.median(planned.levels / policy.levels) - 1:.0%} higher"
+    assert twice[2] == f"{1 - cost_by_model(planned, other) / cost_by_model(policy, other):.1%}"

@@ -41,21 +41,11 @@ def test_check_says_what_would_help(tmp_path: Path, facts: Facts, run: Run) -> N
     config = chain_facts(tmp_path, facts, log, shop, unit="shop", max_per_unit=60)
     stands, seen = orders(config)
     assert stands == "note"
-    assert seen.startswith("orders follow demand (effect +0.46, z +43.2), so demand is overestimated; give a scale")
-    assert "the last 4 trajectories of the same shop and step, in the order of their ids (then effect +0.00" in seen
-    assert "or make the column 'shop' a label (then effect +0.02" in seen
-    assert seen.count("no longer flagged") == 2
+    assert seen.startswith("orders follow demand, so demand is overestimated (effect +0.46, z +43.2); give a scale")
+    assert seen.endswith("or make the column that tells shops apart a label; then check again")
     printed = json.loads(run("check", "--config", config, "--json"))
     assert printed["notice"].startswith("For the data holder's eyes; not for release")
     assert printed["good"]  # the log can be fitted: what to do about it is a person's decision
-
-
-def test_check_without_a_unit_says_what_it_could_not_try(tmp_path: Path, facts: Facts) -> None:
-    log = managers().log(WEEKS)
-    stands, seen = orders(chain_facts(tmp_path, facts, log, np.zeros(STORES * 60 * DAYS)))
-    assert stands == "note"
-    assert "give a scale, for example a forecast" in seen
-    assert "then effect" not in seen
 
 
 def test_check_of_independent_orders(tmp_path: Path, facts: Facts) -> None:
@@ -64,16 +54,6 @@ def test_check_of_independent_orders(tmp_path: Path, facts: Facts) -> None:
     stands, seen = orders(chain_facts(tmp_path, facts, log, np.zeros(800 * DAYS)))
     assert stands == "good"
     assert seen.startswith("no sign that orders follow demand (effect ")
-
-
-def test_check_where_a_remedy_cannot_be_tried(tmp_path: Path, facts: Facts) -> None:
-    """Units that are dates have no label, and with 2,001 units there would be too many."""
-    log, rows = managers().log(WEEKS), STORES * 60 * DAYS
-    dates = np.datetime64("2025-01-01") + np.arange(rows) // (60 * DAYS)
-    _, seen = orders(chain_facts(tmp_path, facts, log, dates, unit="shop", max_per_unit=60))
-    assert "(not tried: label 'shop' must have values, all numbers or all text)" in seen
-    _, seen = orders(chain_facts(tmp_path, facts, log, np.arange(rows) // DAYS, unit="shop", max_per_unit=60))
-    assert "(not tried: it has more than 2,000 values)" in seen
 
 
 def test_check_of_a_log_in_which_nothing_can_be_compared(tmp_path: Path, facts: Facts) -> None:

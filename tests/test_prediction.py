@@ -8,7 +8,7 @@ import pytest
 from poolrl import LostSales, Pool, SeededNoise, Trajectories, rollout_cost
 from poolrl.simulation.evaluation import expected_costs
 from poolrl.simulation.families import FAMILIES, worlds_of
-from poolrl.workflow.budget import AssumedLog, Prediction, Simulator, StudyLine, _two_digits, units_needed
+from poolrl.workflow.budget import Prediction, Simulator, StudyLine, _two_digits, units_needed
 
 PROBLEM = LostSales(horizon=3, products=2, holding=0.2, shortage=[0.5, 0.6], demand_max=[40.0, 60.0], boundary=0.8)
 
@@ -43,7 +43,7 @@ def test_a_fit_estimates_how_far_the_log_looked() -> None:
 def test_a_prediction_is_the_cost_of_that_fit() -> None:
     """The same log and noise by hand, and its cost on many drawn paths."""
     (world,) = worlds_of(PROBLEM, "normal", runs=1)
-    (found,) = Simulator(PROBLEM).predict(world, AssumedLog(500), [0.5], seed=3)
+    (found,) = Simulator(PROBLEM).predict(world, 500, [0.5], seed=3)
     rng = np.random.default_rng([3, 500, 1])
     log = PROBLEM.simulate_log(world.sample(PROBLEM, 500, rng), rng=rng)
     policy = Pool(0.5).fit(PROBLEM, log, noise=SeededNoise(3_000))
@@ -56,26 +56,24 @@ def test_a_prediction_is_the_cost_of_that_fit() -> None:
 
 def test_units_cost_more() -> None:
     """Averages over members of a family: protecting several weeks at once is worse."""
-    simulator, worlds = Simulator(PROBLEM), worlds_of(PROBLEM, "exponential", runs=6)
+    worlds = worlds_of(PROBLEM, "exponential", runs=6)
 
-    def mean_gap(log: AssumedLog) -> float:
-        return float(
-            np.mean(
-                [each.gap for s, world in enumerate(worlds) for each in simulator.predict(world, log, [0.05], seed=s)]
-            )
-        )
+    def mean_gap(simulator: Simulator, units: int) -> float:
+        fits = [simulator.predict(world, units, [0.05], seed=seed) for seed, world in enumerate(worlds)]
+        return float(np.mean([each.gap for fit in fits for each in fit]))
 
-    assert mean_gap(AssumedLog(400)) < mean_gap(AssumedLog(40, per_unit=10))
+    assert mean_gap(Simulator(PROBLEM), 400) < mean_gap(Simulator(PROBLEM, per_unit=10), 40)
 
 
 def test_places_that_units_leave_empty_bring_noise() -> None:
     """Units that own two trajectories of twenty allowed: as good as protecting two, with ten times the noise."""
-    simulator, (world,) = Simulator(PROBLEM), worlds_of(PROBLEM, "normal", runs=1)
+    (world,) = worlds_of(PROBLEM, "normal", runs=1)
 
-    def gap(log: AssumedLog) -> float:
-        return next(simulator.predict(world, log, [0.5], seed=1)).gap
+    def gap(simulator: Simulator) -> float:
+        return next(simulator.predict(world, 200, [0.5], seed=1)).gap
 
-    tight, loose, full = AssumedLog(200, 2), AssumedLog(200, 20, owned=2), AssumedLog(200, 20)
+    tight, loose = Simulator(PROBLEM, per_unit=2), Simulator(PROBLEM, per_unit=20, owned=2)
+    full = Simulator(PROBLEM, per_unit=20)
     assert (tight.filled, loose.filled, full.filled) == (2, 2, 20)
     assert gap(full) < gap(loose)
     assert gap(tight) < gap(loose)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import json
 import math
 import os
 import re
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cyclopts import CycloptsError
 
@@ -102,31 +100,31 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
-def test_the_demo_leaves_everything_it_says(
+def test_the_demo_is_the_walk_through(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poolrl.workflow.demo.FITS_PER_BUDGET", 2)
-    answer = command_line("demo", tmp_path / "shop", "--trajectories", "150")
+    """Its headings are commands that exist, its release holds, and its last line is a question with an answer."""
+    monkeypatch.setattr("poolrl.workflow.budget.BUDGETS", (0.1,))
+    monkeypatch.setattr("poolrl.workflow.budget.SIZES", (30,))
+    shop = tmp_path / "shop"
+    answer = command_line("demo", shop)
     assert answer.code == 0, answer.err
-    written = {path.name for path in (tmp_path / "shop").iterdir()}
-    assert written == {"sensitive", "policy.npz", "guarantee.json", "privacy-utility.svg", "privacy-utility.png"}
-    guarantee = json.loads((tmp_path / "shop" / "guarantee.json").read_text())
-    assert guarantee["private"] is True
-    assert guarantee["rho"] == pytest.approx(0.1)
-    policy = Policy.load(tmp_path / "shop" / "policy.npz")
-    assert policy.guarantee.private
-    assert np.isfinite(policy.levels).all()
-    assert policy.levels.shape == (7, 3)
-    for words in ("What privacy costs", "epsilon", "data-free", "Pool.published", "NonPrivate", "Next"):
+    commands = [shlex.split(line)[2:] for line in answer.out.splitlines() if line.startswith("$ poolrl ")]
+    assert [command[0] for command in commands] == ["init", "check", "plan", "fit", "decide"]
+    for command in commands:
+        app.parse_args(command, exit_on_error=False, print_error=False)
+    for words in ("not for release", "What a budget buys", "How large a log", "WHO IS PROTECTED", "Now open"):
         assert words in answer.out
-    assert (tmp_path / "shop" / "privacy-utility.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "shop" / "privacy-utility.svg").read_text()
+    assert 'id="levels-data"' in (shop / "release" / "report.html").read_text()
+    policy, certificate = shop / "release" / "policy.npz", shop / "release" / "certificate.json"
+    assert "Everything holds" in command_line("verify", policy, certificate, "--ledger", shop / "ledger.sqlite").out
+    assert "order up to" in command_line(*commands[-1]).out
 
 
 def test_the_command_line_explains_itself(command_line: CommandLine) -> None:
     answer = command_line("demo", "--help")
     assert answer.code == 0
-    for words in ("Simulate a shop", "--trajectories", "poolrl demo /tmp/shop"):
+    for words in ("Write the example", "--out", "poolrl demo /tmp/shop"):
         assert words in answer.out
     answer = command_line("reproduce", "--help")
     for words in ("honest verdict", "--rossmann", "--quick", "poolrl reproduce rq1 --runs 20"):
@@ -135,10 +133,10 @@ def test_the_command_line_explains_itself(command_line: CommandLine) -> None:
 
 
 def test_a_bad_argument_is_one_line(tmp_path: Path, command_line: CommandLine) -> None:
-    answer = command_line("demo", tmp_path, "--trajectories", "3")
+    answer = command_line("demo", tmp_path)
     assert answer.code == 1
-    assert answer.err == "poolrl: trajectories must be a whole number of at least 10, got 3\n"
+    assert answer.err == f"poolrl: {tmp_path} exists: name another folder, or remove it\n"
     (tmp_path / "file").write_text("")
-    answer = command_line("demo", tmp_path / "file")
+    answer = command_line("demo", tmp_path / "file" / "shop")
     assert answer.code == 1
     assert "Traceback" not in answer.err

@@ -19,7 +19,6 @@ from poolrl.problems.inventory import Inventory
 from poolrl.workflow.backtest import EYES_ONLY, SCENARIOS, Backtest, SameWeekday, read_weeks, replay_policy
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
-from poolrl.workflow.trades.shop_forecast import noise_warning
 from poolrl.workflow.trades.trade import trade_of
 
 # The most products that are shown; costs below the second number have a decimal.
@@ -54,8 +53,9 @@ def backtest(
     if by is not None and since is None:
         raise ValueError("--by goes with --from")
     file = load_config(config)
-    if why := trade_of(file.config.problem.posed).why_no_backtest:
-        raise ValueError(why)
+    trade = trade_of(file.config.problem.posed)
+    if trade.why_no_backtest:
+        raise ValueError(trade.why_no_backtest)
     policy = Policy.load(folder / POLICY)
     if policy.names.products != file.config.problem.products or policy.problem.horizon != file.config.problem.horizon:
         raise ValueError(f"{folder / POLICY} decides other products or steps than {file.path} declares")
@@ -70,7 +70,7 @@ def backtest(
         task = bars.add_task("replaying", total=100)
         called = "trajectories" if sales is None else "weeks of shops"
         replayed = replay_policy(policy, weeks, remade, called, lambda share: bars.advance(task, 100 * share))
-    warning = noise_warning(policy)
+        warning = trade.forecast(policy, None, bars).warning
     if json:
         print(dumps(replayed.facts() | {"warning": warning}, indent=2))
         return

@@ -22,7 +22,7 @@ VERBS = {
     "report": "Draw the page of a release again, from its policy and its certificate alone.",
     "verify": "Check a certificate: hashes, arithmetic, and agreement with the policy and the ledger.",
     "ledger": "What was ever spent on a data set, and the owner's keys: show, verify, budget, key, rotate-key.",
-    "demo": "Simulate a shop, learn its ordering policy at several privacy budgets, and show what privacy costs.",
+    "demo": "Write the example, and check, plan and fit it: what privacy costs, and what comes of it, in one go.",
     "reproduce": "Reproduce the paper's evaluation, with an honest verdict on each of its claims.",
     "audit": "Attack poolrl's own releases: is the privacy loss really no larger than claimed?",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -60,48 +60,34 @@ class Prediction:
         return replace(self, cost=self.free).gap
 
 
-@dataclass(frozen=True)
-class AssumedLog:
-    """A log as it is assumed: its units, and how many trajectories one may own.
+class Simulator:
+    """Simulated logs of one problem, whose decisions are uniform over what is allowed. Nothing sensitive is read.
 
-    `owned` is how many a unit does own; the places it leaves empty bring noise and no observation. A fit pays for
-    `moved` trajectories at once: noise of variance c² / ρ is that of the budget ρ / c².
+    A unit may own `per_unit` trajectories, and does own `owned`; the places it leaves empty bring noise and no
+    observation. A fit pays for `moved` trajectories at once: noise of variance c² / ρ is that of the budget ρ / c².
     """
 
-    units: int
-    per_unit: int = 1
-    owned: int | None = None
-    moved: int = 1
-
-    @property
-    def filled(self) -> int:
-        """Trajectories of one unit that are used."""
-        return min(self.per_unit, self.owned or self.per_unit)
-
-
-class Simulator:
-    """Simulated logs of one problem, whose decisions are uniform over what is allowed. Nothing sensitive is read."""
-
-    def __init__(self, problem: OutcomeProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: OutcomeProblem, *, per_unit: int = 1, owned: int | None = None, moved: int = 1) -> None:
+        self.problem, self.per_unit, self.moved = problem, per_unit, moved
+        # Trajectories of one unit that are used.
+        self.filled = min(per_unit, owned or per_unit)
         self._free = data_free(problem)
         self._judges: dict[World, tuple[Callable[[Policy], float], Policy]] = {}
 
-    def predict(self, world: World, log: AssumedLog, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
+    def predict(self, world: World, units: int, budgets: Sequence[float], *, seed: int) -> Iterator[Prediction]:
         """One simulated log, fitted at each budget; the seed makes both the log and the noise."""
-        problem, rng = self.problem, np.random.default_rng([seed, log.units, log.per_unit])
+        problem, rng = self.problem, np.random.default_rng([seed, units, self.per_unit])
         known: dict[str, Any] = {}
-        if log.per_unit > 1:
-            known = {"unit": np.repeat(np.arange(log.units), log.filled), "max_per_unit": log.per_unit}
-        outcomes = world.sample(problem, log.units * log.filled, rng)
-        simulated = simulate_log(problem, outcomes, rng=rng, **known)
+        if self.per_unit > 1:
+            known = {"unit": np.repeat(np.arange(units), self.filled), "max_per_unit": self.per_unit}
+        simulated = simulate_log(problem, world.sample(problem, units * self.filled, rng), rng=rng, **known)
         if world not in self._judges:
             self._judges[world] = trade_of(problem).judge(problem, world)
         cost_of, best = self._judges[world]
         ends = cost_of(best), cost_of(self._free)
         for number, rho in enumerate(budgets):
-            policy = Pool(rho / log.moved**2).fit(problem, simulated, noise=SeededNoise(seed * 1_000 + number))
-            yield Prediction(world.name, rho, log.units, cost_of(policy), *ends)
+            policy = Pool(rho / self.moved**2).fit(problem, simulated, noise=SeededNoise(seed * 1_000 + number))
+            yield Prediction(world.name, rho, units, cost_of(policy), *ends)
 
 
 def judge_on_paths(problem: OutcomeProblem, world: World) -> tuple[Callable[[Policy], float], Policy]:
@@ -140,34 +126,17 @@ class StudyLine:
         return cls(first.rho, first.units, cost, float(np.mean(list(gaps.values()))), gaps[worst], worst)
 
 
-@dataclass(frozen=True)
-class StudyQuestion:
-    """A question: a budget, a size of the log, a family of outcomes, and a gap that is good enough."""
+@dataclass(frozen=True, kw_only=True)
+class BudgetStudy:
+    """A question (a budget, a size of the log, a family of outcomes, and a gap that is good enough) and its answer.
+
+    Costs by budget at one size, and by size at one budget.
+    """
 
     rho: float
     units: int
     demand: str
     within: float
-
-    def check(self, config: Config) -> None:
-        """Refuse what cannot be simulated."""
-        one_of(DEMANDS, demand=self.demand)
-        positive(rho=self.rho)
-        if math.isinf(self.rho):
-            raise ValueError("rho must be finite: without noise there is nothing to study")
-        fraction(within=self.within)
-        whole(units=self.units)
-        owned = config.plan.trajectories_per_unit or config.privacy.per_unit
-        most = _most_units(config.problem.with_labels({}), owned)
-        if self.units > most:
-            raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
-
-
-@dataclass(frozen=True)
-class BudgetStudy:
-    """The answer: costs by budget at one size, and by size at one budget."""
-
-    question: StudyQuestion
     by_rho: list[StudyLine]
     by_size: list[StudyLine]
     gap_without_data: float
@@ -177,13 +146,13 @@ class BudgetStudy:
     @property
     def units_needed(self) -> int | None:
         """How many units bring the worst family within reach, in two digits; None if no size that was tried does."""
-        needed = units_needed([(line.units, line.worst) for line in self.by_size], self.question.within)
+        needed = units_needed([(line.units, line.worst) for line in self.by_size], self.within)
         return None if needed is None else _two_digits(needed)
 
     @property
     def chosen(self) -> StudyLine:
         """The line of the budget that was asked about."""
-        return next(line for line in self.by_rho if line.rho == self.question.rho)
+        return next(line for line in self.by_rho if line.rho == self.rho)
 
     @property
     def noise_share(self) -> float:
@@ -207,35 +176,51 @@ class BudgetStudy:
         free = self.gap_without_data
         return {
             "read_no_row": True,
-            "demand": self.question.demand,
+            "demand": self.demand,
             "budgets": budgets,
             "sizes": [known(line) for line in self.by_size],
             "gap_without_data": free if math.isfinite(free) else None,
-            "within": self.question.within,
+            "within": self.within,
             "units_needed": self.units_needed,
             "assumed": list(self.assumed),
         }
 
 
-def study_budgets(config: Config, question: StudyQuestion, progress: Progress) -> BudgetStudy:
+def study_budgets(
+    config: Config, progress: Progress, *, rho: float, units: int, demand: str, within: float
+) -> BudgetStudy:
     """Simulate logs with the public facts of a configuration, and fit each at several budgets and sizes."""
-    question.check(config)
+    one_of(DEMANDS, demand=demand)
+    positive(rho=rho)
+    if math.isinf(rho):
+        raise ValueError("rho must be finite: without noise there is nothing to study")
+    fraction(within=within)
+    whole(units=units)
     # Without labels, as if all label cells had one law and were learned together.
     problem: OutcomeProblem = config.problem.with_labels({})
+    per_unit, owned = config.privacy.per_unit, config.plan.trajectories_per_unit
+    most = _most_units(problem, owned or per_unit)
+    if units > most:
+        raise ValueError(f"units must be at most {most:,} to be simulated here; beyond that the gap hardly falls")
     moved = config.moved if config.privacy.unit is None else 1
-    log = AssumedLog(question.units, config.privacy.per_unit, config.plan.trajectories_per_unit, moved)
-    budgets = sorted({*BUDGETS, question.rho})
-    families = len(FAMILIES) if question.demand == "any" else 1
-    rows = log.units * log.filled * problem.horizon * problem.outcome_dim * families * len(budgets)
-    worlds = worlds_of(problem, question.demand, runs=max(1, min(1 if families > 1 else 4, MOST_ROWS // rows)))
-    simulator = Simulator(problem)
-    simulated = (fit for seed, world in enumerate(worlds) for fit in simulator.predict(world, log, budgets, seed=seed))
-    total = len(worlds) * len(budgets)
-    predictions = list(progress.track(simulated, total=total, description="budgets"))
-    by_rho = [StudyLine.of([each for each in predictions if each.rho == rho]) for rho in budgets]
-    by_size = _grow(simulator, worlds, log, question, progress)
-    free = float(np.mean([each.free_gap for each in predictions]))
-    return BudgetStudy(question, by_rho, by_size, free, trade_of(problem), tuple(assumptions(config)))
+    simulator = Simulator(problem, per_unit=per_unit, owned=owned, moved=moved)
+    budgets = sorted({*BUDGETS, rho})
+    families = len(FAMILIES) if demand == "any" else 1
+    rows = units * simulator.filled * problem.horizon * problem.outcome_dim * families * len(budgets)
+    worlds = worlds_of(problem, demand, runs=max(1, min(1 if families > 1 else 4, MOST_ROWS // rows)))
+    fits = (fit for seed, world in enumerate(worlds) for fit in simulator.predict(world, units, budgets, seed=seed))
+    predictions = list(progress.track(fits, total=len(worlds) * len(budgets), description="budgets"))
+    return BudgetStudy(
+        rho=rho,
+        units=units,
+        demand=demand,
+        within=within,
+        by_rho=[StudyLine.of([each for each in predictions if each.rho == budget]) for budget in budgets],
+        by_size=_grow(simulator, worlds, rho, within, progress),
+        gap_without_data=float(np.mean([each.free_gap for each in predictions])),
+        trade=trade_of(problem),
+        assumed=tuple(assumptions(config)),
+    )
 
 
 def assumptions(config: Config) -> Iterator[str]:
@@ -251,20 +236,16 @@ def assumptions(config: Config) -> Iterator[str]:
 
 
 def _grow(
-    simulator: Simulator, worlds: Sequence[World], log: AssumedLog, question: StudyQuestion, progress: Progress
+    simulator: Simulator, worlds: Sequence[World], rho: float, within: float, progress: Progress
 ) -> list[StudyLine]:
     """Ever larger logs at one budget, until the worst family is good enough."""
     lines: list[StudyLine] = []
-    largest = min(_most_units(simulator.problem, log.filled), max(1, SIZES[-1] // log.filled))
+    largest = min(_most_units(simulator.problem, simulator.filled), max(1, SIZES[-1] // simulator.filled))
     sizes = [size for size in SIZES if size < largest] + [largest]
     for size in progress.track(sizes, description="sizes"):
-        predictions = [
-            prediction
-            for number, world in enumerate(worlds)
-            for prediction in simulator.predict(world, replace(log, units=size), [question.rho], seed=100 + number)
-        ]
-        lines.append(StudyLine.of(predictions))
-        if lines[-1].worst <= question.within or math.isnan(lines[-1].worst):
+        fits = (simulator.predict(world, size, [rho], seed=100 + number) for number, world in enumerate(worlds))
+        lines.append(StudyLine.of([*chain.from_iterable(fits)]))
+        if lines[-1].worst <= within or math.isnan(lines[-1].worst):
             break
     return lines
 

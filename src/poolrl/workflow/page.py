@@ -1,8 +1,8 @@
 """The page of a release as one HTML file: no request leaves it, it opens from the file system, it prints.
 
 Everything on it is public or post-processing of what was released. Its blocks are in assets/page.html. A trade says
-what stands in them (`TradePage`), and a block without content is left out. Pictures are inline SVG, coloured by the
-page's style sheet, so that they follow light and dark.
+what stands in them (`TradePage`), and a block without content is left out. Pictures (assets/pictures.svg) are inline
+SVG, coloured by the page's style sheet, so that they follow light and dark.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice, product
 from typing import TYPE_CHECKING
@@ -32,8 +31,8 @@ from poolrl.learning.model import PrivateModel
 from poolrl.learning.policy import Policy
 from poolrl.privacy.zcdp import rounded_up
 from poolrl.workflow.decision_tables import decisions_of, scale_in_words, shown_states
-from poolrl.workflow.forecast import CostEstimate, Forecast, money
-from poolrl.workflow.trades.trade import PageSection, PageTable, TradePage, trade_of
+from poolrl.workflow.forecast import Forecast, money
+from poolrl.workflow.trades.trade import LawPicture, PageSection, PageTable, TradePage, trade_of
 
 if TYPE_CHECKING:
     from poolrl.workflow.release_folder import Released
@@ -45,13 +44,10 @@ VERDICTS = {
 }
 # A longer certificate is named and not repeated. A page of more label cells, or pictures, would be no page any more.
 LONGEST_CERTIFICATE, SHOWN_CELLS, MOST_PICTURES = 200_000, 60, 6
+MOST_CURVE_POINTS = 120
 # What if a cost is another one? Plans of more decisions are made by `poolrl replan`, and not three times for a page.
 OTHER_COSTS = (("half", 0.5), ("twice", 2.0), ("five times", 5.0))
 MOST_PLANNED_AGAIN = 10_000
-# Sizes of pictures.
-WIDTH, HEIGHT = 480, 250
-LEFT, RIGHT, UPPER, BOTTOM = 52, 14, 14, 46
-BAR_WIDTH = 240
 
 
 def draw_page(release: Released, console: Console) -> Forecast:
@@ -77,6 +73,8 @@ def release_page(release: Released, forecast: Forecast) -> str:
     certificate, policy = release.certificate, release.policy
     trade, seen = trade_of(policy.problem), seen_in(certificate)
     page = trade.page(policy, forecast)
+    # Where noise hides the model, nothing is said of other costs.
+    what_if = None if forecast.noise_dominated else what_if_section(policy)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"words": _with_code, "money": money}
@@ -89,12 +87,12 @@ def release_page(release: Released, forecast: Forecast) -> str:
         certificate_text=text if len(text) <= LONGEST_CERTIFICATE else "",
         page=page,
         file=trade.decisions_file,
-        sections=[*page.sections, *_what_if_section(policy, forecast)],
+        sections=[*page.sections, *([] if what_if is None else [what_if])],
         words=trade.words,
         forecast=forecast,
         verdict=verdict,
         mood=mood,
-        compared=_compared(page.compared, forecast),
+        compared=[*zip(page.compared, (forecast.today, forecast.policy, forecast.best), strict=False)],
         whose=whose(certificate),
         rho=f"{float(Fraction(seen.rho)):g}",
         epsilon=rounded_up(seen.epsilon["1e-06"]),
@@ -118,76 +116,39 @@ def _integrity(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _compared(names: Sequence[str], forecast: Forecast) -> list[tuple[str, CostEstimate | None, str]]:
-    """What each estimate is called, and its picture on a common axis; no row if nothing is known."""
-    estimates = (forecast.today, forecast.policy, forecast.best)[: len(names)]
-    known = [estimate for estimate in estimates if estimate is not None]
-    if not known:
-        return []
-    x = _scale(min(one.low for one in known), max(one.high for one in known), 4, BAR_WIDTH - 4)
-    bars = ["" if one is None else _interval_bar(x(one.low), x(one.mean), x(one.high)) for one in estimates]
-    return list(zip(names, estimates, bars, strict=True))
+def what_if_section(policy: Policy) -> PageSection | None:
+    """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read.
 
-
-@dataclass(frozen=True)
-class WhatIf:
-    """Another cost: by how much the typical decision would move, and what planning again would bring."""
-
-    words: str
-    move: float
-    kept: float  # what today's plan would cost then
-    planned: float  # what another plan would
-
-    @property
-    def saved(self) -> float:
-        """As a share of what is kept."""
-        return 1 - self.planned / self.kept if self.kept > 0 else 0.0
-
-    def row(self, *, earns: bool) -> list[str]:
-        """For the page's table."""
-        way = "higher" if self.move > 0 else "lower"
-        moved = "as they are" if abs(self.move) < 0.005 else f"{abs(self.move):.0%} {way}"
-        # Costs are compared as shares. Earnings may be zero, or a loss.
-        gained = money(max(self.kept - self.planned, 0.0)) if earns else f"{max(self.saved, 0.0):.1%}"
-        return [self.words, moved, gained]
-
-
-def what_ifs(policy: Policy) -> list[WhatIf]:
-    """Plans of the same model with other costs, as the problem declares them. Nothing but the policy is read."""
+    Each row says by how much the typical decision would move, and what planning again would bring.
+    """
     model, trade, before = PrivateModel.of(policy), trade_of(policy.problem), decisions_of(policy)
-    facts = model.problem.facts()
+    words, facts, rows = trade.words, model.problem.facts(), []
     changed = [name for name in trade.cost_words if np.any(facts[name])] if before.size <= MOST_PLANNED_AGAIN else []
-    cases = []
-    for cost, (times, factor) in product(changed, OTHER_COSTS):
+    for name, (times, factor) in product(changed, OTHER_COSTS):
         try:
-            other = model.problem.changed(**{cost: np.asarray(facts[cost]) * factor})
+            other = model.problem.changed(**{name: np.asarray(facts[name]) * factor})
         except ValueError:  # five times a worth may be more than anybody may pay
             continue
-        planned = model.plan(other)
-        ratios = decisions_of(planned)[before > 0] / before[before > 0]
+        plan = model.plan(other)
+        ratios = decisions_of(plan)[before > 0] / before[before > 0]
         move = float(np.median(ratios)) - 1 if ratios.size else 0.0
-        costs = (trade.cost_by_model(plan, other) for plan in (policy, planned))
-        cases.append(WhatIf(f"{trade.cost_words[cost]} {times} as much", move, *costs))
-    return cases
-
-
-def _what_if_section(policy: Policy, forecast: Forecast) -> list[PageSection]:
-    """The block of other costs; none where noise hides the model, or where no cost is declared."""
-    trade, cases = trade_of(policy.problem), [] if forecast.noise_dominated else what_ifs(policy)
-    words = trade.words
-    gained = f"earned more in a {words.trajectory}" if trade.earns else "saved"
-    section = PageSection(
-        "what-if",
-        "What if costs change?",
-        "Other costs need no new data. `poolrl replan` plans this release again at no cost in privacy, and says how "
-        f"{words.decisions} change. By the released estimate of {words.outcome}:",
-        table=PageTable(
-            ("if ...", f"{words.decisions} become", f"{gained} by planning again"),
-            [case.row(earns=trade.earns) for case in cases],
-            "Other costs",
-        ),
+        moved = "as they are" if abs(move) < 0.005 else f"{abs(move):.0%} {'higher' if move > 0 else 'lower'}"
+        kept, planned = trade.cost_by_model(policy, other), trade.cost_by_model(plan, other)
+        # Costs are compared as shares. Earnings may be zero, or a loss.
+        share = 1 - planned / kept if kept > 0 else 0.0
+        gained = money(max(kept - planned, 0.0)) if trade.earns else f"{max(share, 0.0):.1%}"
+        rows.append([f"{trade.cost_words[name]} {times} as much", moved, gained])
+    header = (
+        "if ...",
+        f"{words.decisions} become",
+        f"{f'earned more in a {words.trajectory}' if trade.earns else 'saved'} by planning again",
     )
-    return [section] if cases else []
+    text = (
+        "Other costs need no new data. `poolrl replan` plans this release again at no cost in privacy, and says how "
+        f"{words.decisions} change. By the released estimate of {words.outcome}:"
+    )
+    table = PageTable(header, rows, "Other costs")
+    return PageSection("what-if", "What if costs change?", text, table=table) if rows else None
 
 
 def claim_rows(release: Released) -> list[list[str]]:
@@ -249,89 +210,32 @@ def _cell_tables(policy: Policy) -> Iterator[PageTable]:
             rows,
             f"{words.decisions.capitalize()} by {' and '.join(names.products)} and {words.step}",
             ", ".join(f"{name} {value}" for name, value in zip(labels.names, values, strict=True)),
-            _picture(policy, cell, table[:, 0, 0].tolist()) if cell < MOST_PICTURES and table.shape[-1] == 1 else "",
+            _picture(policy, cell, table[:, 0, 0].tolist()) if cell < MOST_PICTURES and table.shape[-1] == 1 else None,
         )
 
 
-def _picture(policy: Policy, cell: int, decisions: list[float]) -> str:
+def _picture(policy: Policy, cell: int, decisions: list[float]) -> LawPicture:
     """How often the outcome of the first step reaches each amount, how far it was seen, and where decisions lie."""
-    model, words = PrivateModel.of(policy), trade_of(policy.problem).words
+    model = PrivateModel.of(policy)
     problem, outcomes = model.problem, model.outcomes
     weights = outcomes.weights.reshape(-1, *outcomes.weights.shape[-3:])[cell, 0, 0]
     points = outcomes.points.reshape(-1, *outcomes.points.shape[-2:])[cell, 0]
     end, top = float(outcomes.explored.reshape(-1, *outcomes.explored.shape[-2:])[cell, 0, 0]), float(points[-1])
-    seen = (end, top) if outcomes.higher else (0.0, end)
+    low, high = (end, top) if outcomes.higher else (0.0, end)
     if 0 in problem.current_status:
         # Only the side is known, and only at amounts that were tried.
-        low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0]
-        seen = (float(low), float(high))
-    x, y = _scale(0.0, top, LEFT, WIDTH - RIGHT), _scale(0.0, 1.0, HEIGHT - BOTTOM, UPPER)
-    shown = slice(None, None, max(1, len(points) // 120))
+        low, high = tried_range(outcomes, problem).reshape(2, -1, problem.horizon)[:, cell, 0].tolist()
+    shown = slice(None, None, max(1, len(points) // MOST_CURVE_POINTS))
     reached = 1 - np.cumsum(weights) / weights.sum()
-    places = [(x(a), y(b)) for a, b in zip(points[shown].tolist(), reached[shown].tolist(), strict=True)]
-    start, stop = (x(min(max(place, 0.0), top)) for place in seen)
     step = _round_step(max(top / 5, 1e-9))
-    body = [
-        f'<path class="interval" d="M{start} {HEIGHT - BOTTOM}H{stop}"/>',
-        _rows(y, 0.0, 1.0),
-        *(_under(x(tick), f"{tick:g}") for tick in np.arange(0.0, top + step / 1e6, step).tolist()),
-        _line(places),
-        *(f'<path class="limit" d="M{x(decision)} {UPPER}V{HEIGHT - BOTTOM}"/>' for decision in decisions),
-        _caption(f"dashed: {words.decisions}; thick: where the log shows {words.outcome}"),
-    ]
-    said = "; ".join(f"{decision:.4g}" for decision in decisions)
-    return _svg(f"law-{cell}", f"{words.outcome} and {words.decisions}", f"{words.decisions}: {said}", body)
-
-
-def _interval_bar(low: float, mean: float, high: float) -> str:
-    """An interval with its mean, as a line of the page."""
-    return (
-        f'<svg viewBox="0 0 {BAR_WIDTH} 16" aria-hidden="true"><path class="grid" d="M0 8H{BAR_WIDTH}"/>'
-        f'<path class="interval" d="M{low} 8H{high}M{low} 3v10M{high} 3v10"/>'
-        f'<circle class="dot" cx="{mean}" cy="8" r="4"/></svg>'
+    return LawPicture(
+        name=f"law-{cell}",
+        top=top,
+        ticks=np.arange(0.0, top + step / 1e6, step).tolist(),
+        curve=[*zip(points[shown].tolist(), reached[shown].tolist(), strict=True)],
+        seen=(min(max(low, 0.0), top), min(max(high, 0.0), top)),
+        decisions=decisions,
     )
-
-
-def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """Numbers to pixels, to a tenth: linear between two ends."""
-    return lambda value: round(start + (value - low) / ((high - low) or 1.0) * (end - start), 1)
-
-
-def _svg(name: str, title: str, words: str, body: Sequence[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-title" '
-        f'aria-describedby="{name}-words">'
-        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-words">{escape(words)}</desc>'
-        f"{''.join(body)}</svg>"
-    )
-
-
-def _rows(y: Callable[[float], float], low: float, high: float) -> str:
-    """Lines at round numbers, with these numbers beside them."""
-    step = _round_step(max((high - low) / 4, 1e-9))
-    ticks = np.arange(math.ceil(low / step) * step, high + step / 1e6, step).tolist()
-    digits = max(0, -math.floor(math.log10(step)))
-    return "".join(
-        f'<path class="grid" d="M{LEFT} {y(tick)}H{WIDTH - RIGHT}"/>'
-        + _text(LEFT - 7, y(tick) + 4, f"{tick:,.{digits}f}", "end quiet")
-        for tick in ticks
-    )
-
-
-def _line(places: Sequence[tuple[float, float]]) -> str:
-    return f'<polyline class="curve" points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
-
-
-def _under(x: float, number: str) -> str:
-    return _text(x, HEIGHT - BOTTOM + 18, number, "middle")
-
-
-def _caption(words: str) -> str:
-    return _text((LEFT + WIDTH) / 2, HEIGHT - 8, words, "middle quiet")
-
-
-def _text(x: float, y: float, words: str, kind: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
 def _round_step(rough: float) -> float:

@@ -8,7 +8,6 @@ and nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -87,8 +86,8 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: P
     )
     if played.today is None:
         return forecast
-    if _succeeds(model.problem) and not played.varied():
-        end = "succeeded" if played.successes() > 0.5 else "failed"
+    if played.succeeded is not None and not played.varied():
+        end = "succeeded" if played.succeeded.mean() > 0.5 else "failed"
         why = f"By the released numbers nearly every {words.step} {end}. Are the others missing from the log?"
         return replace(forecast, because=why)
     today, missed = float(played.today.mean()), errors[:, 0] - errors[:, 1]
@@ -112,11 +111,6 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: P
 def played_cost(policy: Policy, problem: OutcomeProblem) -> float:
     """The cost of a trajectory by the policy's model and by a problem's costs; earnings are a cost below zero."""
     return -Played(PrivateModel.of(policy).under(problem), np.random.default_rng(0)).earned(policy)
-
-
-def _succeeds(problem: OutcomeProblem) -> Callable[[FloatArray, FloatArray], BoolArray] | None:
-    """Whether a decision succeeds, where the problem is one of rounds that do or do not."""
-    return getattr(problem, "succeeds", None)
 
 
 def _followed(policy: Policy, played: Played, words: Words) -> str:
@@ -196,9 +190,15 @@ class Played:
         self.model, self.problem = model, model.problem
         self.cells = label_cells_of(model, PLAYED_PATHS, rng)
         self.paths = drawn_alike(model, self.cells, rng)
-        self.past = past_decisions(model, self.cells)
+        past, succeeds = past_decisions(model, self.cells), getattr(self.problem, "succeeds", None)
         # What each path earns by decisions as they were made, if the log tells them.
-        self.today = None if self.past is None else self._rewards(self.past)
+        self.today = None if past is None else self._rewards(past)
+        # Those of the first round, and which of them succeed where the problem is one of rounds that do or do not.
+        self.tried: FloatArray | None = None
+        self.succeeded: BoolArray | None = None
+        if past is not None and succeeds is not None:
+            action = past(0, self.paths[:, 0], np.random.default_rng(1))
+            self.tried, self.succeeded = action[:, 0], succeeds(action, self.paths[:, 0])[:, 0]
 
     def earned(self, policy: Policy) -> float:
         """By a policy, a path on average."""
@@ -208,37 +208,25 @@ class Played:
 
         return float(self._rewards(act).mean())
 
-    def successes(self) -> float:
-        """How often past decisions succeed in the first round, by the model."""
-        return float(self._tried()[1].mean())
-
     def varied(self) -> bool:
         """Whether past decisions are known, and some of them succeed and some do not, by the model."""
-        known = self.past is not None and _succeeds(self.problem) is not None
-        return known and RARELY < self.successes() < 1 - RARELY
+        return self.succeeded is not None and RARELY < self.succeeded.mean() < 1 - RARELY
 
     def hardly_matters(self) -> bool:
         """Whether low and high decisions of the past lie far apart, and succeed about equally often, by the model.
 
         Within label cells, because things of another label are other things.
         """
-        action, success = self._tried()
+        assert self.tried is not None
+        assert self.succeeded is not None
         wide, change, many = 0.0, 0.0, np.bincount(self.cells)
         for cell in np.flatnonzero(many):
-            decisions, hit = action[self.cells == cell], success[self.cells == cell]
+            decisions, hit = self.tried[self.cells == cell], self.succeeded[self.cells == cell]
             lowest, low, high, highest = np.quantile(decisions, [0.1, 1 / 3, 2 / 3, 0.9])
-            share = many[cell] / len(action)
+            share = many[cell] / PLAYED_PATHS
             wide += share * float(highest > WIDE * max(lowest, 1e-12))
             change += share * float(hit[decisions >= high].mean() - hit[decisions <= low].mean())
         return wide > 0.5 and abs(change) < HARDLY_CHANGES
-
-    def _tried(self) -> tuple[FloatArray, BoolArray]:
-        """Past decisions of the first round, and whether they succeed."""
-        succeeds = _succeeds(self.problem)
-        assert self.past is not None
-        assert succeeds is not None
-        action = self.past(0, self.paths[:, 0], np.random.default_rng(1))
-        return action[:, 0], succeeds(action, self.paths[:, 0])[:, 0]
 
     def _rewards(self, act: Behaviour) -> FloatArray:
         problem, rng = self.problem, np.random.default_rng(1)

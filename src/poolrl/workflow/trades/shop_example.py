@@ -1,4 +1,4 @@
-"""A simulated grocer: its public facts, its demand that only nature knows, and the sales export of its chain."""
+"""A simulated grocer: the public facts of its chain, its demand that only nature knows, and its sales export."""
 
 from __future__ import annotations
 
@@ -14,44 +14,19 @@ from poolrl.checks import FloatArray
 from poolrl.data.trajectories import Trajectories
 from poolrl.problems.inventory import LostSales
 from poolrl.simulation.logs import simulate_log
+from poolrl.workflow.config.sections import WEEKDAYS
 
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 PRODUCTS = ("bread", "milk", "salad")
 SHOP_COUNT, WEEK_COUNT = 40, 50
 FIRST_MONDAY = datetime.date(2025, 1, 6)
 PROMOTED = 1.5  # demand with a promotion, as a multiple
 
 
-def simulated_shop(seed: int) -> tuple[LostSales, FloatArray, FloatArray]:
-    """A grocer's week: the problem (public) and the demand that only nature knows, as means and spreads (H, k)."""
-    rng = np.random.default_rng(seed)
+def usual_demand(seed: int) -> FloatArray:
+    """The mean demand of a grocer's week (H, k), which only nature knows."""
     weekly = np.array([0.8, 0.85, 0.9, 1.0, 1.3, 1.5, 0.6])  # Saturday is busy, Sunday is quiet
-    means = weekly[:, None] * np.array([45.0, 60.0, 20.0]) * rng.uniform(0.9, 1.1, (len(DAYS), len(PRODUCTS)))
-    problem = LostSales(
-        horizon=len(DAYS),
-        products=len(PRODUCTS),
-        holding=np.array([0.30, 0.10, 0.50]),  # bread and salad spoil, milk keeps
-        shortage=np.array([0.60, 0.40, 0.70]),
-        demand_max=np.array([150.0, 200.0, 100.0]),  # round numbers from the size of the shelf, not from data
-    )
-    return problem, means, means * rng.uniform(0.2, 0.4, means.shape)
-
-
-def draw_demand(means: FloatArray, spreads: FloatArray, weeks: int, top: FloatArray, *, seed: int) -> FloatArray:
-    """Weekly demand (weeks, H, k), skewed to the right as demand is."""
-    rng = np.random.default_rng(seed)
-    shape = (means / spreads) ** 2
-    return np.minimum(rng.gamma(shape, means / shape, (weeks, *means.shape)), top)
-
-
-def simulated_log(problem: LostSales, means: FloatArray, demand: FloatArray, *, seed: int) -> Trajectories:
-    """What the shop saw under last year's manager, who ordered by feel, the same on every day of the week."""
-    usual = means.mean(axis=0)
-
-    def habit(step: int, stock: FloatArray, rng: np.random.Generator) -> FloatArray:
-        return np.maximum(stock, np.rint(usual * rng.uniform(0.4, 2.0, stock.shape)))
-
-    return simulate_log(problem, demand, rng=np.random.default_rng(seed), behaviour=habit)
+    varied = np.random.default_rng(seed).uniform(0.9, 1.1, (len(WEEKDAYS), len(PRODUCTS)))
+    return weekly[:, None] * np.array([45.0, 60.0, 20.0]) * varied
 
 
 def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
@@ -61,15 +36,14 @@ def write_example(folder: Path, *, seed: int = 1) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{folder / where} exists, and might be somebody's only log: move it, or init elsewhere")
     (folder / where.parent).mkdir(parents=True, exist_ok=True)
     pyarrow.csv.write_csv(simulated_chain(seed)[0], folder / where)
-    problem, _, _ = simulated_shop(seed)
     return {
         "problem": {
             "kind": "lost sales",
             "products": list(PRODUCTS),
-            "horizon": problem.horizon,
-            "steps": list(DAYS),
-            "holding": problem.holding[0].tolist(),
-            "shortage": problem.shortage[0].tolist(),
+            "horizon": len(WEEKDAYS),
+            "steps": list(WEEKDAYS),
+            "holding": [0.30, 0.10, 0.50],  # bread and salad spoil, milk keeps
+            "shortage": [0.60, 0.40, 0.70],
             "demand_max": 4.0,  # in multiples of the scale: nobody expects four times the usual
             "labels": {"promotion": ["no", "yes"]},
         },
@@ -105,13 +79,13 @@ def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
     Shops differ in size, and a promotion sells half as much again. Managers order by the sales of the last weeks, and
     more for a promotion. So orders follow demand, until amounts are compared with what was usual.
     """
-    problem, means, _ = simulated_shop(seed)
-    rng = np.random.default_rng(seed + 1)
+    means, rng = usual_demand(seed), np.random.default_rng(seed + 1)
     size, promotion = rng.uniform(0.3, 2.5, SHOP_COUNT), rng.random((WEEK_COUNT, SHOP_COUNT)) < 0.25
     usual = means * size[:, None, None]
     more = np.where(promotion, PROMOTED, 1.0)[:, :, None, None]
     demand = np.rint(rng.gamma(9.0, usual * more / 9.0))
-    chain = problem.changed(demand_max=1e4)
+    # Costs and bounds play no part in what a log records.
+    chain = LostSales(horizon=len(WEEKDAYS), products=len(PRODUCTS), holding=1.0, shortage=1.0, demand_max=1e4)
     logs: list[Trajectories] = []
     sold = [usual]
     for week in range(WEEK_COUNT):
@@ -130,13 +104,13 @@ def simulated_chain(seed: int) -> tuple[pa.Table, FloatArray]:
         for part in ("states", "actions", "next_states")
     )
     weeks = SHOP_COUNT * WEEK_COUNT
-    number = np.repeat(np.arange(weeks), problem.horizon * problem.products)
-    day = np.tile(np.repeat(np.arange(problem.horizon), problem.products), weeks)
+    number = np.repeat(np.arange(weeks), len(WEEKDAYS) * len(PRODUCTS))
+    day = np.tile(np.repeat(np.arange(len(WEEKDAYS)), len(PRODUCTS)), weeks)
     table = pa.table(
         {
             "shop": number // WEEK_COUNT + 1,
             "date": np.datetime64(FIRST_MONDAY) + (7 * (number % WEEK_COUNT) + day).astype("timedelta64[D]"),
-            "product": list(PRODUCTS) * (weeks * problem.horizon),
+            "product": list(PRODUCTS) * (weeks * len(WEEKDAYS)),
             "opening": opening,
             "delivery": order - opening,
             "sales": order - left,

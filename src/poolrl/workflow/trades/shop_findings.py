@@ -1,18 +1,14 @@
 """What `poolrl check` says of shops: fields of a sales export, its weeks, rows of a wide table, and past orders.
 
-Do the log's orders follow demand, and what would mend it? The statistic is that of `learning.dependence`, on exact
-counts. If it is flagged, it is computed twice more: within each unit, as if the unit's column were a label, and in
-multiples of the mean of earlier sales, as if that were the scale.
+Do the log's orders follow demand? The statistic is that of `learning.dependence`, on exact counts.
 
 For the data holder's eyes; not for release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
 from json import dumps
-from typing import Any
 
 import ibis
 import ibis.expr.types as ir
@@ -55,7 +51,6 @@ from poolrl.workflow.check import (
 )
 from poolrl.workflow.config.configuration import Config, ConfigFile
 from poolrl.workflow.config.sections import WEEKDAYS, SalesTable
-from poolrl.workflow.open_log import open_log
 from poolrl.workflow.sales import FLAG_COUNTS, SHUT, TWICE, columns_read, field_counts, typed_rows
 from poolrl.workflow.trades.trade import trade_of
 
@@ -64,17 +59,15 @@ UNKNOWN_LABEL, NO_SCALE, IMPOSSIBLE = "label", "no scale", "numbers"
 BEYOND, UNTRIED, NO_ROW = "demand_max", "boundary", "missing rows"
 # At most this many products have a share of their own in a line.
 FEW_PRODUCTS = 12
-# The scale that is tried: mean sales of this many trajectories before, and a bound in multiples of it.
-MEAN_OF, BOUND_IN_MULTIPLES = 4, 4.0
 # With more error than this, z would miss the weakest of the managers' logs.
 MOST_ERROR = 0.03
-# More units than this are people rather than shops, and no label.
-MOST_TRIED_VALUES = 2000
-# Remedies of a sales export that is larger are named, but not tried: its query would run again.
-MOST_TRIED_ROWS = 3_000_000
-REMEDY = (
+REMEDY_OF_TABLE = (
     "give a scale, for example a forecast or the mean of the same shop's last sales, or make the column that tells "
     "shops apart a label"
+)
+REMEDY_OF_EXPORT = (
+    'give [sales] a scale, "same weekday, last 4 weeks" or a column with your forecast, with demand_max in multiples '
+    "of it, and [problem] labels for what managers know beforehand, such as the shop or a promotion"
 )
 
 
@@ -353,113 +346,26 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
 
 
 def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
-    """Test the log as it is. If its orders follow demand, test what would help too, in the words of its file."""
+    """Test the log as it is. Whoever mends its orders as the file's own words say checks again."""
     problem, what = file.config.problem.posed, habits_of(trade_of(file.config.problem.posed).words)
     try:
-        raw = exact_dependence(log, problem)
+        tested = exact_dependence(log, problem)
     except ValueError as error:
         return LogFinding(what, "good", f"could not be compared: {error}")
-    if not raw.flagged:
-        return LogFinding(what, "good", f"{advice_about_orders(raw)} ({_figures(raw)})")
-    follow = f"orders follow demand ({_figures(raw)}), so demand is overestimated"
-    remedies = _remedies(log, problem) if file.config.sales is None else _remedies_of_sales(log, problem, file)
-    return LogFinding(what, "note", f"{follow}; {remedies}")
+    seen = f"{advice_about_orders(tested)} (effect {tested.effect:+.2f}, z {tested.z:+.1f})"
+    if not tested.flagged:
+        return LogFinding(what, "good", seen)
+    remedy = REMEDY_OF_TABLE if file.config.sales is None else REMEDY_OF_EXPORT
+    return LogFinding(what, "note", f"{seen}; {remedy}; then check again")
 
 
 def advice_about_orders(tested: Dependence) -> str:
-    """What the test found, and what to do about it."""
+    """What the test found."""
     if tested.flagged:
-        return f"orders follow demand, so demand is overestimated; {REMEDY}"
+        return "orders follow demand, so demand is overestimated"
     if tested.error > MOST_ERROR:
         return "it cannot be told whether orders follow demand: there are too few rows, or too much noise"
     if tested.effect < -LEAST_EFFECT and tested.z < -LEAST_Z:
         slow = "as where stock is left after slow days or in slow shops"
         return f"higher order-up-to levels go with lower demand, {slow}; demand may be underestimated"
     return "no sign that orders follow demand"
-
-
-def _remedies_of_sales(log: Table, problem: Inventory, file: ConfigFile) -> str:
-    """What to add to a sales export's file, and how the log would stand then."""
-    config, remedies = file.config, []
-    assert config.sales is not None
-    if integers_of(log.rows.aggregate(rows=log.rows.count()))["rows"] > MOST_TRIED_ROWS:
-        return "give [sales] a scale, or [problem] labels that tell shops or promotions apart (not tried: a large log)"
-    if config.sales.scale is None:
-        scale = f"same weekday, last {MEAN_OF} weeks"
-        scaled = _tried(lambda: _with_sales_scale(file, problem, scale))
-        remedies.append(f'add scale = "{scale}" to [sales], with demand_max in multiples of it ({scaled})')
-    if "shop" not in config.problem.labels:
-        labelled = _tried(lambda: exact_dependence(*_labelled(log, problem, "shop")))
-        remedies.append(f"add the shop to [problem] labels, with its declared values ({labelled})")
-    others = "add labels that managers know beforehand, such as a promotion, or a forecast of yours as [sales] scale"
-    return ", or ".join([*remedies, others])
-
-
-def _with_sales_scale(file: ConfigFile, problem: Inventory, scale: str) -> Dependence:
-    """The statistic of the same export with a scale. The query is run again."""
-    assert file.config.sales is not None
-    sales = file.config.sales.model_copy(update={"scale": scale})
-    with open_log(replace(file, config=file.config.model_copy(update={"sales": sales}))) as log:
-        return exact_dependence(log, problem.changed(demand_max=BOUND_IN_MULTIPLES, boundary=1.0))
-
-
-def _remedies(log: Table, problem: Inventory) -> str:
-    unit = log.columns.unit
-    if unit is None or log.has_scale or log.label_names:
-        # Without a column that says whose row it is, earlier rows are not known to be the same shop's.
-        return REMEDY
-    mean = f"the mean sales of the last {MEAN_OF} trajectories of the same {unit} and step, in the order of their ids"
-    scaled = _tried(lambda: exact_dependence(*_in_multiples(log, problem, unit)))
-    labelled = _tried(lambda: exact_dependence(*_labelled(log, problem, unit)))
-    return f"give a scale, for example {mean} ({scaled}), or make the column {unit!r} a label ({labelled})"
-
-
-def _tried(remedy: Callable[[], Dependence]) -> str:
-    """How the log would stand then."""
-    try:
-        tested = remedy()
-    except ValueError as error:
-        return f"not tried: {error}"
-    return f"then {_figures(tested)}: {'orders still follow demand' if tested.flagged else 'no longer flagged'}"
-
-
-def _labelled(log: Table, problem: Inventory, column: str) -> tuple[Table, Inventory]:
-    """The log with a column as one more label. Its values are read off the log: for the data holder alone."""
-    values = answer(log.rows.select(column).distinct().limit(MOST_TRIED_VALUES + 1))[column].to_pylist()
-    if len(values) > MOST_TRIED_VALUES:
-        raise ValueError(f"it has more than {MOST_TRIED_VALUES:,} values")
-    labels = dict(problem.labels.facts()) | {column: [value for value in values if value is not None]}
-    labelled = _reread(log, labels={**log.columns.labels, column: column})
-    return labelled, problem.changed(labels=labels)
-
-
-def _in_multiples(log: Table, problem: Inventory, unit: str) -> tuple[Table, Inventory]:
-    """The log with the mean of earlier sales of the same unit and step as its scale."""
-    columns, rows = log.columns, log.rows
-    earlier = ibis.rows_window(
-        preceding=(MEAN_OF, 1), group_by=[rows[unit], rows[columns.step]], order_by=rows[columns.trajectory]
-    )
-    scales: dict[str, Any] = {}
-    for i, (action, left) in enumerate(zip(columns.actions, columns.next_states, strict=True)):
-        level = rows[action].cast("float64")
-        sold = level - rows[left].cast("float64")
-        # A mean of fewer rows is another scale. An order beyond λ shows nothing, whatever it is divided by.
-        usable = (sold.count().over(earlier) == MEAN_OF) & (level <= _limits(problem)[i])
-        scales[f"poolrl_scale_{i}"] = ibis.ifelse(usable, sold.mean().over(earlier), ibis.null("float64"))
-    scaled = _reread(log, rows=rows.mutate(**scales), scale=tuple(scales))
-    return scaled, problem.changed(demand_max=BOUND_IN_MULTIPLES, boundary=1.0)
-
-
-def _reread(log: Table, rows: Any = None, **more: Any) -> Table:
-    return Table(
-        log.rows if rows is None else rows,
-        **asdict(replace(log.columns, **more)),
-        coordinates=log.coordinates,
-        max_per_unit=log.max_per_unit,
-        first_step=log.first_step,
-        clip=log.clip,
-    )
-
-
-def _figures(tested: Dependence) -> str:
-    return f"effect {tested.effect:+.2f}, z {tested.z:+.1f}"

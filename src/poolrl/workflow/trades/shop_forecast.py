@@ -68,31 +68,18 @@ FAMILY_SEED = 18
 
 def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast:
     """The forecast of a policy that was learned from outcome trees, which say no more than the policy itself."""
-    if not _can_rehearse(policy):
+    if policy.report.trees is None or policy.outcomes is None or policy.outcomes.slots is None:
         return _without_numbers(policy, "The policy was saved by an earlier version, which kept no facts of its noise.")
     progress.add_task("predicting", total=None)
-    families, trials = _rehearsed(policy)
+    # Fits on demand that nobody estimated, and on that of the estimate.
+    rehearsal = Rehearsal(policy)
+    families, trials = rehearsal.on_families(), [rehearsal.on_estimate(seed) for seed in range(REPETITIONS)]
     if warning := _noise_warning(families, trials):
         return replace(_without_numbers(policy, NOISE_HIDES), noise_dominated=True, warning=warning)
     costs = EstimatedCosts.of(policy)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(policy, follows)
     return _with_numbers(policy, costs, families, trials)
-
-
-def noise_warning(policy: Policy) -> str:
-    """Whether noise hides what the log could teach, in words; empty if it does not, or cannot be told."""
-    return _noise_warning(*_rehearsed(policy)) if _can_rehearse(policy) else ""
-
-
-def _can_rehearse(policy: Policy) -> bool:
-    return policy.report.trees is not None and policy.outcomes is not None and policy.outcomes.slots is not None
-
-
-def _rehearsed(policy: Policy) -> tuple[Trial, list[Trial]]:
-    """Fits on demand that nobody estimated, and on that of the estimate."""
-    rehearsal = Rehearsal(policy)
-    return rehearsal.on_families(), [rehearsal.on_estimate(seed) for seed in range(REPETITIONS)]
 
 
 def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials: list[Trial]) -> Forecast:

@@ -55,6 +55,18 @@ _TRUSTED: ContextVar[Path | None] = ContextVar("trusted", default=None)
 
 
 @dataclass(frozen=True)
+class LawPicture:
+    """The numbers of a picture of an outcome's law: its curve, where the log shows it, and where decisions lie."""
+
+    name: str
+    top: float  # the end of the axis
+    ticks: Sequence[float]
+    curve: Sequence[tuple[float, float]]  # amounts, and how often the outcome reaches them
+    seen: tuple[float, float]
+    decisions: Sequence[float]
+
+
+@dataclass(frozen=True)
 class PageTable:
     """A table: each row begins with its name."""
 
@@ -62,7 +74,7 @@ class PageTable:
     rows: Sequence[Sequence[str]]
     caption: str
     title: str = ""
-    picture: str = ""  # SVG, safe to be set as it is
+    picture: LawPicture | None = None
 
 
 @dataclass(frozen=True)
