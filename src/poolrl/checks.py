@@ -45,9 +45,14 @@ def one_of(known: Iterable[str], **named: str) -> None:
     choices = list(known)
     for name, word in named.items():
         if word not in choices:
-            near = get_close_matches(word, choices, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"there is no {name.replace('_', ' ')} {word!r}; {hint}choose from {', '.join(choices)}")
+            raise ValueError(f"there is no {name.replace('_', ' ')} {word!r}; {nearest(word, choices)}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for an unknown word: the known one that was probably meant, otherwise all of them."""
+    spelled = {choice.lower(): choice for choice in known}
+    near = get_close_matches(word.lower(), spelled, n=1, cutoff=0.5)
+    return f"did you mean {spelled[near[0]]}?" if near else f"choose from {', '.join(spelled.values())}"
 
 
 # A public parameter has at most (horizon, products) entries. A file must not make us allocate more than this.

@@ -12,10 +12,10 @@ import io
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -31,10 +31,10 @@ from poolrl.workflow.desk import Desk, Questions, RowRefusedError, number_or_nan
 from poolrl.workflow.trades.trade import trade_of
 
 PIPE = Path("-")
-# Numbers that are in memory together, and spellings that are kept for each column.
-CELLS_AT_ONCE, MOST_SPELLINGS = 400_000, 100_000
-# Larger numbers are shown as they are: their decimals are more than a double has, or all digits would fill a line.
-LARGEST_ROUNDED, LARGEST_WHOLE = 1e9, 1e15
+# Numbers that are in memory together.
+CELLS_AT_ONCE = 400_000
+# Larger numbers are shown as they are: they have few decimals anyway, and NumPy rounds by multiplying.
+LARGEST_ROUNDED = 1e9
 COMMA_IS_POINT = str.maketrans({",": ".", ".": "?"})
 # The cells of columns, by their names.
 Cells = Mapping[str, Sequence[Any]]
@@ -149,9 +149,9 @@ class QuestionTable:
         answers = self.desk.answer(asked, whole=self.whole)
         for name, amounts in answers.items():
             if not isinstance(amounts, list):
-                # Larger ones have few decimals anyway, and NumPy rounds by multiplying.
                 small = np.abs(amounts[:, 0]) < LARGEST_ROUNDED
-                answers[name] = np.where(small, np.round(amounts[:, 0], self.desk.decimals), amounts[:, 0])
+                rounded = np.round(amounts[:, 0], self.desk.decimals) + 0.0  # no number is minus zero
+                answers[name] = np.where(small, rounded, amounts[:, 0])
         self.rows += len(lines)
         for i, (name, size) in enumerate(zip(self.desk.labels.names, self.desk.labels.shape, strict=True)):
             if (new := asked.places[:, i] == size).any():
@@ -182,31 +182,20 @@ class QuestionTable:
         empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
         return Questions(step, np.stack(places, axis=1) if places else empty, state, scale, pack, product)
 
-    @cached_property
-    def _readers(self) -> dict[str, Callable[[Any], int]]:
-        """What words mean, looked up once for each word."""
-
-        def of_label(label: str) -> Callable[[Any], int]:
-            as_number = self.desk.has_numbers(label)
-            return lambda cell: self.desk.place(label, self.form.number_text(cell) if as_number else cell)
-
-        readers = {label: of_label(label) for label in self.desk.labels.names}
-        readers = {"step": self.desk.step, "product": self.desk.product} | readers
-        return {name: lru_cache(MOST_SPELLINGS)(read) for name, read in readers.items()}
-
     def _words(self, cells: Cells, name: str) -> IntArray:
-        words, read = cells[self.called[name]], self._readers[name]
+        """What the words of a column mean, each looked up once."""
+        words, desk, numbers = cells[self.called[name]], self.desk, {}
         try:
-            return np.fromiter(map(read, words), dtype=np.int64, count=len(words))
-        except (TypeError, ValueError):
-            for row, word in enumerate(words):
-                try:
-                    read(word)
-                except ValueError as error:
-                    raise RowRefusedError(row, str(error)) from None
-                except TypeError:  # a list has no number among words
-                    raise RowRefusedError(row, f"{name} must be a word or a number") from None
-            raise
+            for word in dict.fromkeys(words):
+                if name not in desk.labels.names:
+                    numbers[word] = desk.step(word) if name == "step" else desk.product(word)
+                else:
+                    numbers[word] = desk.place(name, self.form.number_text(word) if desk.has_numbers(name) else word)
+        except ValueError as error:
+            raise RowRefusedError(words.index(word), str(error)) from None
+        except TypeError:  # a list has no number among words
+            raise RowRefusedError(0, f"{name} must be a word or a number") from None
+        return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64, count=len(words))
 
     def _amounts(self, cells: Cells, name: str, words: str, *, positive: bool = False) -> FloatArray:
         texts = cells[self.called[name]]
@@ -265,9 +254,8 @@ def _as_shown(column: Any, form: CsvForm) -> list[Any]:
     """Amounts as text shows them: whole ones without a point."""
     if isinstance(column, list):
         return column
-    whole = ((column == np.round(column)) & (np.abs(column) < LARGEST_WHOLE)).tolist()
-    shown = [int(number) if is_whole else number for number, is_whole in zip(column.tolist(), whole, strict=True)]
-    return shown if form.decimal == "." else [str(number).replace(".", ",") for number in shown]
+    shown = [repr(number).removesuffix(".0") for number in column.tolist()]
+    return shown if form.decimal == "." else [number.replace(".", ",") for number in shown]
 
 
 def _decide_parquet(table: QuestionTable, source: Path, out: Path | None) -> list[str]:

@@ -12,12 +12,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
+from poolrl.checks import FloatArray, IntArray, nearest
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
@@ -134,20 +133,14 @@ class Desk(ABC):
         for known, word in ((steps, text), (numbers, text), (lowered, text.lower()), (steps, weekday_named(text))):
             if known.count(word or "") == 1:
                 return known.index(word or "")
-        near = get_close_matches(text.lower(), lowered, n=1)
-        hint = f"did you mean {steps[lowered.index(near[0])]}? " if near else ""
-        raise ValueError(
-            f"there is no step {text!r}; {hint}Steps are {', '.join(steps)}, or {numbers[0]} to {numbers[-1]}"
-        )
+        raise ValueError(f"there is no step {text!r}; {nearest(text, [*steps, f'{numbers[0]} to {numbers[-1]}'])}")
 
     def product(self, name: Any) -> int:
         """A product, or a coordinate of the state, by its name."""
         text, called = _as_text(name), "product" if self.by_product else "state"
         if text in self._numbers:
             return self._numbers[text]
-        near = get_close_matches(text, self.names.products, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self.names.products)}"
-        raise ValueError(f"there is no {called} {text!r}; {hint}")
+        raise ValueError(f"there is no {called} {text!r}; {nearest(text, self.names.products)}")
 
     def place(self, label: str, value: Any) -> int:
         """The place of a value among the declared ones of a label. A value that was not declared comes after the last.

@@ -6,7 +6,6 @@ import hashlib
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -14,6 +13,7 @@ from platformdirs import user_data_path
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
 from poolrl.certificate.certificate import AssumedPublic, Facts, Publication, Terms
+from poolrl.checks import nearest
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
 from poolrl.ledger.accounts import Period, ProtectedUnit
@@ -319,10 +319,7 @@ def fault_in_words(error: Any) -> str:
     key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
     if kind == "extra_forbidden":
         owner = _section_models().get(str(where[0])) if len(where) > 1 else Config
-        known = [] if owner is None else list(owner.model_fields)
-        near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return f"{key} is not known; {hint}"
+        return f"{key} is not known; {nearest(str(where[-1]), [] if owner is None else owner.model_fields)}"
     if kind == "missing":
         return f"{key} is missing"
     message = str(error["msg"]).removeprefix("Value error, ")
