@@ -220,18 +220,17 @@ class StateDesk(Desk):
         return {name: decided[:, [i]] for i, name in enumerate(self.answered)}
 
 
-def act(policy: Policy, asked: Questions, kept: IntArray | None = None) -> FloatArray:
-    """What `Policy.act` answers to all rows. `kept` are the numbers of the labels that the policy has, if not all."""
-    labels, places = policy.problem.labels, asked.places if kept is None else asked.places[:, kept]
-    values = [np.array(declared) for declared in labels.values]
-    decided = np.empty((len(asked.step), policy.problem.action_dim if asked.product is None else 1))
+def act(policy: Policy, asked: Questions) -> FloatArray:
+    """What `Policy.act` answers to all rows."""
+    labels, states = policy.problem.labels, asked.whole_states(policy.problem.state_dim)
+    declared = zip(labels.names, labels.values, asked.places.T, strict=True)
+    named = {name: np.array(values)[places] for name, values, places in declared}
+    decided = np.empty((len(states), policy.problem.action_dim))
     for step in np.unique(asked.step):
         rows = np.flatnonzero(asked.step == step)
-        part = asked.only(rows)
-        named = {name: values[i][places[rows, i]] for i, name in enumerate(labels.names)}
-        state = part.whole_states(policy.problem.state_dim)
-        decided[rows] = part.asked_of(policy.act(int(step), state, scale=part.scale, labels=named))
-    return decided
+        scale, here = None if asked.scale is None else asked.scale[rows], {name: named[name][rows] for name in named}
+        decided[rows] = policy.act(int(step), states[rows], scale=scale, labels=here)
+    return asked.asked_of(decided)
 
 
 def refuse_infinite(answers: FloatArray) -> None:

@@ -5,11 +5,12 @@ Levels are rounded to whole units or packs. New shops get what the population sh
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrl.checks import BoolArray, FloatArray, IntArray
+from poolrl.checks import BoolArray, FloatArray
 from poolrl.learning.policy import Levels, Policy
 from poolrl.workflow.desk import Answers, Desk, Questions, RowRefusedError, act, refuse_infinite
 
@@ -48,9 +49,9 @@ class ShopDesk(Desk):
             pattern = unknown @ (1 << np.arange(unknown.shape[1]))
             for number in np.unique(pattern):
                 rows = np.flatnonzero(pattern == number)
-                policy, kept = self._policy_without(unknown[rows[0]]), np.flatnonzero(~unknown[rows[0]])
-                group = asked.only(rows)
-                level[rows], bound[rows] = act(policy, group, kept), _bounds(policy.problem, group, kept)
+                policy, group = self._policy_without(unknown[rows[0]]), asked.only(rows)
+                group = replace(group, places=group.places[:, ~unknown[rows[0]]])
+                level[rows], bound[rows] = act(policy, group), _bounds(policy.problem, group)
             bound = np.maximum(bound if asked.scale is None else bound * asked.scale, level)
         refuse_infinite(level + bound)
         up_to = whole_levels(level, asked.state) if whole else level
@@ -124,12 +125,12 @@ class PlanDesk(Desk):
         return {"order": asked.asked_of(orders)}
 
 
-def _bounds(problem: Any, asked: Questions, kept: IntArray) -> FloatArray:
+def _bounds(problem: Any, asked: Questions) -> FloatArray:
     """The public bound of each row's level, in multiples of its scale."""
     empty = np.zeros((1, problem.state_dim))
     bounds = np.concatenate([problem.allowed(step, empty)[1] for step in range(problem.horizon)])[asked.step]
     if problem.labels:
-        bounds = bounds * problem.bound_share[tuple(asked.places[:, kept].T)]
+        bounds = bounds * problem.bound_share[tuple(asked.places.T)]
     return asked.asked_of(bounds)
 
 
