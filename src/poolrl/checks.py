@@ -66,12 +66,7 @@ def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatAr
         raise ValueError(f"{name} must be finite")
     if math.prod(shape) > MOST_ENTRIES:
         raise ValueError(f"{name} would have {math.prod(shape):.1e} entries, more than {MOST_ENTRIES:.0e}")
-    try:
-        full = np.broadcast_to(array, shape).copy()
-    except ValueError:
-        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {array.shape}") from None
-    full.flags.writeable = False
-    return full
+    return read_only(shaped(name, array, shape).copy())
 
 
 def finite_array(name: str, value: ArrayLike) -> FloatArray:
@@ -85,7 +80,7 @@ def finite_array(name: str, value: ArrayLike) -> FloatArray:
 
 
 def shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array that may be sensitive, broadcast to `shape`."""
+    """An array that may be sensitive, broadcast to `shape`: no message quotes a value."""
     try:
         return np.broadcast_to(array, shape)
     except ValueError:

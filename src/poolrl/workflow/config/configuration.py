@@ -84,11 +84,17 @@ class Config(Facts):
 
     def _says(self, place: str) -> bool:
         """Whether a section, or a key of it, says anything but what is usual."""
-        name, _, inside = place.partition(".")
-        section = getattr(self, name)
-        if not inside:
-            return section not in (None, type(self).model_fields[name].default)
-        return bool(getattr(section, inside) != type(section).model_fields[inside].default)
+        section, _, name = place.rpartition(".")
+        owner = getattr(self, section) if section else self
+        return bool(getattr(owner, name) != type(owner).model_fields[name].default)
+
+    @property
+    def in_words(self) -> str:
+        """The subject of the problem, for `poolrl check` and for an audit."""
+        problem, words = self.problem, trade_of(self.problem.posed).words
+        scope = words.certified(problem.products, censored=problem.posed.censored).scope
+        plural = "s" * (problem.horizon != 1)
+        return f"{problem.kind}: {words.decisions} for {scope}, {problem.horizon} {words.step}{plural}"
 
     @property
     def first_step(self) -> int:

@@ -99,13 +99,6 @@ class DeclaredFacts(ProblemSection):
             raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
 
     @property
-    def in_words(self) -> str:
-        """Its subject, for `poolrl check`."""
-        words, plural = self.trade.words, "s" * (self.horizon != 1)
-        what = f"{words.decisions} by {' and '.join(self.products)}"
-        return f"{self.kind}: {what}, {self.horizon} {words.step}{plural}"
-
-    @property
     def horizon(self) -> int:
         """H."""
         return int(self.posed.horizon)

@@ -92,11 +92,6 @@ class ShopFacts(ProblemSection):
         _ = self.posed  # says what else is wrong with costs, bounds and labels
         return self
 
-    @property
-    def in_words(self) -> str:
-        """Its subject, for `poolrl check` and for an audit."""
-        return f"{self.kind}: {len(self.products)} products, {self.horizon} steps"
-
     def with_labels(self, labels: dict[str, list[int | float | str]]) -> LostSales | Backlog:
         """The shop, with the values of some labels."""
         facts: dict[str, Any] = {name: getattr(self, name) for name in AMOUNTS}
