@@ -168,13 +168,12 @@ def _ask(console: Console, interview: Interview) -> None:
         if key.section != section:
             section = key.section
             console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
-        usual = interview.usual(key)
-        needed = usual is None or key.flag in GO_TOGETHER
+        needed = key.answer is None or key.flag in GO_TOGETHER
         shown = key.name if needed else f"{key.name} [dim](optional)[/]"
         console.print(f"[dim]{escape(key.why)}[/]")
         while key.flag not in interview.answers:
             try:
-                text = Prompt.ask(shown, console=console, default=usual or "", show_default=bool(usual))
+                text = Prompt.ask(shown, console=console, default=key.answer or "", show_default=bool(key.answer))
                 if not text.strip() and needed:
                     raise ValueError(f"{key.name} is needed")
                 interview.add(key, text)

@@ -34,7 +34,7 @@ def main() -> None:
         try:
             app()
         except KeyboardInterrupt:
-            _stop()
+            _refuse("stopped", STOPPED)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 # What is still to be written is thrown away, or Python's end would fail again.
@@ -46,7 +46,7 @@ def main() -> None:
             _refuse(str(error), STOPPED if signals else 1)
         except Exception as error:
             if signals:  # an interrupted library may fail in words of its own, a compiled one at its import, say
-                _stop()
+                _refuse("stopped", STOPPED)
             if os.environ.get("POOLRL_TRACEBACK"):  # for developers, on data of their own
                 raise
             # The message is not printed, because it might quote the log.
@@ -56,10 +56,6 @@ def main() -> None:
 def _refuse(message: str, code: int) -> NoReturn:
     print(f"poolrl: {message}", file=sys.stderr)
     raise SystemExit(code) from None
-
-
-def _stop() -> NoReturn:
-    _refuse("stopped", STOPPED)
 
 
 if __name__ == "__main__":

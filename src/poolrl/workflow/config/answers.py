@@ -109,10 +109,6 @@ class Interview:
         """Those that still need an answer."""
         return [key for key in self.keys if key.answer is None and key.name != "kind" and not self._text(key.flag)]
 
-    def usual(self, key: Key) -> str | None:
-        """The text that stands for no answer, as the trade has it or as the key has it."""
-        return self.trade.section.usual(self.trade).get(key.flag, key.answer)
-
     def is_needless(self, key: Key) -> bool:
         """Whether earlier answers leave nothing to ask: a question that goes with something that is not there."""
         by_weekday = SAME_WEEKDAY.fullmatch(self._text("scale")) is not None
@@ -142,7 +138,7 @@ class Interview:
         facts: dict[str, dict[str, Any]] = {}
         for key in keys_of(self.trade, sales=self.header is not None):
             value = None if key.asked or key.field.default in ([], {}) else key.field.default
-            if text := self._text(key.flag) or self.usual(key):
+            if text := self._text(key.flag) or key.answer:
                 value = value_of(key, text, split_names(self._text("products")))
             facts.setdefault(key.section, {})[key.name] = value
         facts["problem"]["kind"] = facts["problem"]["kind"] or self.trade.kind

@@ -239,7 +239,13 @@ def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
     left_out = {*trade.section.unused, *of_other}
     keys = {section: keys_of_model(section, model) for section, model in _section_models().items()}
     keys["problem"] = trade.section.keys(trade)
-    return [key for keys_there in keys.values() for key in keys_there if not left_out & {key.section, key.place}]
+    usual = trade.section.usual(trade)
+    return [
+        replace(key, answer=usual.get(key.flag, key.answer))
+        for keys_there in keys.values()
+        for key in keys_there
+        if not left_out & {key.section, key.place}
+    ]
 
 
 def _section_models() -> dict[str, type[BaseModel]]:

@@ -199,7 +199,14 @@ class DeclaredFacts(ProblemSection):
     def keys(cls, trade: Trade) -> list[Key]:
         """The constructor's arguments stand behind the kind, each with the reason that the trade's words give."""
         kind, *others = keys_of_model("problem", cls)
-        return [kind, *(_argument(trade, *argument) for argument in arguments_of(trade.problem).items()), *others]
+        arguments = []
+        for name, default in arguments_of(trade.problem).items():
+            answer = None if default is inspect.Parameter.empty else ""
+            why = trade.words.keys.get(name, "an argument of the problem")
+            field: FieldInfo = asked(... if answer is None else default, answer, description=why)
+            field.annotation = object
+            arguments.append(Key.of("problem", name, field))
+        return [kind, *arguments, *others]
 
     @classmethod
     def usual(cls, trade: Trade) -> dict[str, str]:
@@ -219,15 +226,6 @@ class DeclaredFacts(ProblemSection):
 
     def _left_out(self, column: TableColumn, log: LogTable) -> bool:
         return column.name not in log.columns and column.spared(self.posed)
-
-
-def _argument(trade: Trade, name: str, default: Any) -> Key:
-    """A key for one argument of a constructor, of any type."""
-    needed = default is inspect.Parameter.empty
-    why = trade.words.keys.get(name, "an argument of the problem")
-    field: FieldInfo = asked(... if needed else default, None if needed else "", description=why)
-    field.annotation = object
-    return Key.of("problem", name, field)
 
 
 def arguments_of(kind: type[Problem]) -> dict[str, Any]:
