@@ -27,7 +27,7 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PLAN_FORMAT, says_it_is
 from poolrl.problems.problem import Problem
 from poolrl.workflow.column_names import DELIMITERS, meanings_of, words_like
-from poolrl.workflow.desk import Desk, Questions, RowRefusedError, number_or_nan
+from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan
 from poolrl.workflow.trades.trade import trade_of
 
 PIPE = Path("-")
@@ -44,7 +44,6 @@ def open_desk(path: Path, problem: Problem | None = None) -> Desk:
     """Read a policy or a plan, once. A policy of the user's own problem needs that problem."""
     if says_it_is(path, PLAN_FORMAT):
         from poolrl.plans.saved import load_plan
-        from poolrl.workflow.trades.shop_desk import PlanDesk
 
         return PlanDesk(load_plan(path))
     policy = Policy.load(path, problem=problem)
