@@ -225,7 +225,9 @@ class ShopDesk(Desk):
                 level[rows], bound[rows] = act(policy, group), _bounds(policy.problem, group)
             bound = np.maximum(bound if asked.scale is None else bound * asked.scale, level)
         refuse_infinite(level + bound)
-        up_to = whole_levels(level, asked.state) if whole else level
+        # Nothing is sent back, and nothing ordered where enough is there.
+        rounded = np.where(level > asked.state, np.maximum(np.rint(level), asked.state), asked.state)
+        up_to = rounded if whole else level
         order = up_to - asked.state
         if asked.pack is not None:
             packed = ~np.isnan(asked.pack)
@@ -366,11 +368,6 @@ def orders_in_packs(level: FloatArray, stock: FloatArray, pack: FloatArray, boun
     wanted = np.floor((level - stock) / pack + 0.5)
     room = np.floor((bound - stock) / pack + PART_OF_A_PACK)
     return np.asarray(np.minimum(wanted, np.maximum(room, 1.0)) * pack)
-
-
-def whole_levels(level: FloatArray, stock: FloatArray) -> FloatArray:
-    """Levels rounded to whole units. Nothing is sent back, and nothing ordered where enough is there."""
-    return np.where(level > stock, np.maximum(np.rint(level), stock), stock)
 
 
 def refuse_infinite(answers: FloatArray) -> None:

@@ -199,7 +199,10 @@ def value_of(key: Key, text: str, products: list[str]) -> Any:
     kinds = [key.field.annotation, *get_args(key.field.annotation)]
     origins = [get_origin(kind) for kind in kinds]
     if object in kinds or key.section == "period":
-        return _json_value(text)
+        try:
+            return json.loads(text)  # a number, a truth value or a list
+        except ValueError:
+            return text
     if key.place == "problem.labels":  # [sales] labels names columns
         return {name: _label_values(split_names(part)) for name, part in pairs(text, key.name).items()}
     if dict in origins:
@@ -231,14 +234,6 @@ def split_names(text: str) -> list[str]:
 def flag_of(name: str) -> str:
     """A key as a flag of the command line."""
     return f"--{name.replace('_', '-')}"
-
-
-def _json_value(text: str) -> Any:
-    """A number, a truth value or a list, as JSON has them; otherwise the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _label_values(parts: list[str]) -> list[int | float | str] | str:

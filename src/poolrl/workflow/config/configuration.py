@@ -192,16 +192,15 @@ class Config(Facts):
         first, problem, sales = self.first_step, self.problem, self.sales
         numbers = [str(first + step) for step in range(problem.horizon)]
         days = [] if sales is None else [WEEKDAYS[number - 1] for number in sales.open_days]
-        return Names(problem.products, problem.steps or days or numbers, first, self._columns_asked())
-
-    def _columns_asked(self) -> dict[str, str]:
-        """Which column of the log, as it is declared, holds what a table of `poolrl decide` has too."""
-        log, sales = self.log, self.sales
+        # The columns that a table of `poolrl decide` has too.
         if sales is None:
-            scale = {"scale": log.scale[0]} if len(log.scale) == 1 else {}
-            return log.columns | scale | ({"step": log.step} if log.step else {})
-        scale = {"scale": sales.scale} if sales.scale and sales.weeks is None else {}
-        return {"product": sales.product, "stock": sales.opening} | scale | self.columns_of_labels()
+            asked = self.log.columns | {"scale": self.log.scale[0] if len(self.log.scale) == 1 else ""}
+            asked |= {"step": self.log.step}
+        else:
+            asked = {"product": sales.product, "stock": sales.opening} | self.columns_of_labels()
+            asked |= {"scale": sales.scale or "" if sales.weeks is None else ""}
+        columns = {meaning: column for meaning, column in asked.items() if column}
+        return Names(problem.products, problem.steps or days or numbers, first, columns)
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""

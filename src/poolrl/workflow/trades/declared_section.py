@@ -140,13 +140,6 @@ class DeclaredFacts(ProblemSection):
         sizes = {STATE: self.posed.state_dim, ACTION: self.posed.action_dim, NEXT_STATE: len(self.posed.arrival_low)}
         return [tuple(name.format(i) for i in range(size)) for name, size in sizes.items()]
 
-    def _expressions(self) -> list[str]:
-        """SQL for each of these, in which {name} is a column of the table."""
-        words = self.trade.words
-        if not words.columns:
-            return [f"{{{column.name}}}" for column in self.table_columns]
-        return [*chain(*words.rows), *(words.shown[name] for name in self.posed.shows)]
-
     def columns(self, config: Config) -> Columns:
         """Those of the rows that `query` gives."""
         log, unit, labels = config.log, config.privacy.unit, {name: name for name in self.labels}
@@ -175,12 +168,14 @@ class DeclaredFacts(ProblemSection):
                 read[column.name] = flag_sql(quoted(name), log.yes, log.no)
             else:
                 read[column.name] = cast.format(quoted(name))
-        parts = zip(chain(*self._parts()), self._expressions(), strict=True)
-        chosen = [f"{text.format(**read)} AS {quoted(name)}" for name, text in parts]
+        words = self.trade.words
+        rows = [*chain(*words.rows), *(words.shown[name] for name in self.posed.shows)]
+        texts = [text.format(**read) for text in rows] if words.columns else list(read.values())
+        chosen = [f"{text} AS {quoted(name)}" for name, text in zip(chain(*self._parts()), texts, strict=True)]
         chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
         step = [] if log.step else [f"{log.first_step} AS {STEP}"]
-        rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
-        return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {rows}"
+        source = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
+        return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {source}"
 
     def columns_read(self, config: Config) -> list[str]:
         """The columns of the table that the query reads."""
