@@ -153,7 +153,7 @@ def test_mistakes_are_reported_with_their_key(
         (
             "rho =",
             "xyzzy =",
-            "[privacy] xyzzy is not known; known are unit, max_per_unit, owns_at_most, labels_public, "
+            "[privacy] xyzzy is not known; choose from unit, max_per_unit, owns_at_most, labels_public, "
             "weeks_public, protects, rho, budget, together, data_set, ledger",
         ),
     ],

@@ -20,8 +20,7 @@ from poolrl.checks import FloatArray
 from poolrl.learning.model import population_policy
 from poolrl.learning.stored import Names
 from poolrl.workflow import decide
-from poolrl.workflow.desk import Questions
-from poolrl.workflow.trades.shop_desk import ShopDesk, orders_in_packs
+from poolrl.workflow.desk import Questions, ShopDesk, orders_in_packs
 from tests.helpers.commands import CommandLine
 from tests.helpers.shops import Run
 

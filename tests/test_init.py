@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from poolrl.cli.main import app
-from poolrl.workflow.config.answers import asked_keys, flag_of, is_needless
+from poolrl.workflow.config.answers import Interview, Proposal, asked_keys, flag_of
 from poolrl.workflow.config.configuration import Config, load_config
+from poolrl.workflow.trades.trade import trade_named
 
 FLAGS = {
     "products": "bread, milk",
@@ -160,7 +161,8 @@ def test_no_question_goes_with_what_is_not_there() -> None:
     """A scale of the same weekday knows its memory; a column does not; weeks that are public need such a scale."""
 
     def asked(answers: dict[str, str]) -> set[str]:
-        return {key.flag for key in asked_keys(sales=True) if not is_needless(key, answers)}
+        interview = Interview(trade_named("lost sales"), answers, Proposal(",", {}))
+        return {key.flag for key in interview.keys if not interview.is_needless(key)}
 
     sometimes = {"max_per_unit", "step_labels", "label_columns", "table", "scale_memory", "weeks_public"}
     sometimes |= {"period_column", "period_before"}
@@ -171,7 +173,8 @@ def test_no_question_goes_with_what_is_not_there() -> None:
     assert asked({"labels": "promotion=no,yes"}) & sometimes == {"step_labels", "label_columns"}
     assert asked({"period_first": "2025-01-06"}) & sometimes == {"period_before"}
     (first,) = (key for key in asked_keys(sales=False) if key.flag == "period_first")
-    assert [is_needless(first, {"period_column": text}) for text in ("", "monday")] == [True, False]
+    of_tables = [Interview(trade_named("lost sales"), {"period_column": text}) for text in ("", "monday")]
+    assert [interview.is_needless(first) for interview in of_tables] == [True, False]
 
 
 ANSWERS = [

@@ -28,7 +28,7 @@ def test_a_new_trade_from_its_example_to_its_page(tmp_path: Path) -> None:
     assert "garage.csv" in said
     assert "what a neighbour would pay for an open place" in (tmp_path / "poolrl.toml").read_text()
     said = run_poolrl("check", cwd=tmp_path)
-    assert "numbers of open places by parked, 3 days" in said
+    assert "numbers of open places for each number of parked, 3 days" in said
     assert "400 trajectories of 3 steps" in said
     assert "bad " not in said
     said = run_poolrl("fit", "--new-account", cwd=tmp_path)

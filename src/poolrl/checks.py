@@ -45,9 +45,14 @@ def one_of(known: Iterable[str], **named: str) -> None:
     choices = list(known)
     for name, word in named.items():
         if word not in choices:
-            near = get_close_matches(word, choices, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"there is no {name.replace('_', ' ')} {word!r}; {hint}choose from {', '.join(choices)}")
+            raise ValueError(f"there is no {name.replace('_', ' ')} {word!r}; {nearest(word, choices)}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for an unknown word: the known one that was probably meant, otherwise all of them."""
+    spelled = {choice.lower(): choice for choice in known}
+    near = get_close_matches(word.lower(), spelled, n=1, cutoff=0.5)
+    return f"did you mean {spelled[near[0]]}?" if near else f"choose from {', '.join(spelled.values())}"
 
 
 # A public parameter has at most (horizon, products) entries. A file must not make us allocate more than this.
@@ -61,12 +66,7 @@ def public_array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatAr
         raise ValueError(f"{name} must be finite")
     if math.prod(shape) > MOST_ENTRIES:
         raise ValueError(f"{name} would have {math.prod(shape):.1e} entries, more than {MOST_ENTRIES:.0e}")
-    try:
-        full = np.broadcast_to(array, shape).copy()
-    except ValueError:
-        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {array.shape}") from None
-    full.flags.writeable = False
-    return full
+    return read_only(shaped(name, array, shape).copy())
 
 
 def finite_array(name: str, value: ArrayLike) -> FloatArray:
@@ -80,7 +80,7 @@ def finite_array(name: str, value: ArrayLike) -> FloatArray:
 
 
 def shaped(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array that may be sensitive, broadcast to `shape`."""
+    """An array that may be sensitive, broadcast to `shape`: no message quotes a value."""
     try:
         return np.broadcast_to(array, shape)
     except ValueError:

@@ -29,13 +29,10 @@ def write_arrays(path: str | PathLike[str], arrays: Arrays) -> None:
     """Write arrays so that `read_arrays` reads them: packed, or plain where they pack too well."""
     with open(path, "wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    if sum(array.nbytes for array in arrays.values()) + _HEADERS > _unpacked_at_most(os.path.getsize(path)):
+    headers = 2**16  # room for those of all arrays
+    if sum(array.nbytes for array in arrays.values()) + headers > _unpacked_at_most(os.path.getsize(path)):
         with open(path, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-# Room for the headers of all arrays.
-_HEADERS = 2**16
 
 
 def _unpacked_at_most(size: int) -> int:

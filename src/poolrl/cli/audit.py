@@ -173,11 +173,11 @@ def _default_releases(file: ConfigFile | None, rho: float) -> int:
 
 
 def _configured_in_words(file: ConfigFile, case: AuditCase) -> str:
-    problem, config = file.config.problem, file.config
+    config = file.config
     unit = "one trajectory" if case.per_unit is None else f"one {config.privacy.unit} with {case.per_unit} trajectories"
     fewer = "" if case.units >= config.plan.units else f" ([plan] has {config.plan.units:,}, so its trees may be finer)"
     return (
-        f"the fit of {file.path.name} ({problem.in_words}) "
+        f"the fit of {file.path.name} ({config.in_words}) "
         f"by two simulated logs of {case.units:,} units{fewer}. They differ in {unit} as much as they can. "
         "DuckDB counts them as it counts the log of a fit; no log of yours was read"
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from poolrl.cli.verbs import AsJson, OwnConfig, verb
-from poolrl.workflow.decide import PLAIN, CsvForm, decide_table, open_desk
+from poolrl.workflow.decide import PLAIN, decide_table, open_desk
 from poolrl.workflow.desk import Answers, Desk, Questions, pairs_from_text
 
 decide_verb = verb(
@@ -81,8 +81,7 @@ def decide(
         raise ValueError("decide answers one of --step NAME or --table FILE")
     if table is not None and (stock is not None or labels is not None or scale is not None or coming or json):
         raise ValueError("--stock, --labels, --scale, --coming and --json go with --step; a table has its own columns")
-    form = CsvForm("\t" if delimiter in ("tab", "\\t") else delimiter, decimal)
-    if table is None and (out is not None or form != PLAIN):
+    if table is None and (out is not None or (delimiter, decimal) != PLAIN):
         raise ValueError("--out, --delimiter and --decimal go with --table")
     own = None
     if config is not None:
@@ -99,7 +98,8 @@ def decide(
         answers = desk.answer(asked, whole=whole)
         print(dumps(_facts(desk, asked, answers, labels)) if json else "\n".join(_lines(desk, asked, answers)))
     elif table is not None:
-        for note in decide_table(desk, table, out, whole=whole, packs=packs, form=form):
+        mark = "\t" if delimiter in ("tab", "\\t") else delimiter
+        for note in decide_table(desk, table, out, delimiter=mark, decimal=decimal, whole=whole, packs=packs):
             print(f"poolrl: note: {note}", file=sys.stderr)
 
 

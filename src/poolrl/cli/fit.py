@@ -58,13 +58,10 @@ def fit(
     folder = out or file.folder / "release"
     console = Console(quiet=json)
 
-    def make() -> Released:
-        found = None if audit is None else read_audit(audit, file.sha256)
-        return fit_release(file, folder, new_account=new_account, audit=found)
-
     if file.config.privacy.together and (why := why_not_together(file.config)):
         console.print(f"[privacy] together buys nothing: {why}.", highlight=False, markup=False)
-    release = made_release(make, folder, console)
+    found = None if audit is None else read_audit(audit, file.sha256)
+    release = made_release(lambda: fit_release(file, folder, new_account=new_account, audit=found), folder, console)
     forecast = page_of(release, console)
     if json:
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}

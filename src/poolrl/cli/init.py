@@ -16,24 +16,17 @@ from poolrl.cli.verbs import CONFIG_NAME, verb
 from poolrl.workflow.column_names import LABEL_MEANINGS
 from poolrl.workflow.config.answers import (
     Answers,
+    Interview,
     Proposal,
-    all_flags,
-    answer_for,
     asked_keys,
-    check_answer,
-    facts_from,
     flag_of,
-    is_needless,
-    missing_keys,
     pairs,
     propose_columns,
-    refuse_unknown,
-    split_names,
     write_toml,
 )
 from poolrl.workflow.config.configuration import LOST_SALES, parse_config
 from poolrl.workflow.config.sections import SALES_ROLES, Key
-from poolrl.workflow.trades.trade import TRADES, Trade, code_beside, trade_named
+from poolrl.workflow.trades.trade import TRADES, code_beside, trade_named
 
 init_verb = verb(
     "init",
@@ -63,10 +56,11 @@ def _flag(key: Key) -> tuple[str, Any, Any]:
     return key.flag, Annotated[str | None, Parameter(help=f"{key.why}{usual}")], field(default=None)
 
 
-# One flag for each key that `init` asks for; lists are separated by commas, or are the lines of a file behind @.
-# Its annotations are looked up in its module.
+# One flag for each key of shops that `init` asks for, each once; the keys of another trade go into --facts. Lists are
+# separated by commas, or are the lines of a file behind @. Its annotations are looked up in its module.
+_KEYS = {key.flag: key for key in asked_keys(sales=False) + asked_keys(sales=True)}
 Flags: Any = Parameter(name="*")(
-    make_dataclass("Flags", map(_flag, all_flags()), kw_only=True, namespace={"__module__": __name__})
+    make_dataclass("Flags", map(_flag, _KEYS.values()), kw_only=True, namespace={"__module__": __name__})
 )
 
 
@@ -112,7 +106,7 @@ def init(
             if sales is not False:
                 given, header = _with_header(console, out, given, sales)
             given |= pairs(facts, "--facts") | ({"columns": columns} if columns else {})
-            _write_answers(console, out, trade, given, header)
+            _write_answers(console, out, Interview(trade, given, header))
             console.print(f"Wrote {out}; every key in it says why it is asked for.", markup=False)
     flag = "" if out.name == CONFIG_NAME.name and out.parent == Path() else escape(f" --config {out}")
     check, plan = f"[bold]poolrl check{flag}[/]", f"[bold]poolrl plan{flag}[/]"
@@ -140,12 +134,10 @@ def _with_header(console: Console, out: Path, given: Answers, sales: Path | bool
     return answers, header
 
 
-def _write_answers(console: Console, out: Path, trade: Trade, given: Answers, header: Proposal | None) -> None:
-    sales = header is not None
-    refuse_unknown(trade, given, sales=sales)
-    asking = bool(missing_keys(trade, given, sales=sales)) and sys.stdin.isatty() and console.is_terminal
-    answers = _ask(console, trade, given, sales=sales) if asking else given
-    content = write_toml(facts_from(trade, answers, header)).encode()
+def _write_answers(console: Console, out: Path, interview: Interview) -> None:
+    if asking := bool(interview.missing) and sys.stdin.isatty() and console.is_terminal:
+        _ask(console, interview)
+    content = write_toml(interview.facts()).encode()
     try:
         parse_config(out, content)
     except ValueError as error:
@@ -164,33 +156,28 @@ def _write_whole(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def _ask(console: Console, trade: Trade, given: Answers, *, sales: bool) -> Answers:
+def _ask(console: Console, interview: Interview) -> None:
     console.print(
         "Everything asked for here is public. [bold]Answer from what you know, not from the log.[/]\n"
         "Lists are separated by commas; an empty answer takes what stands in brackets."
     )
-    answers, section = dict(given), ""
-    for key in asked_keys(trade, sales=sales):
-        if key.flag in answers or is_needless(key, answers):
+    section = ""
+    for key in interview.keys:
+        if key.flag in interview.answers or interview.is_needless(key):
             continue
         if key.section != section:
             section = key.section
             console.print(f"\n[bold]{escape(f'[{section}]')}[/]")
-        usual = answer_for(trade, key)
-        needed = usual is None or (key.flag in GO_TOGETHER)
+        needed = key.answer is None or key.flag in GO_TOGETHER
+        shown = key.name if needed else f"{key.name} [dim](optional)[/]"
         console.print(f"[dim]{escape(key.why)}[/]")
-        while key.flag not in answers:
+        while key.flag not in interview.answers:
             try:
-                shown = key.name if needed else f"{key.name} [dim](optional)[/]"
-                default = usual if not needed or usual else None
-                text = Prompt.ask(shown, console=console, default=default, show_default=bool(default))
-                if text is None or (not text.strip() and needed):
+                text = Prompt.ask(shown, console=console, default=key.answer or "", show_default=bool(key.answer))
+                if not text.strip() and needed:
                     raise ValueError(f"{key.name} is needed")
-                if text.strip():
-                    check_answer(trade, key, text, split_names(answers.get("products", "?")))
-                answers[key.flag] = text
+                interview.add(key, text)
             except ValueError as error:
                 console.print(f"[red]{escape(str(error))}[/]")
             except (EOFError, KeyboardInterrupt):
                 raise ValueError("stopped; nothing was written") from None
-    return answers

@@ -42,7 +42,8 @@ def show_ledger(*, ledger: WhichLedger = None, json: AsJson = False) -> None:
         entries, accounts = books.state()
     if json:
         facts = {"accounts": [_account_facts(each) for each in accounts.values()]}
-        print(dumps(facts | {"entries": [_entry_facts(entry) for entry in entries]}, indent=2, ensure_ascii=False))
+        listed = [vars(entry) | {"rho": None if entry.rho is None else str(entry.rho)} for entry in entries]
+        print(dumps(facts | {"entries": listed}, indent=2, ensure_ascii=False))
         return
     console = Console()
     table = RichTable(title="Accounts", title_justify="left", title_style="bold")
@@ -145,7 +146,3 @@ def _account_facts(account: Account) -> dict[str, Any]:
     units = sorted({spend.unit.name for spend in account.spends.values()})
     facts = {"data_set": account.data_set, "fingerprint": account.fingerprint, "units": units}
     return facts | {name: str(getattr(account, name)) for name in ("budget", "spent", "left")}
-
-
-def _entry_facts(entry: Entry) -> dict[str, Any]:
-    return vars(entry) | {"rho": None if entry.rho is None else str(entry.rho)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 from typing import NoReturn
 
@@ -35,9 +34,11 @@ def main() -> None:
         try:
             app()
         except KeyboardInterrupt:
-            _stop()
+            _refuse("stopped", STOPPED)
         except OSError as error:
-            if isinstance(error, BrokenPipeError) and _reader_is_gone():
+            if isinstance(error, BrokenPipeError):
+                # What is still to be written is thrown away, or Python's end would fail again.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise SystemExit(READER_GONE) from None
             what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
             _refuse(f"{error if error.filename is None else f'{what}: {error.filename}'}", STOPPED if signals else 1)
@@ -45,32 +46,16 @@ def main() -> None:
             _refuse(str(error), STOPPED if signals else 1)
         except Exception as error:
             if signals:  # an interrupted library may fail in words of its own, a compiled one at its import, say
-                _stop()
+                _refuse("stopped", STOPPED)
             if os.environ.get("POOLRL_TRACEBACK"):  # for developers, on data of their own
                 raise
             # The message is not printed, because it might quote the log.
             _refuse(f"stopped by an unexpected {type(error).__name__}: a defect of poolrl", 1)
 
 
-def _reader_is_gone() -> bool:
-    """Whether nobody reads standard output any more. Another pipe may have broken, which is a fault."""
-    output = sys.stdout.fileno()
-    waiting = select.poll()
-    waiting.register(output, 0)
-    if not any(state & select.POLLERR for _, state in waiting.poll(0)):
-        return False
-    # The rest in it is thrown away, or Python's end would fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    return True
-
-
 def _refuse(message: str, code: int) -> NoReturn:
     print(f"poolrl: {message}", file=sys.stderr)
     raise SystemExit(code) from None
-
-
-def _stop() -> NoReturn:
-    _refuse("stopped", STOPPED)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class LogFinding:
 def look_at(file: ConfigFile) -> list[LogFinding]:
     """What `fit` would refuse or leave unobserved, and what the data holder should know before it."""
     config, trade = file.config, trade_of(file.config.problem.posed)
-    findings = [LogFinding("configuration", "good", config.problem.in_words), _budget(file)]
+    findings = [LogFinding("configuration", "good", config.in_words), _budget(file)]
     if config.declared_period() is None:  # such a release cannot be continued, which is too late to know after it
         says = f"no [period] is declared, so 'poolrl update' cannot add later {trade.words.trajectory}s to a fit"
         findings.append(LogFinding("next month", "note", says))

@@ -12,10 +12,10 @@ import io
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -27,14 +27,16 @@ from poolrl.learning.policy import Policy
 from poolrl.learning.stored import PLAN_FORMAT, says_it_is
 from poolrl.problems.problem import Problem
 from poolrl.workflow.column_names import DELIMITERS, meanings_of, words_like
-from poolrl.workflow.desk import Desk, Questions, RowRefusedError, number_or_nan
+from poolrl.workflow.desk import Desk, PlanDesk, Questions, RowRefusedError, number_or_nan
 from poolrl.workflow.trades.trade import trade_of
 
 PIPE = Path("-")
-# Numbers that are in memory together, and spellings that are kept for each column.
-CELLS_AT_ONCE, MOST_SPELLINGS = 400_000, 100_000
-# Larger numbers are shown as they are: their decimals are more than a double has, or all digits would fill a line.
-LARGEST_ROUNDED, LARGEST_WHOLE = 1e9, 1e15
+# What stands between cells, and before decimals.
+PLAIN = (",", ".")
+# Numbers that are in memory together.
+CELLS_AT_ONCE = 400_000
+# Larger numbers are shown as they are: they have few decimals anyway, and NumPy rounds by multiplying.
+LARGEST_ROUNDED = 1e9
 COMMA_IS_POINT = str.maketrans({",": ".", ".": "?"})
 # The cells of columns, by their names.
 Cells = Mapping[str, Sequence[Any]]
@@ -44,19 +46,25 @@ def open_desk(path: Path, problem: Problem | None = None) -> Desk:
     """Read a policy or a plan, once. A policy of the user's own problem needs that problem."""
     if says_it_is(path, PLAN_FORMAT):
         from poolrl.plans.saved import load_plan
-        from poolrl.workflow.trades.shop_desk import PlanDesk
 
         return PlanDesk(load_plan(path))
     policy = Policy.load(path, problem=problem)
     return trade_of(policy.problem).desk(policy)
 
 
-@dataclass(frozen=True)
-class CsvForm:
-    """How a CSV file is written: the sign between cells, and the sign before decimals."""
+@dataclass
+class QuestionTable:
+    """The columns of a table by their meaning, and how many rows had a label value that was not declared."""
 
-    delimiter: str = ","
-    decimal: str = "."
+    desk: Desk
+    delimiter: str = PLAIN[0]  # between the cells of a CSV file
+    decimal: str = PLAIN[1]  # before its decimals
+    packs: FloatArray | None = None  # (products,), by the command line
+    whole: bool = False
+    header: Sequence[str] = ()
+    at_once: int = 1  # rows that are answered together
+    rows: int = 0
+    undeclared: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n\0 ' or self.delimiter.isalnum():
@@ -65,45 +73,6 @@ class CsvForm:
             raise ValueError("--decimal must be . or ,")
         if self.decimal == self.delimiter:
             raise ValueError("--delimiter and --decimal must differ: for a decimal comma give --delimiter ';'")
-
-    def number_text(self, cell: Any) -> Any:
-        """A cell as Python reads numbers. A point beside a decimal comma may separate thousands: it is no number."""
-        return cell.translate(COMMA_IS_POINT) if self.decimal == "," and isinstance(cell, str) else cell
-
-    def numbers(self, cells: Sequence[Any]) -> FloatArray:
-        """The numbers of a column; NaN where a cell holds none."""
-        texts = cells if self.decimal == "." else [self.number_text(cell) for cell in cells]
-        try:
-            return np.array(list(map(float, texts)))
-        except (TypeError, ValueError, OverflowError):
-            return np.array([number_or_nan(text) for text in texts])
-
-    def why_not(self, cell: Any) -> str:
-        """The fault of a cell that is not a finite number."""
-        if cell is None or not str(cell).strip():
-            return "is missing"
-        if self.decimal == "." and "," in str(cell):
-            return "must be a finite number; is the comma a decimal comma? Then give --decimal ','"
-        if self.decimal == "," and "." in str(cell):
-            return "must be a finite number with a decimal comma, and without points"
-        return "must be a finite number"
-
-
-PLAIN = CsvForm()
-
-
-@dataclass
-class QuestionTable:
-    """The columns of a table by their meaning, and how many rows had a label value that was not declared."""
-
-    desk: Desk
-    form: CsvForm
-    packs: FloatArray | None = None  # (products,), by the command line
-    whole: bool = False
-    header: Sequence[str] = ()
-    at_once: int = 1  # rows that are answered together
-    rows: int = 0
-    undeclared: dict[str, tuple[int, int]] = field(default_factory=dict)  # label: rows, and the line of the first
 
     def begin(self, header: Sequence[str]) -> None:
         """Look for the columns; refuse a table that lacks one."""
@@ -117,7 +86,7 @@ class QuestionTable:
         if missing := [name for name in self.desk.needed if not self.has(name)]:
             declared = self.desk.names.columns.get(missing[0], missing[0])
             or_declared = f" or {declared!r}" if declared != missing[0] else ""
-            others = [sign for sign in DELIMITERS if sign != self.form.delimiter and sign in "".join(self.header)]
+            others = [sign for sign in DELIMITERS if sign != self.delimiter and sign in "".join(self.header)]
             hint = f" (is the delimiter another one? Give --delimiter {DELIMITERS[others[0]]})" if others else ""
             raise ValueError(f"must have one column {missing[0]!r}{or_declared}{hint}: {', '.join(self.desk.needed)}")
         if not set(self.header).isdisjoint(self.desk.answered):
@@ -149,9 +118,9 @@ class QuestionTable:
         answers = self.desk.answer(asked, whole=self.whole)
         for name, amounts in answers.items():
             if not isinstance(amounts, list):
-                # Larger ones have few decimals anyway, and NumPy rounds by multiplying.
                 small = np.abs(amounts[:, 0]) < LARGEST_ROUNDED
-                answers[name] = np.where(small, np.round(amounts[:, 0], self.desk.decimals), amounts[:, 0])
+                rounded = np.round(amounts[:, 0], self.desk.decimals) + 0.0  # no number is minus zero
+                answers[name] = np.where(small, rounded, amounts[:, 0])
         self.rows += len(lines)
         for i, (name, size) in enumerate(zip(self.desk.labels.names, self.desk.labels.shape, strict=True)):
             if (new := asked.places[:, i] == size).any():
@@ -182,64 +151,77 @@ class QuestionTable:
         empty: IntArray = np.zeros((rows, 0), dtype=np.int64)
         return Questions(step, np.stack(places, axis=1) if places else empty, state, scale, pack, product)
 
-    @cached_property
-    def _readers(self) -> dict[str, Callable[[Any], int]]:
-        """What words mean, looked up once for each word."""
-
-        def of_label(label: str) -> Callable[[Any], int]:
-            as_number = self.desk.has_numbers(label)
-            return lambda cell: self.desk.place(label, self.form.number_text(cell) if as_number else cell)
-
-        readers = {label: of_label(label) for label in self.desk.labels.names}
-        readers = {"step": self.desk.step, "product": self.desk.product} | readers
-        return {name: lru_cache(MOST_SPELLINGS)(read) for name, read in readers.items()}
-
     def _words(self, cells: Cells, name: str) -> IntArray:
-        words, read = cells[self.called[name]], self._readers[name]
+        """What the words of a column mean, each looked up once."""
+        words, desk, numbers = cells[self.called[name]], self.desk, {}
         try:
-            return np.fromiter(map(read, words), dtype=np.int64, count=len(words))
-        except (TypeError, ValueError):
-            for row, word in enumerate(words):
-                try:
-                    read(word)
-                except ValueError as error:
-                    raise RowRefusedError(row, str(error)) from None
-                except TypeError:  # a list has no number among words
-                    raise RowRefusedError(row, f"{name} must be a word or a number") from None
-            raise
+            for word in dict.fromkeys(words):
+                if name not in desk.labels.names:
+                    numbers[word] = desk.step(word) if name == "step" else desk.product(word)
+                else:
+                    numbers[word] = desk.place(name, self._number_text(word) if desk.has_numbers(name) else word)
+        except ValueError as error:
+            raise RowRefusedError(words.index(word), str(error)) from None
+        except TypeError:  # a list has no number among words
+            raise RowRefusedError(0, f"{name} must be a word or a number") from None
+        return np.fromiter(map(numbers.__getitem__, words), dtype=np.int64, count=len(words))
 
     def _amounts(self, cells: Cells, name: str, words: str, *, positive: bool = False) -> FloatArray:
         texts = cells[self.called[name]]
-        amounts = self.form.numbers(texts)
+        numbers = texts if self.decimal == "." else list(map(self._number_text, texts))
+        try:
+            amounts = np.array(list(map(float, numbers)))
+        except (TypeError, ValueError, OverflowError):
+            amounts = np.array(list(map(number_or_nan, numbers)))
         if not (good := np.isfinite(amounts)).all():
             row = int(good.argmin())
-            raise RowRefusedError(row, f"{words} {self.form.why_not(texts[row])}")
+            raise RowRefusedError(row, f"{words} {self._why_no_number(texts[row])}")
         if positive and not (good := amounts > 0).all():
             raise RowRefusedError(int(good.argmin()), f"{words} must be positive")
         return amounts
 
+    def _number_text(self, cell: Any) -> Any:
+        """A cell as Python reads numbers. A point beside a decimal comma may separate thousands: it is no number."""
+        return cell.translate(COMMA_IS_POINT) if self.decimal == "," and isinstance(cell, str) else cell
+
+    def _why_no_number(self, cell: Any) -> str:
+        if cell is None or not str(cell).strip():
+            return "is missing"
+        if self.decimal == "." and "," in str(cell):
+            return "must be a finite number; is the comma a decimal comma? Then give --decimal ','"
+        if self.decimal == "," and "." in str(cell):
+            return "must be a finite number with a decimal comma, and without points"
+        return "must be a finite number"
+
 
 def decide_table(
-    desk: Desk, source: Path, out: Path | None, *, whole: bool = False, packs: str | None = None, form: CsvForm = PLAIN
+    desk: Desk,
+    source: Path,
+    out: Path | None,
+    *,
+    delimiter: str = PLAIN[0],
+    decimal: str = PLAIN[1],
+    whole: bool = False,
+    packs: str | None = None,
 ) -> list[str]:
     """Answer every row of a CSV or Parquet file. Returns notes, in words, for the person who asked."""
-    table = QuestionTable(desk, form, None if packs is None else desk.packs(packs), whole)
+    table = QuestionTable(desk, delimiter, decimal, None if packs is None else desk.packs(packs), whole)
     return (_decide_parquet if source.suffix.lower() == ".parquet" else _decide_csv)(table, source, out)
 
 
 def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
-    read, form = 0 if source == PIPE else source, table.form
+    read = 0 if source == PIPE else source
     with (
         open(read, encoding="utf-8-sig", newline="", closefd=source != PIPE) as file,
         _answers_to(out, source, mode="x", encoding="utf-8", newline="") as answers,
     ):
         # Strict: a quote that is not closed would swallow the lines after it.
-        rows, line = csv.reader(file, delimiter=form.delimiter, strict=True), 1
+        rows, line = csv.reader(file, delimiter=table.delimiter, strict=True), 1
         try:
             names = next(rows, [])
             with _said_of(f"{source}"):
                 table.begin([name.strip() for name in names])
-            writer = csv.writer(answers, delimiter=form.delimiter, lineterminator="\n")
+            writer = csv.writer(answers, delimiter=table.delimiter, lineterminator="\n")
             writer.writerow([*names, *table.desk.answered])
             filled = ((rows.line_num, row) for row in rows if row)
             while numbered := list(islice(filled, table.at_once)):
@@ -251,7 +233,7 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
                 columns = dict(zip(table.header, zip(*batch, strict=True), strict=True))
                 with _said_of(f"{source}, line", lines):
                     added = table.answer(columns, lines)
-                shown = zip(*(_as_shown(column, form) for column in added), strict=True)
+                shown = zip(*(_as_shown(column, table.decimal) for column in added), strict=True)
                 writer.writerows([*row, *more] for row, more in zip(batch, shown, strict=True))
         except csv.Error as error:
             after = f" (is a quote not closed, after line {line}?)" if "unexpected end" in str(error) else ""
@@ -261,20 +243,19 @@ def _decide_csv(table: QuestionTable, source: Path, out: Path | None) -> list[st
     return table.notes("line")
 
 
-def _as_shown(column: Any, form: CsvForm) -> list[Any]:
+def _as_shown(column: Any, decimal: str) -> list[Any]:
     """Amounts as text shows them: whole ones without a point."""
     if isinstance(column, list):
         return column
-    whole = ((column == np.round(column)) & (np.abs(column) < LARGEST_WHOLE)).tolist()
-    shown = [int(number) if is_whole else number for number, is_whole in zip(column.tolist(), whole, strict=True)]
-    return shown if form.decimal == "." else [str(number).replace(".", ",") for number in shown]
+    shown = [repr(number).removesuffix(".0") for number in column.tolist()]
+    return shown if decimal == "." else [number.replace(".", ",") for number in shown]
 
 
 def _decide_parquet(table: QuestionTable, source: Path, out: Path | None) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if out is None or table.form != PLAIN:
+    if out is None or (table.delimiter, table.decimal) != PLAIN:
         raise ValueError("a Parquet file is answered by one: give --out FILE.parquet, no --delimiter and no --decimal")
     try:
         with pq.ParquetFile(source) as file, _answers_to(out, source, mode="xb") as answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -33,33 +33,20 @@ MOVED = 0.05
 def levels_csv(policy: Policy) -> str:
     """Label columns, `product`, `step` and `level`: a line for each label cell, product and step.
 
-    With a scale a level is a multiple of it. Levels have six significant digits, far more than noise leaves.
+    With a scale a level is a multiple of it.
     """
-    names, labels = policy.names, policy.problem.labels
-    products, steps = (list(map(spreadsheet_text, part)) for part in (names.products, names.steps))
-    cells = policy.levels.reshape(-1, *policy.levels.shape[-2:])
-    rows = (
-        [*values, name, step, f"{level:.6g}"]
-        for values, levels in zip(_cells(labels), cells, strict=True)
-        for name, column in zip(products, levels.T, strict=True)
-        for step, level in zip(steps, column, strict=True)
-    )
-    return _spreadsheet([*labels.names, "product", "step", "level"], rows)
+    names, levels = policy.names, np.swapaxes(policy.levels, -1, -2)
+    axes = {"product": names.products, "step": names.steps}
+    return _spreadsheet(policy.problem.labels, axes, ["level"], levels.reshape(-1, 1, 1))
 
 
 def decisions_csv(policy: Policy) -> str:
     """Label columns, the state's, `step` and a column for each decision: a line for each label cell, state and step."""
-    names, word, labels = policy.names, trade_of(policy.problem).words.decision, policy.problem.labels
-    many = policy.problem.action_dim
+    names, word, many = policy.names, trade_of(policy.problem).words.decision, policy.problem.action_dim
     decided = [word] if many == 1 else [f"{word} {i}" for i in range(many)]
-    steps, states = list(map(spreadsheet_text, names.steps)), shown_states(policy)
-    rows = (
-        [*values, *(f"{part:g}" for part in state), step, *(f"{part:.6g}" for part in decision)]
-        for values, table in zip(_cells(labels), decisions_of(policy), strict=True)
-        for state, by_step in zip(states, table, strict=True)
-        for step, decision in zip(steps, by_step, strict=True)
-    )
-    return _spreadsheet([*labels.names, *names.products, "step", *decided], rows)
+    # A state has one coordinate, or is the only one.
+    axes = dict(zip(names.products, shown_states(policy).T, strict=True)) | {"step": names.steps}
+    return _spreadsheet(policy.problem.labels, axes, decided, decisions_of(policy).reshape(-1, 1, many))
 
 
 def orders_csv(plan: OrderPlan, names: Names, labels: Labels) -> str:
@@ -68,19 +55,12 @@ def orders_csv(plan: OrderPlan, names: Names, labels: Labels) -> str:
     One line for each range of stocks with the same answer. A range has one level where orders fill the shelf up to it,
     and one amount where orders are packs.
     """
-
-    def rows() -> Iterator[list[Any]]:
-        for cell, values in enumerate(_cells(labels)):
-            for i, name in enumerate(names.products):
-                column = cell * len(names.products) + i
-                for step, called in enumerate(names.steps):
-                    known = [*values, spreadsheet_text(name), spreadsheet_text(called)]
-                    yield from ([*known, *answer] for answer in _ranges(plan, column, step))
-
-    return _spreadsheet([*labels.names, "product", "step", "stock_from", "stock_to", "up_to", "order"], rows())
+    axes, places = {"product": names.products, "step": names.steps}, np.ndindex(plan.orders.shape[:2])
+    ranges = (_ranges(plan, column, step) for column, step in places)
+    return _spreadsheet(labels, axes, ["stock_from", "stock_to", "up_to", "order"], ranges)
 
 
-def _ranges(plan: OrderPlan, column: int, step: int) -> Iterator[list[str]]:
+def _ranges(plan: OrderPlan, column: int, step: int) -> Iterator[tuple[Any, ...]]:
     """Stocks from and to, and the level or the amount to order there."""
     width, packs = float(plan.laws.width[column]), plan.laws.terms.pack[column] > 0
     last = int(plan.laws.caps[column].max())
@@ -88,22 +68,18 @@ def _ranges(plan: OrderPlan, column: int, step: int) -> Iterator[list[str]]:
     same = orders if packs else np.where(orders > 0, orders + np.arange(last + 1), -1)
     begins = np.flatnonzero(np.diff(same, prepend=same[0] - 1))
     for begin, end in zip(begins, [*begins[1:], last + 1], strict=True):
-        answer = ["", f"{orders[begin] * width:.6g}"]
-        if orders[begin] > 0 and not packs:
-            answer = [f"{(orders[begin] + begin) * width:.6g}", ""]
-        yield [f"{begin * width:.6g}", f"{(end - 1) * width:.6g}", *answer]
+        by_level = orders[begin] > 0 and not packs
+        answer = ((orders[begin] + begin) * width, "") if by_level else ("", orders[begin] * width)
+        yield begin * width, (end - 1) * width, *answer
 
 
 def from_empty_csv(plan: SavedPlan) -> str:
     """Label columns, `step`, `product` and `order`: what to order when every shelf is empty and nothing is coming."""
     names, empty = plan.names, np.zeros(len(plan.names.products))
-    rows = (
-        [*values, spreadsheet_text(called), spreadsheet_text(name), f"{order:.6g}"]
-        for cell, values in enumerate(_cells(plan.labels))
-        for step, called in enumerate(names.steps)
-        for name, order in zip(names.products, plan.order(step, empty, cell=cell), strict=True)
-    )
-    return _spreadsheet([*plan.labels.names, "step", "product", "order"], rows)
+    places = np.ndindex(plan.labels.count, len(names.steps))
+    orders = np.array([plan.order(step, empty, cell=cell) for cell, step in places])
+    axes = {"step": names.steps, "product": names.products}
+    return _spreadsheet(plan.labels, axes, ["order"], orders.reshape(-1, 1, 1))
 
 
 def shown_states(policy: Policy) -> FloatArray:
@@ -143,21 +119,22 @@ def scale_in_words(policy: Policy) -> str:
     return policy.report.scale_in_words or "the expected amount" if policy.guarantee.scaled else ""
 
 
-def spreadsheet_text(name: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    return f"'{name}" if name.startswith(FORMULA_SIGNS) else name
-
-
-def _cells(labels: Labels) -> Iterator[list[Any]]:
-    """The values of each label cell. A label's numbers stay numbers, also negative ones."""
-    for values in product(*labels.values):
-        yield [spreadsheet_text(value) if isinstance(value, str) else value for value in values]
-
-
-def _spreadsheet(header: Iterable[str], rows: Iterable[list[Any]]) -> str:
+def _spreadsheet(
+    labels: Labels, axes: Mapping[str, Sequence[Any]], decided: Sequence[str], answers: Iterable[Iterable[Any]]
+) -> str:
+    """A table that has the lines of an answer for every label cell and every combination of the axes."""
     text = io.StringIO(newline="")
     text.write(BYTE_ORDER_MARK)
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(map(spreadsheet_text, header))
-    writer.writerows(rows)
+    writer.writerow(map(_shown, [*labels.names, *axes, *decided]))
+    places = product(*(map(_shown, values) for values in (*labels.values, *axes.values())))
+    for place, lines in zip(places, answers, strict=True):
+        writer.writerows([*place, *map(_shown, line)] for line in lines)
     return text.getvalue()
+
+
+def _shown(cell: Any) -> Any:
+    """A name that no spreadsheet takes for a formula; a computed number with six digits, far more than noise leaves."""
+    if isinstance(cell, str):
+        return f"'{cell}" if cell.startswith(FORMULA_SIGNS) else cell
+    return f"{cell:.6g}" if isinstance(cell, np.floating) else cell

@@ -3,7 +3,8 @@
     desk = trade_of(policy.problem).desk(policy)
     desk.answer(desk.question("Sat", stock="bread=10,milk=20"))
 
-Every answer of a policy is that of `Policy.act`, which is asked for all rows of a step at once.
+Every answer of a policy is that of `Policy.act`, which is asked for all rows of a step at once. Of shops it is rounded
+to whole units or packs if asked, and new shops get what the population should order.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from poolrl.checks import FloatArray, IntArray
-from poolrl.learning.policy import Policy
+from poolrl.checks import BoolArray, FloatArray, IntArray, nearest
+from poolrl.learning.policy import Levels, Policy
 from poolrl.learning.stored import Names
 from poolrl.problems.labels import Labels, LabelValue
 from poolrl.workflow.column_names import STOCK_MEANINGS, weekday_named
 from poolrl.workflow.trades.trade import trade_of
 
+if TYPE_CHECKING:
+    from poolrl.plans.saved import SavedPlan
+
 # Amounts by their names, each of the shape of the questions' states; and whose levels decided, where that may differ.
 Answers = dict[str, Any]
+# Whose levels decide: a shop's own, or those of the population where a label value was not declared.
+BASIS = ("own", "population")
+# A rounding error must not cost a pack.
+PART_OF_A_PACK = 1e-9
+TOGETHER = "decides on all products together: ask it with --step, and give the stock of each"
 
 
 class RowRefusedError(ValueError):
@@ -134,20 +142,14 @@ class Desk(ABC):
         for known, word in ((steps, text), (numbers, text), (lowered, text.lower()), (steps, weekday_named(text))):
             if known.count(word or "") == 1:
                 return known.index(word or "")
-        near = get_close_matches(text.lower(), lowered, n=1)
-        hint = f"did you mean {steps[lowered.index(near[0])]}? " if near else ""
-        raise ValueError(
-            f"there is no step {text!r}; {hint}Steps are {', '.join(steps)}, or {numbers[0]} to {numbers[-1]}"
-        )
+        raise ValueError(f"there is no step {text!r}; {nearest(text, [*steps, f'{numbers[0]} to {numbers[-1]}'])}")
 
     def product(self, name: Any) -> int:
         """A product, or a coordinate of the state, by its name."""
         text, called = _as_text(name), "product" if self.by_product else "state"
         if text in self._numbers:
             return self._numbers[text]
-        near = get_close_matches(text, self.names.products, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self.names.products)}"
-        raise ValueError(f"there is no {called} {text!r}; {hint}")
+        raise ValueError(f"there is no {called} {text!r}; {nearest(text, self.names.products)}")
 
     def place(self, label: str, value: Any) -> int:
         """The place of a value among the declared ones of a label. A value that was not declared comes after the last.
@@ -193,6 +195,109 @@ class Desk(ABC):
                 raise RowRefusedError(int(new.argmax()), f"{name} must be one of those that were declared: {known}")
 
 
+class ShopDesk(Desk):
+    """A policy of shops: a question says the stock of each product, or of one; an answer the level and the order.
+
+    Shops with a label value that was not declared get the population's levels.
+    """
+
+    takes, refusal = ("packs", "whole"), "goes with a plan for a lead time, by 'poolrl replan'"
+
+    def __init__(self, policy: Policy) -> None:
+        labels = policy.problem.labels
+        answered = ["order_up_to", "order", *(["basis"] if labels else [])]
+        super().__init__(policy.names, labels, answered, scaled=policy.guarantee.scaled)
+        self._policies: dict[tuple[str, ...], Policy] = {(): policy}
+        if not isinstance(policy.rule, Levels) and policy.problem.state_dim > 1:
+            self.together = f"this policy {TOGETHER}"
+
+    def answer(self, asked: Questions, *, whole: bool = False) -> Answers:
+        """What `Policy.act` answers to every row, rounded to whole units or packs if asked."""
+        self._refuse_low(asked)
+        unknown = asked.places == np.array(self.labels.shape, dtype=np.int64)  # (m, labels)
+        level, bound = np.empty_like(asked.state), np.empty_like(asked.state)
+        with np.errstate(over="ignore", invalid="ignore"):
+            pattern = unknown @ (1 << np.arange(unknown.shape[1]))
+            for number in np.unique(pattern):
+                rows = np.flatnonzero(pattern == number)
+                policy, group = self._policy_without(unknown[rows[0]]), asked.only(rows)
+                group = replace(group, places=group.places[:, ~unknown[rows[0]]])
+                level[rows], bound[rows] = act(policy, group), _bounds(policy.problem, group)
+            bound = np.maximum(bound if asked.scale is None else bound * asked.scale, level)
+        refuse_infinite(level + bound)
+        # Nothing is sent back, and nothing ordered where enough is there.
+        rounded = np.where(level > asked.state, np.maximum(np.rint(level), asked.state), asked.state)
+        up_to = rounded if whole else level
+        order = up_to - asked.state
+        if asked.pack is not None:
+            packed = ~np.isnan(asked.pack)
+            in_packs = orders_in_packs(level, asked.state, np.where(packed, asked.pack, 1.0), bound)
+            order = np.where(packed, in_packs, order)
+            up_to = np.where(packed, asked.state + order, up_to)
+            refuse_infinite(up_to)
+        basis = [BASIS[number] for number in unknown.any(axis=1).astype(int).tolist()]
+        return {"order_up_to": up_to, "order": order, **({"basis": basis} if self.labels else {})}
+
+    def _refuse_low(self, asked: Questions) -> None:
+        low = self._policies[()].problem.state_low
+        least = low if asked.product is None else low[asked.product, None]
+        with np.errstate(over="ignore"):
+            below = asked.state / (1.0 if asked.scale is None else asked.scale) < least
+        if below.any():
+            row, i = (int(place) for place in np.argwhere(below)[0])
+            product = i if asked.product is None else int(asked.product[row])
+            rule = "must not be negative" if low[product] == 0 else "lies below what can wait"
+            raise RowRefusedError(row, f"the stock of {self.names.products[product]} {rule}")
+
+    def _policy_without(self, unknown: BoolArray) -> Policy:
+        """The policy for rows of which some labels have unknown values. It is planned when it is first asked for."""
+        names = tuple(name for name, new in zip(self.labels.names, unknown, strict=True) if new)
+        if names not in self._policies:
+            from poolrl.learning.model import population_policy
+
+            self._policies[names] = population_policy(self._policies[()], names)
+        return self._policies[names]
+
+
+class PlanDesk(Desk):
+    """A plan of `poolrl replan`: a question says stocks and what is coming, an answer what to order."""
+
+    takes, refusal = ("coming",), "is not for a plan, whose orders are what the shop can place"
+
+    def __init__(self, plan: SavedPlan) -> None:
+        super().__init__(plan.names, plan.labels, ["order"])
+        self.plan, self.coming = plan, max(plan.lead_time - 1, 0)
+        self.meanings = {name: words for name, words in self.meanings.items() if name != "pack"}
+        if self.coming:
+            self.together = "this plan asks what is coming: ask it with --step and --coming"
+        elif isinstance(plan.rule, list) and not plan.lead_time:
+            self.together = f"this plan {TOGETHER}"
+
+    def answer(self, asked: Questions, *, whole: bool = False) -> Answers:
+        """What to order, row by row."""
+        self.refuse_undeclared(asked)
+        shape = (len(asked.step), 0, len(self.names.products))
+        later = np.zeros(shape) if asked.coming is None else asked.coming
+        if later.shape[1] != self.coming:
+            raise ValueError(
+                f"an order of this plan arrives {self.plan.lead_time} steps later, so {self.coming} more may be on "
+                "their way: give --coming once for each, the next to arrive first, and zeros where nothing is"
+                if self.coming
+                else "nothing is on its way before an order of this plan: leave out --coming"
+            )
+        if (later < 0).any():
+            raise ValueError("coming amounts must not be negative")
+        states = asked.whole_states(len(self.names.products))
+        orders = np.empty_like(states)
+        for row, (step, stock) in enumerate(zip(asked.step, states, strict=True)):
+            cell = int(np.ravel_multi_index(asked.places[row], self.labels.shape)) if self.labels else 0
+            try:
+                orders[row] = self.plan.order(int(step), stock, cell=cell, on_the_way=later[row])
+            except ValueError as error:
+                raise RowRefusedError(row, str(error)) from None
+        return {"order": asked.asked_of(orders)}
+
+
 class StateDesk(Desk):
     """A policy of any problem: a question says every coordinate of the state, an answer the decision."""
 
@@ -227,18 +332,42 @@ class StateDesk(Desk):
         return {name: decided[:, [i]] for i, name in enumerate(self.answered)}
 
 
-def act(policy: Policy, asked: Questions, kept: IntArray | None = None) -> FloatArray:
-    """What `Policy.act` answers to all rows. `kept` are the numbers of the labels that the policy has, if not all."""
-    labels, places = policy.problem.labels, asked.places if kept is None else asked.places[:, kept]
-    values = [np.array(declared) for declared in labels.values]
-    decided = np.empty((len(asked.step), policy.problem.action_dim if asked.product is None else 1))
+def act(policy: Policy, asked: Questions) -> FloatArray:
+    """What `Policy.act` answers to all rows."""
+    labels, states = policy.problem.labels, asked.whole_states(policy.problem.state_dim)
+    declared = zip(labels.names, labels.values, asked.places.T, strict=True)
+    named = {name: np.array(values)[places] for name, values, places in declared}
+    decided = np.empty((len(states), policy.problem.action_dim))
     for step in np.unique(asked.step):
         rows = np.flatnonzero(asked.step == step)
-        part = asked.only(rows)
-        named = {name: values[i][places[rows, i]] for i, name in enumerate(labels.names)}
-        state = part.whole_states(policy.problem.state_dim)
-        decided[rows] = part.asked_of(policy.act(int(step), state, scale=part.scale, labels=named))
-    return decided
+        scale, here = None if asked.scale is None else asked.scale[rows], {name: named[name][rows] for name in named}
+        decided[rows] = policy.act(int(step), states[rows], scale=scale, labels=here)
+    return asked.asked_of(decided)
+
+
+def _bounds(problem: Any, asked: Questions) -> FloatArray:
+    """The public bound of each row's level, in multiples of its scale."""
+    empty = np.zeros((1, problem.state_dim))
+    bounds = np.concatenate([problem.allowed(step, empty)[1] for step in range(problem.horizon)])[asked.step]
+    if problem.labels:
+        bounds = bounds * problem.bound_share[tuple(asked.places.T)]
+    return asked.asked_of(bounds)
+
+
+def orders_in_packs(level: FloatArray, stock: FloatArray, pack: FloatArray, bound: FloatArray) -> FloatArray:
+    """The order nearest to level − stock that is a multiple of the pack; half a pack counts as a whole one.
+
+    Where the stock reaches the level nothing is ordered. The stock and the order stay within the public bound, except
+    that one pack may break it: a pack that is larger than the bound could never be ordered otherwise.
+
+    >>> level, stock = np.array([20.0, 20.0, 25.0, 20.0, 5.0]), np.array([3.0, 15.0, 25.0, 1.0, 0.0])
+    >>> pack, bound = np.array([12.0, 12.0, 12.0, 12.0, 8.0]), np.array([40.0, 40.0, 40.0, 23.0, 5.0])
+    >>> orders_in_packs(level, stock, pack, bound).tolist()
+    [12.0, 0.0, 0.0, 12.0, 8.0]
+    """
+    wanted = np.floor((level - stock) / pack + 0.5)
+    room = np.floor((bound - stock) / pack + PART_OF_A_PACK)
+    return np.asarray(np.minimum(wanted, np.maximum(room, 1.0)) * pack)
 
 
 def refuse_infinite(answers: FloatArray) -> None:

@@ -79,88 +79,106 @@ def asked_keys(trade: Trade | None = None, *, sales: bool) -> list[Key]:
     return [key for key in keys if key.asked and not (sales and key.flag in BY_SALES)]
 
 
-def all_flags() -> list[Key]:
-    """Every key of shops that has a flag, each flag once. The keys of another trade go into --facts."""
-    return list({key.flag: key for key in asked_keys(sales=False) + asked_keys(sales=True)}.values())
+@dataclass
+class Interview:
+    """What a file needs to know, of a sales export where there is a header, and the answers by their flags."""
 
+    trade: Trade
+    answers: Answers
+    header: Proposal | None = None
 
-def is_needless(key: Key, answers: Answers) -> bool:
-    """Whether earlier answers leave nothing to ask: a question that goes with something that is not there."""
-    scale, unit, labels, first = (answers.get(name, "").strip() for name in ("scale", "unit", "labels", "period_first"))
-    by_weekday = SAME_WEEKDAY.fullmatch(scale) is not None
-    needless = {
-        "max_per_unit": not unit,
-        "step_labels": not labels,
-        "label_columns": not labels,
-        "table": not answers.get("source", "").endswith(DATABASE_FILE),
-        "scale_memory": not scale or by_weekday,
-        "weeks_public": not by_weekday or bool(unit),
-        "period_first": answers.get("period_column", "?").strip() == "",
-        "period_before": not first,
-    }
-    return needless.get(key.flag, False)
+    def __post_init__(self) -> None:
+        """Refuse an answer to what is not asked."""
+        sales, section = self.header is not None, self.trade.section
+        taken = {key.flag for key in keys_of(self.trade, sales=sales) if not (sales and key.flag in BY_SALES)}
+        if not (extra := sorted(set(self.answers) - taken - {"source"})):
+            return
+        if not section.has_flags:
+            known = ", ".join(key.name for key in section.keys(self.trade))
+            raise ValueError(f"{self.trade.kind} has no key {extra[0]!r}: its keys are {known}")
+        what = "a sales export" if sales else "a wide table; it goes with --sales"
+        raise ValueError(f"{flag_of(extra[0])} is not for {what}")
 
+    @property
+    def keys(self) -> list[Key]:
+        """Those that are asked for."""
+        return asked_keys(self.trade, sales=self.header is not None)
 
-def answer_for(trade: Trade, key: Key) -> str | None:
-    """The text that stands for no answer, as the trade has it or as the key has it."""
-    return trade.section.usual(trade).get(key.flag, key.answer)
+    @property
+    def missing(self) -> list[Key]:
+        """Those that still need an answer."""
+        return [key for key in self.keys if key.answer is None and key.name != "kind" and not self._text(key.flag)]
 
+    def is_needless(self, key: Key) -> bool:
+        """Whether earlier answers leave nothing to ask: a question that goes with something that is not there."""
+        by_weekday = SAME_WEEKDAY.fullmatch(self._text("scale")) is not None
+        needless = {
+            "max_per_unit": not self._text("unit"),
+            "step_labels": not self._text("labels"),
+            "label_columns": not self._text("labels"),
+            "table": not self._text("source").endswith(DATABASE_FILE),
+            "scale_memory": not self._text("scale") or by_weekday,
+            "weeks_public": not by_weekday or bool(self._text("unit")),
+            "period_first": "period_column" in self.answers and not self._text("period_column"),
+            "period_before": not self._text("period_first"),
+        }
+        return needless.get(key.flag, False)
 
-def missing_keys(trade: Trade, answers: Answers, *, sales: bool) -> list[Key]:
-    """Those that still need an answer."""
-    keys = asked_keys(trade, sales=sales)
-    return [key for key in keys if key.answer is None and key.name != "kind" and not answers.get(key.flag, "").strip()]
+    def add(self, key: Key, text: str) -> None:
+        """Take an answer; refuse one that the file would refuse, as far as it can be judged alone."""
+        if text.strip():
+            products = split_names(self.answers.get("products", "?"))
+            self.trade.section.refuse(key, value_of(key, text, products), len(products))
+        self.answers[key.flag] = text
 
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """The facts of a configuration; says all that is missing at once."""
+        self._refuse_missing()
+        self._refuse_decimal_comma()
+        facts: dict[str, dict[str, Any]] = {}
+        for key in keys_of(self.trade, sales=self.header is not None):
+            value = None if key.asked or key.field.default in ([], {}) else key.field.default
+            if text := self._text(key.flag) or key.answer:
+                value = value_of(key, text, split_names(self._text("products")))
+            facts.setdefault(key.section, {})[key.name] = value
+        facts["problem"]["kind"] = facts["problem"]["kind"] or self.trade.kind
+        facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
+        if self.header is not None:
+            # Columns of labels, as the header proposes them or as they were named.
+            likely = set(LABEL_MEANINGS) & set(facts["problem"]["labels"] or {})
+            proposed = {name: column for name in sorted(likely) if (column := self.header.only(name))}
+            facts["sales"]["labels"] = proposed | (facts["sales"]["labels"] or {})
+        self.trade.section.complete(self.trade, facts)
+        return facts
 
-def refuse_unknown(trade: Trade, answers: Answers, *, sales: bool) -> None:
-    """Refuse an answer to what is not asked."""
-    keys = keys_of(trade, sales=sales)
-    taken = {key.flag for key in keys if not (sales and key.flag in BY_SALES)} | {"source"}
-    if not (extra := sorted(set(answers) - taken)):
-        return
-    if not trade.section.has_flags:
-        known = ", ".join(key.name for key in trade.section.keys(trade))
-        raise ValueError(f"{trade.kind} has no key {extra[0]!r}: its keys are {known}")
-    what = "a sales export" if sales else "a wide table; it goes with --sales"
-    raise ValueError(f"{flag_of(extra[0])} is not for {what}")
+    def _text(self, flag: str) -> str:
+        return self.answers.get(flag, "").strip()
 
+    def _refuse_missing(self) -> None:
+        wanted, more = [], "; on a terminal it asks, and 'poolrl init --example' writes a table to try."
+        for key in self.missing:
+            flag = flag_of(key.flag)
+            if key.section == "problem" and not self.trade.section.has_flags:
+                flag = f"--facts '{key.name}=...'"
+            elif key.section == "sales" and self.header is not None:  # why the header did not answer
+                flag += f" ({' or '.join(self.header.columns.get(key.name, [])) or 'no name in the header tells'})"
+                if key.name in STOCKS:
+                    more = ". A table with other stocks (after the delivery, at closing time) needs this one computed "
+                    more += "first: docs/workflow.md shows how."
+            wanted.append(flag)
+        if wanted:
+            raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
 
-def facts_from(trade: Trade, answers: Answers, header: Proposal | None) -> dict[str, dict[str, Any]]:
-    """The facts of a configuration, of a sales export where there is a header; says all that is missing at once."""
-    _refuse_missing(trade, answers, header)
-    products = split_names(answers.get("products", ""))
-    _refuse_decimal_comma(answers)
-    facts: dict[str, dict[str, Any]] = {}
-    for key in keys_of(trade, sales=header is not None):
-        value = None if key.asked or key.field.default in ([], {}) else key.field.default
-        if text := answers.get(key.flag, "").strip() or answer_for(trade, key):
-            value = value_of(key, text, products)
-        facts.setdefault(key.section, {})[key.name] = value
-    facts["problem"]["kind"] = facts["problem"]["kind"] or trade.kind
-    facts["privacy"]["budget"] = facts["privacy"]["budget"] or facts["privacy"]["rho"]
-    if header is not None:
-        # Columns of labels, as the header proposes them or as they were named.
-        likely = set(LABEL_MEANINGS) & set(facts["problem"]["labels"] or {})
-        proposed = {name: column for name in sorted(likely) if (column := header.only(name))}
-        facts["sales"]["labels"] = proposed | (facts["sales"]["labels"] or {})
-    trade.section.complete(trade, facts)
-    return facts
-
-
-def _refuse_missing(trade: Trade, answers: Answers, header: Proposal | None) -> None:
-    wanted, more = [], "; on a terminal it asks, and 'poolrl init --example' writes a table to try."
-    for key in missing_keys(trade, answers, sales=header is not None):
-        flag = flag_of(key.flag)
-        if key.section == "problem" and not trade.section.has_flags:
-            flag = f"--facts '{key.name}=...'"
-        elif key.section == "sales" and header is not None:  # why the header did not answer
-            flag += f" ({' or '.join(header.columns.get(key.name, [])) or 'no name in the header tells'})"
-            if key.name in STOCKS:
-                more = ". A table with other stocks (after the delivery, at closing time) needs this one computed "
-                more += "first: docs/workflow.md shows how."
-        wanted.append(flag)
-    if wanted:
-        raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
+    def _refuse_decimal_comma(self) -> None:
+        """A comma separates products here. Whoever writes decimal commas in the export may mean one number."""
+        for name in AMOUNTS if self._text("decimal") in (",", "comma") else ():
+            text = self._text(name)
+            if ONE_COMMA.fullmatch(text):
+                point, two = text.replace(",", "."), text.replace(",", ".0,") + ".0"
+                raise ValueError(
+                    f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for "
+                    f"one number, or {two} for two"
+                )
 
 
 def pairs(text: str, flag: str) -> dict[str, str]:
@@ -174,33 +192,17 @@ def pairs(text: str, flag: str) -> dict[str, str]:
     return found
 
 
-def _refuse_decimal_comma(answers: Answers) -> None:
-    """A comma separates products here. Whoever writes decimal commas in the export may mean one number."""
-    for name in AMOUNTS:
-        text = answers.get(name, "").strip()
-        if answers.get("decimal", "").strip() in (",", "comma") and ONE_COMMA.fullmatch(text):
-            point, two = text.replace(",", "."), text.replace(",", ".0,") + ".0"
-            raise ValueError(
-                f"{flag_of(name)} {text}: is that one number, or one for each of two products? Write {point} for one "
-                f"number, or {two} for two"
-            )
-
-
-def check_answer(trade: Trade, key: Key, text: str, products: list[str]) -> None:
-    """Refuse an answer that the file would refuse, as far as it can be judged alone."""
-    trade.section.refuse(key, value_of(key, text, products), len(products))
-
-
 def value_of(key: Key, text: str, products: list[str]) -> Any:
     """An answer as a value of the key's type, within its bounds."""
     text = text.strip()
     value: Any = SIGNS.get(text.lower(), text) if key.name in ("delimiter", "thousands", "decimal") else text
     kinds = [key.field.annotation, *get_args(key.field.annotation)]
     origins = [get_origin(kind) for kind in kinds]
-    if object in kinds:
-        return _json_value(text)
-    if key.section == "period":
-        return int(text) if text.isdecimal() else text
+    if object in kinds or key.section == "period":
+        try:
+            return json.loads(text)  # a number, a truth value or a list
+        except ValueError:
+            return text
     if key.place == "problem.labels":  # [sales] labels names columns
         return {name: _label_values(split_names(part)) for name, part in pairs(text, key.name).items()}
     if dict in origins:
@@ -232,14 +234,6 @@ def split_names(text: str) -> list[str]:
 def flag_of(name: str) -> str:
     """A key as a flag of the command line."""
     return f"--{name.replace('_', '-')}"
-
-
-def _json_value(text: str) -> Any:
-    """A number, a truth value or a list, as JSON has them; otherwise the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _label_values(parts: list[str]) -> list[int | float | str] | str:

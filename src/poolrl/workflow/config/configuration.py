@@ -6,7 +6,6 @@ import hashlib
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -14,6 +13,7 @@ from platformdirs import user_data_path
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
 from poolrl.certificate.certificate import AssumedPublic, Facts, Publication, Terms
+from poolrl.checks import nearest
 from poolrl.data.log import Columns
 from poolrl.learning.stored import Names
 from poolrl.ledger.accounts import Period, ProtectedUnit
@@ -84,11 +84,17 @@ class Config(Facts):
 
     def _says(self, place: str) -> bool:
         """Whether a section, or a key of it, says anything but what is usual."""
-        name, _, inside = place.partition(".")
-        section = getattr(self, name)
-        if not inside:
-            return section not in (None, type(self).model_fields[name].default)
-        return bool(getattr(section, inside) != type(section).model_fields[inside].default)
+        section, _, name = place.rpartition(".")
+        owner = getattr(self, section) if section else self
+        return bool(getattr(owner, name) != type(owner).model_fields[name].default)
+
+    @property
+    def in_words(self) -> str:
+        """The subject of the problem, for `poolrl check` and for an audit."""
+        problem, words = self.problem, trade_of(self.problem.posed).words
+        scope = words.certified(problem.products, censored=problem.posed.censored).scope
+        plural = "s" * (problem.horizon != 1)
+        return f"{problem.kind}: {words.decisions} for {scope}, {problem.horizon} {words.step}{plural}"
 
     @property
     def first_step(self) -> int:
@@ -177,16 +183,15 @@ class Config(Facts):
         first, problem, sales = self.first_step, self.problem, self.sales
         numbers = [str(first + step) for step in range(problem.horizon)]
         days = [] if sales is None else [WEEKDAYS[number - 1] for number in sales.open_days]
-        return Names(problem.products, problem.steps or days or numbers, first, self._columns_asked())
-
-    def _columns_asked(self) -> dict[str, str]:
-        """Which column of the log, as it is declared, holds what a table of `poolrl decide` has too."""
-        log, sales = self.log, self.sales
+        # The columns that a table of `poolrl decide` has too.
         if sales is None:
-            scale = {"scale": log.scale[0]} if len(log.scale) == 1 else {}
-            return log.columns | scale | ({"step": log.step} if log.step else {})
-        scale = {"scale": sales.scale} if sales.scale and sales.weeks is None else {}
-        return {"product": sales.product, "stock": sales.opening} | scale | self.columns_of_labels()
+            asked = self.log.columns | {"scale": self.log.scale[0] if len(self.log.scale) == 1 else ""}
+            asked |= {"step": self.log.step}
+        else:
+            asked = {"product": sales.product, "stock": sales.opening} | self.columns_of_labels()
+            asked |= {"scale": sales.scale or "" if sales.weeks is None else ""}
+        columns = {meaning: column for meaning, column in asked.items() if column}
+        return Names(problem.products, problem.steps or days or numbers, first, columns)
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
@@ -221,7 +226,13 @@ def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
     left_out = {*trade.section.unused, *of_other}
     keys = {section: keys_of_model(section, model) for section, model in _section_models().items()}
     keys["problem"] = trade.section.keys(trade)
-    return [key for keys_there in keys.values() for key in keys_there if not left_out & {key.section, key.place}]
+    usual = trade.section.usual(trade)
+    return [
+        replace(key, answer=usual.get(key.flag, key.answer))
+        for keys_there in keys.values()
+        for key in keys_there
+        if not left_out & {key.section, key.place}
+    ]
 
 
 def _section_models() -> dict[str, type[BaseModel]]:
@@ -307,10 +318,7 @@ def fault_in_words(error: Any) -> str:
     key = section if len(where) == 1 else f"{section} {'.'.join(map(str, where[1:]))}"
     if kind == "extra_forbidden":
         owner = _section_models().get(str(where[0])) if len(where) > 1 else Config
-        known = [] if owner is None else list(owner.model_fields)
-        near = get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return f"{key} is not known; {hint}"
+        return f"{key} is not known; {nearest(str(where[-1]), [] if owner is None else owner.model_fields)}"
     if kind == "missing":
         return f"{key} is missing"
     message = str(error["msg"]).removeprefix("Value error, ")

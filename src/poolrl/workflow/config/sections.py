@@ -385,11 +385,6 @@ class ProblemSection(Facts, ABC):
         """The problem that the learner sees."""
         return self.with_labels({name: declared_values(declared) for name, declared in self.labels.items()})
 
-    @property
-    @abstractmethod
-    def in_words(self) -> str:
-        """Its subject, for `poolrl check` and for an audit."""
-
     @abstractmethod
     def faults(self, config: Config) -> list[str]:
         """What is wrong with the other sections, as far as this one says what they must be."""

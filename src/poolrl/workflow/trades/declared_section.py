@@ -99,13 +99,6 @@ class DeclaredFacts(ProblemSection):
             raise ValueError(f"kind {self.kind!r} does not take these values: {type(error).__name__}") from None
 
     @property
-    def in_words(self) -> str:
-        """Its subject, for `poolrl check`."""
-        words, plural = self.trade.words, "s" * (self.horizon != 1)
-        what = f"{words.decisions} by {' and '.join(self.products)}"
-        return f"{self.kind}: {what}, {self.horizon} {words.step}{plural}"
-
-    @property
     def horizon(self) -> int:
         """H."""
         return int(self.posed.horizon)
@@ -147,13 +140,6 @@ class DeclaredFacts(ProblemSection):
         sizes = {STATE: self.posed.state_dim, ACTION: self.posed.action_dim, NEXT_STATE: len(self.posed.arrival_low)}
         return [tuple(name.format(i) for i in range(size)) for name, size in sizes.items()]
 
-    def _expressions(self) -> list[str]:
-        """SQL for each of these, in which {name} is a column of the table."""
-        words = self.trade.words
-        if not words.columns:
-            return [f"{{{column.name}}}" for column in self.table_columns]
-        return [*chain(*words.rows), *(words.shown[name] for name in self.posed.shows)]
-
     def columns(self, config: Config) -> Columns:
         """Those of the rows that `query` gives."""
         log, unit, labels = config.log, config.privacy.unit, {name: name for name in self.labels}
@@ -182,12 +168,14 @@ class DeclaredFacts(ProblemSection):
                 read[column.name] = flag_sql(quoted(name), log.yes, log.no)
             else:
                 read[column.name] = cast.format(quoted(name))
-        parts = zip(chain(*self._parts()), self._expressions(), strict=True)
-        chosen = [f"{text.format(**read)} AS {quoted(name)}" for name, text in parts]
+        words = self.trade.words
+        rows = [*chain(*words.rows), *(words.shown[name] for name in self.posed.shows)]
+        texts = [text.format(**read) for text in rows] if words.columns else list(read.values())
+        chosen = [f"{text} AS {quoted(name)}" for name, text in zip(chain(*self._parts()), texts, strict=True)]
         chosen += [f"{cast.format(quoted(name))} AS {SCALE}" for name in log.scale]
         step = [] if log.step else [f"{log.first_step} AS {STEP}"]
-        rows = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
-        return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {rows}"
+        source = f"({log.query.strip().rstrip(';')}\n) AS log" if log.query else "log"
+        return f"SELECT {', '.join([*map(quoted, self._kept(config)), *step, *chosen])} FROM {source}"
 
     def columns_read(self, config: Config) -> list[str]:
         """The columns of the table that the query reads."""
@@ -206,7 +194,14 @@ class DeclaredFacts(ProblemSection):
     def keys(cls, trade: Trade) -> list[Key]:
         """The constructor's arguments stand behind the kind, each with the reason that the trade's words give."""
         kind, *others = keys_of_model("problem", cls)
-        return [kind, *(_argument(trade, *argument) for argument in arguments_of(trade.problem).items()), *others]
+        arguments = []
+        for name, default in arguments_of(trade.problem).items():
+            answer = None if default is inspect.Parameter.empty else ""
+            why = trade.words.keys.get(name, "an argument of the problem")
+            field: FieldInfo = asked(... if answer is None else default, answer, description=why)
+            field.annotation = object
+            arguments.append(Key.of("problem", name, field))
+        return [kind, *arguments, *others]
 
     @classmethod
     def usual(cls, trade: Trade) -> dict[str, str]:
@@ -226,15 +221,6 @@ class DeclaredFacts(ProblemSection):
 
     def _left_out(self, column: TableColumn, log: LogTable) -> bool:
         return column.name not in log.columns and column.spared(self.posed)
-
-
-def _argument(trade: Trade, name: str, default: Any) -> Key:
-    """A key for one argument of a constructor, of any type."""
-    needed = default is inspect.Parameter.empty
-    why = trade.words.keys.get(name, "an argument of the problem")
-    field: FieldInfo = asked(... if needed else default, None if needed else "", description=why)
-    field.annotation = object
-    return Key.of("problem", name, field)
 
 
 def arguments_of(kind: type[Problem]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 
 from poolrl.certificate.certificate import Facts
 from poolrl.data.log import Columns
-from poolrl.problems.inventory import Backlog, LostSales
+from poolrl.problems.inventory import LostSales
+from poolrl.problems.registry import KINDS
 from poolrl.workflow.config.sections import (
     DATABASE_FILE,
     LABEL_COLUMN,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from poolrl.workflow.config.configuration import Config
     from poolrl.workflow.trades.trade import Trade
 
-SHOPS: dict[str, type[LostSales] | type[Backlog]] = {"lost sales": LostSales, "backlog": Backlog}
 AMOUNTS = ("holding", "shortage", "boundary", "demand_max")
 # One number, one per product, or (but for demand_max) one per step and product; `Inventory` knows their bounds.
 Amounts = float | list[float] | list[list[float]]
@@ -92,17 +92,13 @@ class ShopFacts(ProblemSection):
         _ = self.posed  # says what else is wrong with costs, bounds and labels
         return self
 
-    @property
-    def in_words(self) -> str:
-        """Its subject, for `poolrl check` and for an audit."""
-        return f"{self.kind}: {len(self.products)} products, {self.horizon} steps"
-
-    def with_labels(self, labels: dict[str, list[int | float | str]]) -> LostSales | Backlog:
+    def with_labels(self, labels: dict[str, list[int | float | str]]) -> Any:
         """The shop, with the values of some labels."""
         facts: dict[str, Any] = {name: getattr(self, name) for name in AMOUNTS}
+        facts |= {"horizon": self.horizon, "products": len(self.products), "labels": labels}
         if self.scale_profile:
             facts["scale_profile"] = [[size] for size in self.scale_profile]
-        return SHOPS[self.kind](horizon=self.horizon, products=len(self.products), labels=labels, **facts)
+        return KINDS[self.kind](**facts)
 
     def faults(self, config: Config) -> list[str]:
         """What is wrong with the table, and with [operations]."""

@@ -21,7 +21,7 @@ class ShopTrade(Trade):
     judge = part("poolrl.workflow.budget:judge_levels")
     forecast = part("poolrl.workflow.trades.shop_forecast:make_forecast")
     cost_by_model = part("poolrl.workflow.trades.shop_levels:cost_by_model")
-    desk = part("poolrl.workflow.trades.shop_desk:ShopDesk")
+    desk = part("poolrl.workflow.desk:ShopDesk")
     page = part("poolrl.workflow.trades.shop_levels:shop_page")
     decisions_file = LEVELS_FILE
     decisions_csv = part("poolrl.workflow.decision_tables:levels_csv")
