@@ -28,6 +28,8 @@ DECIMALS = 4
 NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
 # A query may be a megabyte, as a configuration may, and stands in it once.
 LARGEST_CERTIFICATE = 2**22
+# More bins than any released tree has.
+MOST_CERTIFIED_BINS = 1024
 # The software whose versions a certificate names.
 Software = Literal["cryptography", "numpy", "opendp", "poolrl", "python", "scipy"]
 PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
@@ -98,10 +100,15 @@ class Terms:
     rho: Fraction
     budget: Fraction
     unit: ProtectedUnit
-    period: Period | None = None
-    forgetting: float = 1.0
-    # The default, where a configuration says nothing, has changed from version to version.
-    forgetting_declared: bool = True
+    period: Period | None
+    forgetting: float | None  # of earlier periods; None without a period
+
+    @classmethod
+    def certified(cls, claim: Certificate) -> Self:
+        """What a certificate says that a configuration has declared; refuses numbers that cannot be read."""
+        rho, budget = zcdp.written(claim.rho), zcdp.written(claim.ledger.budget)
+        named = claim.assumed_public, claim.ledger.data_set
+        return cls(*named, rho, budget, claim.protects, claim.period, claim.forgetting)
 
 
 class EarlierRelease(Facts):
@@ -259,6 +266,20 @@ class Certificate(PrivacyLoss):
         """The guarantee without its mechanisms."""
         return Guarantee((), secure=True, **{name: getattr(self, name) for name in STORED})
 
+    @property
+    def protects(self) -> ProtectedUnit:
+        """Whom the release protects, as the ledger records it."""
+        public = self.assumed_public
+        return ProtectedUnit(
+            trajectory=public.columns[0] if public.columns else "",
+            column=public.unit_column,
+            max_per_unit=self.trajectories_per_unit,
+            owns_at_most=self.owns_at_most,
+            scale_memory=self.scale_memory,
+            labels_kept=self.labels == "public",
+            adjacency=self.adjacency,
+        )
+
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
         text = json.dumps(self.model_dump(), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
@@ -300,20 +321,6 @@ def derived(rho: Fraction, spent: Fraction, words: CertifiedWords) -> dict[str, 
         "composition": COMPOSITION,
         "post_processing": post_processing(words),
     }
-
-
-def certified_unit(certificate: Certificate) -> ProtectedUnit:
-    """Whom a certificate's release protects, as the ledger records it."""
-    public = certificate.assumed_public
-    return ProtectedUnit(
-        trajectory=public.columns[0] if public.columns else "",
-        column=public.unit_column,
-        max_per_unit=certificate.trajectories_per_unit,
-        owns_at_most=certificate.owns_at_most,
-        scale_memory=certificate.scale_memory,
-        labels_kept=certificate.labels == "public",
-        adjacency=certificate.adjacency,
-    )
 
 
 def seen_in(claim: Certificate) -> PrivacyLoss:
@@ -372,6 +379,30 @@ def arithmetic_faults(certificate: Certificate) -> list[str]:
             faults.append("the audit is one of another configuration, budget or version")
     if left != max(Fraction(0), budget - spent):
         faults.append("the rest of the budget does not follow from the budget and the spends")
+    return faults
+
+
+def period_faults(claim: Certificate) -> list[str]:
+    """What does not hold of the periods of a certificate."""
+    if claim.period is None:
+        unsaid = claim.earlier == [] and claim.forgetting is None and claim.bins is None
+        return [] if unsaid else ["it speaks of earlier periods, but names none of its own"]
+    try:
+        costs = [zcdp.written(each.rho) for each in claim.earlier]
+        lost, spent = lost_to_periods(claim), zcdp.written(claim.ledger.spent)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return ["the rho of a period cannot be read"]
+    faults, periods = [], [*(each.period for each in claim.earlier), claim.period]
+    if any(one.overlaps(other) for i, one in enumerate(periods) for other in periods[:i]):
+        faults.append("two of its periods overlap")
+    if any(cost <= 0 for cost in costs) or any(each.units < 1 or each.scale_memory < 0 for each in claim.earlier):
+        faults.append("an earlier period has no cost or no units")
+    if spent < lost:
+        faults.append("its periods cost more than it says was spent in all")
+    trees = claim.bins is None or 2 <= claim.bins <= MOST_CERTIFIED_BINS
+    fades = claim.forgetting is not None and 0 < claim.forgetting <= 1
+    if not (trees and fades and (claim.bins is None) == (not claim.earlier)):
+        faults.append("it does not say how earlier periods count")
     return faults
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from poolrl.certificate.certificate import Certificate, Terms, certified_unit
+from poolrl.certificate.certificate import Terms
 from poolrl.certificate.release_files import TREES
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
@@ -93,40 +93,37 @@ def noise_in_words(file: ConfigFile, earlier: Released) -> str:
 
 
 def load_earlier(file: ConfigFile, folder: Path) -> Released:
-    """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it."""
+    """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it.
+
+    Its trees must mean the same, by public facts alone. Trees do not depend on costs.
+    """
     if not (folder / TREES).is_file():
         raise ValueError(f"{folder} cannot be continued: it has no {TREES}. 'poolrl fit' makes a release")
     earlier = load_verified(folder, file, ledger=file.ledger)
-    terms = file.config.terms(units=earlier.certificate.assumed_public.units)
-    _require_alike(earlier.certificate, terms, file.config.problem.posed.costs, folder)
-    return earlier
-
-
-def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], folder: Path) -> None:
-    """Refuse a release whose trees mean something else, by public facts alone. Trees do not depend on costs."""
-    if claim.period is None or terms.period is None:
-        which = f"{folder} read everything" if claim.period is None else "the configuration has no [period]"
+    before = Terms.certified(earlier.certificate)
+    now, costs = file.config.terms(units=before.public.units), file.config.problem.posed.costs
+    if before.period is None or now.period is None:
+        which = f"{folder} read everything" if before.period is None else "the configuration has no [period]"
         declare = "declare [period] before the first fit, and a later one for each update"
         raise ValueError(f"an update adds one period to another, but {which}: {declare}")
-    facts = [
-        {name: fact for name, fact in public.problem.items() if name not in costs}
-        for public in (claim.assumed_public, terms.public)
-    ]
+    facts = [{name: fact for name, fact in of.public.problem.items() if name not in costs} for of in (before, now)]
+    names = [(of.public.products, of.public.steps) for of in (before, now)]
+    units = [replace(of.unit, owns_at_most=None) for of in (before, now)]
     differences = {
-        "the data set's name": normal_name(claim.ledger.data_set) != normal_name(terms.data_set),
+        "the data set's name": normal_name(before.data_set) != normal_name(now.data_set),
         "the problem (costs may change)": facts[0] != facts[1],
-        "products or steps": (claim.assumed_public.products, claim.assumed_public.steps)
-        != (terms.public.products, terms.public.steps),
-        "who is protected": replace(certified_unit(claim), owns_at_most=None) != replace(terms.unit, owns_at_most=None),
-        "the column of [period], or the scale": (claim.period.axis, claim.period.scale)
-        != (terms.period.axis, terms.period.scale),
+        "products or steps": names[0] != names[1],
+        "who is protected": units[0] != units[1],
+        "the column of [period], or the scale": (before.period.axis, before.period.scale)
+        != (now.period.axis, now.period.scale),
     }
     if changed := [what for what, differs in differences.items() if differs]:
         raise ValueError(f"{folder} was made with another configuration: {changed[0]} differs. Fit anew instead")
-    for period in [*(known.period for known in claim.earlier), claim.period]:
-        if period.overlaps(terms.period):
+    for period in [*(known.period for known in earlier.certificate.earlier), before.period]:
+        if period.overlaps(now.period):
             overlap = f"{folder} has read {period} already, which overlaps with [period] of the configuration"
             raise ValueError(f"{overlap}: name a period that no release has read")
+    return earlier
 
 
 @dataclass(frozen=True)
