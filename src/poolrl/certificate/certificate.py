@@ -28,8 +28,6 @@ DECIMALS = 4
 NOISE_IN_WORDS = "discrete Gaussian, exact, from the operating system's entropy"
 # A query may be a megabyte, as a configuration may, and stands in it once.
 LARGEST_CERTIFICATE = 2**22
-# More bins than any released tree has.
-MOST_CERTIFIED_BINS = 1024
 # The software whose versions a certificate names.
 Software = Literal["cryptography", "numpy", "opendp", "poolrl", "python", "scipy"]
 PUBLIC_IN_WORDS = "everything in the configuration, and the number of units of the log"
@@ -116,8 +114,8 @@ class EarlierRelease(Facts):
 
     period: Period
     rho: str
-    units: int
-    scale_memory: int
+    units: int = Field(gt=0)
+    scale_memory: int = Field(ge=0)
     entry: int
     certificate_sha256: str
 
@@ -129,17 +127,6 @@ class AttackPower(Facts):
     true_positives_at_most: float
     true_positives_of_best_known_attack: float
 
-    @classmethod
-    def at(cls, rho: Fraction) -> Self:
-        """Both powers, rounded up."""
-        powers = (power(float(rho), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
-        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
-        return cls(
-            false_positives=FALSE_POSITIVES,
-            true_positives_at_most=at_most,
-            true_positives_of_best_known_attack=best_known,
-        )
-
 
 class PrivacyLoss(Facts):
     """What one release, or several together, tell an attacker at most."""
@@ -150,9 +137,16 @@ class PrivacyLoss(Facts):
 
     @classmethod
     def of(cls, spent: Fraction) -> PrivacyLoss:
-        """From the sum of their budgets."""
+        """From the sum of their budgets; what is derived from it is rounded up."""
         epsilon = {delta: _certified(zcdp.epsilon(float(spent), float(delta))) for delta in DELTAS}
-        return PrivacyLoss(rho=str(spent), epsilon=epsilon, attack=AttackPower.at(spent))
+        powers = (power(float(spent), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
+        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
+        attack = AttackPower(
+            false_positives=FALSE_POSITIVES,
+            true_positives_at_most=at_most,
+            true_positives_of_best_known_attack=best_known,
+        )
+        return PrivacyLoss(rho=str(spent), epsilon=epsilon, attack=attack)
 
 
 class CertifiedMechanism(Facts):
@@ -248,11 +242,11 @@ class Certificate(PrivacyLoss):
     audit: AuditSummary | None = None
     # Which trajectories were read, where not all of them were, and the earlier periods that the policy rests on.
     period: Period | None = None
-    forgetting: float | None = None
-    bins: int | None = None  # of the trees: those of the first period
+    forgetting: float | None = Field(None, gt=0, le=1)
+    bins: int | None = Field(None, ge=2, le=1024)  # of the trees: those of the first period; no tree has more
     earlier: list[EarlierRelease] = Field([])
     trees_sha256: str = ""
-    mechanisms: list[CertifiedMechanism]
+    mechanisms: list[CertifiedMechanism] = Field(min_length=1, max_length=MOST_MECHANISMS)
     composition: str
     post_processing: list[str]
     assumed_public: AssumedPublic
@@ -359,26 +353,23 @@ def post_processing(words: CertifiedWords) -> list[str]:
 def arithmetic_faults(certificate: Certificate) -> list[str]:
     """Which numbers of a certificate do not follow from its mechanisms."""
     ledger, audit = certificate.ledger, certificate.audit
-    if not 0 < len(certificate.mechanisms) <= MOST_MECHANISMS:
-        return ["it has no mechanism, or more than any release has"]
     try:
         # A mechanism refuses to have no cells and no sensitivity, and costs infinitely much without noise.
         stated = [Mechanism.from_dict(each.model_dump()) for each in certificate.mechanisms]
         rho = zcdp.compose(each.rho for each in stated)
-        spent, budget, left = (zcdp.written(text) for text in (ledger.spent, ledger.budget, ledger.left))
+        spent, budget = zcdp.written(ledger.spent), zcdp.written(ledger.budget)
         if isinstance(rho, float) or spent < rho:
             return ["a mechanism has no noise, or less was spent than its cost"]
         again = derived(rho, spent, certificate.assumed_public.words)
     except (ValueError, ZeroDivisionError, OverflowError):
         return ["a number is missing or cannot be read"]
     again["mechanisms"] = [CertifiedMechanism.of(each) for each in stated]
+    again["ledger"] = ledger.model_copy(update={"left": str(max(Fraction(0), budget - spent))})
     faults = [f"{name} does not follow from the rest" for name in again if getattr(certificate, name) != again[name]]
     if audit is not None:
         same = audit.config_sha256 == certificate.config_sha256 and audit.claimed_rho == float(rho)
         if not same or audit.poolrl != certificate.versions.get("poolrl"):
             faults.append("the audit is one of another configuration, budget or version")
-    if left != max(Fraction(0), budget - spent):
-        faults.append("the rest of the budget does not follow from the budget and the spends")
     return faults
 
 
@@ -395,13 +386,11 @@ def period_faults(claim: Certificate) -> list[str]:
     faults, periods = [], [*(each.period for each in claim.earlier), claim.period]
     if any(one.overlaps(other) for i, one in enumerate(periods) for other in periods[:i]):
         faults.append("two of its periods overlap")
-    if any(cost <= 0 for cost in costs) or any(each.units < 1 or each.scale_memory < 0 for each in claim.earlier):
-        faults.append("an earlier period has no cost or no units")
+    if any(cost <= 0 for cost in costs):
+        faults.append("an earlier period has no cost")
     if spent < lost:
         faults.append("its periods cost more than it says was spent in all")
-    trees = claim.bins is None or 2 <= claim.bins <= MOST_CERTIFIED_BINS
-    fades = claim.forgetting is not None and 0 < claim.forgetting <= 1
-    if not (trees and fades and (claim.bins is None) == (not claim.earlier)):
+    if claim.forgetting is None or (claim.bins is None) != (not claim.earlier):
         faults.append("it does not say how earlier periods count")
     return faults
 

@@ -86,7 +86,6 @@ class Released:
     policy: Policy
     certificate: Certificate
     earlier_fit: Settled | None = None  # what became of the draft of a fit that was killed
-    new_account: Path | None = None  # the ledger in which this fit has opened an account
 
     @classmethod
     def load(cls, folder: Path, *, earlier_fit: Settled | None = None, problem: Problem | None = None) -> Released:
@@ -136,12 +135,11 @@ def fit_release(
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
             return Released.load(folder, earlier_fit=earlier_fit, problem=own_problem(file.config.problem.posed))
-        opened = require_account(file, new_account=new_account)
+        require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:
             with Ledger(file.ledger) as ledger:
-                released = _release(file, ledger, draft, folder, audit, earlier)
-                return replace(released, earlier_fit=earlier_fit, new_account=ledger.path if opened else None)
+                return replace(_release(file, ledger, draft, folder, audit, earlier), earlier_fit=earlier_fit)
         except BaseException:
             with suppress(ValueError, OSError):  # the first error is the one to report; the next fit settles the draft
                 settle(draft, folder, file.ledger, file.sha256)
@@ -157,8 +155,8 @@ def refuse_existing(folder: Path) -> None:
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
 
 
-def require_account(file: ConfigFile, *, new_account: bool) -> bool:
-    """Whether the fit will open an account; refused, if that was not asked for. A slip must not make a new budget."""
+def require_account(file: ConfigFile, *, new_account: bool) -> None:
+    """Refuse a fit that would open an account and was not asked to, or the reverse: a slip must not make a budget."""
     name = file.config.privacy.data_set
     confirm = f"If nothing was ever released of {name!r}, say so with --new-account"
     if not was_made(file.ledger):
@@ -166,19 +164,17 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
             unknown = f"there is no ledger {file.ledger}, so nobody knows what was spent on {name!r}"
             raise ValueError(f"{unknown}. {confirm}; otherwise name its ledger in [privacy] ledger")
         file.ledger.parent.mkdir(mode=DRAFT_MODE, parents=True, exist_ok=True)
-        return True
+        return
     # A ledger whose making was interrupted has no tables yet, and is finished by the fit that may make one.
     with Ledger(file.ledger, create=new_account) as ledger:
         known = [account.data_set for account in ledger.accounts().values()]
-        if ledger.account(name) is not None:
-            if new_account:
-                raise ValueError(f"{file.ledger} has an account {name!r} already: leave out --new-account")
-            return False
-    if not new_account:
+        is_known = ledger.account(name) is not None
+    if is_known and new_account:
+        raise ValueError(f"{file.ledger} has an account {name!r} already: leave out --new-account")
+    if not is_known and not new_account:
         near = get_close_matches(name, known, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"{file.ledger} has no account {name!r}{hint}. {confirm}")
-    return True
 
 
 def _release(
