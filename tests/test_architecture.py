@@ -223,7 +223,7 @@ def test_the_barrier_holds() -> None:
             "def peek(problem):\n    return type(problem.simulate_log([])).from_parquet('log')",
         ),
         ("ledger/ledger.py", "from poolrl.data.periods import sketch_of"),
-        ("certificate/verify.py", "from poolrl.workflow.config_file import load_config"),
+        ("certificate/leaflet.py", "from poolrl.workflow.config_file import load_config"),
         ("workflow/release_folder.py", "from poolrl.paper.trials import run"),
         ("learning/trees.py", "def late():\n    from poolrl.learning.estimation import estimate_outcomes"),
         ("problems/problem.py", "def f():\n    __import__('poolrl.data.counts')"),

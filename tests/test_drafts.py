@@ -124,11 +124,10 @@ def test_what_poolrl_did_not_put_there_is_left_alone(tmp_path: Path, config: Pat
 @pytest.mark.parametrize(
     ("why", "words"),
     [
-        ("another configuration", "paid for, by a fit with another configuration"),
-        ("another version", "may be a release that was paid for, of another version"),
-        ("another version and ledger", "may be a release that was paid for, of another version"),
-        ("no ledger", "may be a release that was paid for, but its ledger .* is not there"),
-        ("another ledger", "may be a release that was paid for, but not in .*other.sqlite"),
+        ("another configuration", "may be a release that was paid for"),
+        ("another version", "may be a release that was paid for"),
+        ("no ledger", "may be a release that was paid for, but .*elsewhere.sqlite knows no such release"),
+        ("another ledger", "may be a release that was paid for, but .*other.sqlite knows no such release"),
         ("a link inside", "things that poolrl has not put there"),
         ("a folder inside", "things that poolrl has not put there"),
         ("a file beside its own", "things that poolrl has not put there"),
@@ -141,11 +140,11 @@ def test_what_was_paid_for_is_never_removed_and_what_was_planted_never_moved(
     books, its_config = tmp_path / "ledger.sqlite", hash_of(tmp_path / "poolrl.toml")
     if why == "another configuration":
         its_config = "another"
-    if "another version" in why:
+    if why == "another version":
         monkeypatch.setattr("poolrl.workflow.release_folder.Certificate.read", lambda _: int("not our version"))
     if why == "no ledger":
         books = tmp_path / "elsewhere.sqlite"
-    if "ledger" in why and why != "no ledger":
+    if why == "another ledger":
         books = tmp_path / "other.sqlite"
         with Ledger(books) as other:
             other.open_account("small shop", Fraction(1))
@@ -194,7 +193,7 @@ def test_a_release_that_was_changed_is_neither_moved_nor_removed(
         case "a link":
             file.rename(tmp_path / name)
             file.symlink_to(tmp_path / name)
-    words = "things that poolrl" if how == "a link" else "paid for, but has other files than were committed"
+    words = "things that poolrl" if how == "a link" else "paid for, but .* knows no such release of this configuration"
     with pytest.raises(ValueError, match=words):
         settled(tmp_path)
     assert not (tmp_path / "release").exists()
@@ -223,13 +222,6 @@ def test_a_draft_of_another_user_is_left_alone(
     assert (committed / "policy.npz").exists()
 
 
-def test_a_draft_of_version_0_5_is_named(tmp_path: Path) -> None:
-    (tmp_path / ".release.draft-ab12_xyz" / "release").mkdir(parents=True)
-    place = tmp_path / ".release.draft", tmp_path / "release", tmp_path / "ledger.sqlite"
-    with pytest.raises(ValueError, match=r"draft-ab12_xyz may hold a release of version 0\.5 that was paid for"):
-        settle(*place, "the configuration's hash")
-
-
 def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
     tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,13 +235,3 @@ def test_a_draft_is_for_its_owners_eyes_until_it_is_paid_for(
     run("fit", "--new-account", "--config", config)
     assert modes == [0o700]
     assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
-
-
-def test_nothing_is_committed_when_a_file_is_gone(
-    tmp_path: Path, config: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("poolrl.workflow.release_folder.hashes_of", lambda draft: {"certificate.json": "its hash"})
-    with pytest.raises(ValueError, match=r"was changed while it was written\. The release had begun, so its rho"):
-        run("fit", "--new-account", "--config", config)
-    assert stages(tmp_path)[-1] == "read"
-    assert not (tmp_path / "release").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Any
@@ -342,10 +341,3 @@ def test_the_same_rows_under_another_date_are_refused(tmp_path: Any, kept: int) 
 def test_what_is_no_period_is_refused(ends: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Period("monday", *ends)
-
-
-@pytest.mark.parametrize("note", [None, {}, {"column": "week"}, asdict(JANUARY) | {"scale": "sales"}])
-def test_a_note_that_is_no_period_is_refused(note: Any) -> None:
-    with pytest.raises(ValueError, match="does not say which period"):
-        Period.from_note(note)
-    assert Period.from_note(asdict(JANUARY)) == JANUARY

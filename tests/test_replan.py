@@ -16,7 +16,6 @@ import pytest
 
 from poolrl import Operations, Policy, PrivateModel, plan_capacity, plan_orders
 from poolrl.certificate.release_files import CERTIFICATE, CERTIFIED, POLICY
-from poolrl.certificate.verify import made_again
 from poolrl.learning.policy import POLICY_FORMAT, Levels
 from poolrl.learning.stored import PLAN_FORMAT, Names, read_learned, says_it_is, write_learned
 from poolrl.plans.saved import load_plan, save_plan
@@ -24,7 +23,7 @@ from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.decision_tables import orders_csv
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.replan import ReplannedOrders, replan_orders
-from poolrl.workflow.verified import verify_folder
+from poolrl.workflow.verified import made_again, verify_folder
 from tests.helpers.plans import small_model
 from tests.helpers.shops import Run
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from poolrl import LostSales, Outcomes, Policy, Pool, SeededNoise, Trajectories
-from poolrl.certificate.certificate import Certificate, Terms, seen_in
+from poolrl.certificate.certificate import Certificate, seen_in
 from poolrl.certificate.leaflet import percent
-from poolrl.certificate.verify import _against_config
 from poolrl.cli.main import app
 from poolrl.learning.faded_trees import FadedTrees
 from poolrl.ledger.ledger import Ledger
 from poolrl.workflow.config.answers import write_toml
-from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from poolrl.workflow.update import Moved, OutcomeNews, advice, by_product
 from poolrl.workflow.verified import verify_folder
@@ -118,7 +115,6 @@ def test_which_release_to_order_by() -> None:
     assert "decide by the new one" in advice(news_of(*[1.5] * 100), 1.7)
     assert "decide by" not in advice(news_of(0.0), 0.6)
     assert advice(news_of(0.0), 1.0) == ""
-    assert "decide by" not in advice([], 1.7)
 
 
 def test_products_are_told_apart_by_name_not_by_comma() -> None:
@@ -431,21 +427,6 @@ def test_a_lie_about_periods_is_found(months: Path, forgery: str) -> None:
     path.write_bytes(Certificate.read(json.dumps(facts).encode()).canonical())
     (months / "february" / "certificate.sig").unlink()
     assert any(check in what for what in broken(months / "february", months / "ledger.sqlite"))
-
-
-def test_what_a_configuration_leaves_out_may_have_been_usual_once(months: Path) -> None:
-    """A release of 0.10 with a scale faded by 0.6, which its file did not say. What it says is repeated."""
-    file, claim = load_config(months / "february" / "poolrl.toml"), certificate_of(months / "february")
-    terms = file.config.terms(units=claim.assumed_public.units)
-
-    def faults(declared: Terms) -> list[str]:
-        checks = _against_config(claim, file.path, lambda *_: declared, sound=True)
-        return [check.what for check in checks if not check.good]
-
-    assert faults(terms) == []
-    assert faults(replace(terms, forgetting=0.9)) == ["the certificate repeats what the configuration declares"]
-    assert faults(replace(terms, forgetting=0.9, forgetting_declared=False)) == []
-    assert terms.forgetting_declared
 
 
 def test_an_unreadable_period_is_a_fault_and_no_crash(first_months: Path) -> None:

@@ -18,10 +18,10 @@ from poolrl import Guarantee, Policy, PrivateModel
 from poolrl.certificate.certificate import Certificate, arithmetic_faults, certify
 from poolrl.certificate.leaflet import leaflet, registry_record
 from poolrl.certificate.release_files import CERTIFICATE, CONFIG, LEAFLET, POLICY, RECORD, SIGNATURE
-from poolrl.certificate.verify import release_layout
 from poolrl.learning.stored import Together
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
+from poolrl.workflow.paying import release_layout
 from poolrl.workflow.verified import verify_folder
 from tests.helpers.shops import Run
 
@@ -299,7 +299,7 @@ def test_what_another_version_wrote_is_named_and_not_called_checked(
     release = released / "release"
     arguments = ("verify", release / POLICY, release / CERTIFICATE, "--ledger", released / "ledger.sqlite")
     assert "Everything holds." in run(*arguments)
-    monkeypatch.setattr("poolrl.certificate.verify.__version__", "99.0")
+    monkeypatch.setattr("poolrl.workflow.verified.__version__", "99.0")
     (release / LEAFLET).write_text("rho = 0.000001")
     said = " ".join(run(*arguments).split())
     assert f"Not checked: {LEAFLET} (written by poolrl" in said

@@ -98,10 +98,15 @@ class Terms:
     rho: Fraction
     budget: Fraction
     unit: ProtectedUnit
-    period: Period | None = None
-    forgetting: float = 1.0
-    # The default, where a configuration says nothing, has changed from version to version.
-    forgetting_declared: bool = True
+    period: Period | None
+    forgetting: float | None  # of earlier periods; None without a period
+
+    @classmethod
+    def certified(cls, claim: Certificate) -> Self:
+        """What a certificate says that a configuration has declared; refuses numbers that cannot be read."""
+        rho, budget = zcdp.written(claim.rho), zcdp.written(claim.ledger.budget)
+        named = claim.assumed_public, claim.ledger.data_set
+        return cls(*named, rho, budget, claim.protects, claim.period, claim.forgetting)
 
 
 class EarlierRelease(Facts):
@@ -109,8 +114,8 @@ class EarlierRelease(Facts):
 
     period: Period
     rho: str
-    units: int
-    scale_memory: int
+    units: int = Field(gt=0)
+    scale_memory: int = Field(ge=0)
     entry: int
     certificate_sha256: str
 
@@ -122,17 +127,6 @@ class AttackPower(Facts):
     true_positives_at_most: float
     true_positives_of_best_known_attack: float
 
-    @classmethod
-    def at(cls, rho: Fraction) -> Self:
-        """Both powers, rounded up."""
-        powers = (power(float(rho), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
-        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
-        return cls(
-            false_positives=FALSE_POSITIVES,
-            true_positives_at_most=at_most,
-            true_positives_of_best_known_attack=best_known,
-        )
-
 
 class PrivacyLoss(Facts):
     """What one release, or several together, tell an attacker at most."""
@@ -143,9 +137,16 @@ class PrivacyLoss(Facts):
 
     @classmethod
     def of(cls, spent: Fraction) -> PrivacyLoss:
-        """From the sum of their budgets."""
+        """From the sum of their budgets; what is derived from it is rounded up."""
         epsilon = {delta: _certified(zcdp.epsilon(float(spent), float(delta))) for delta in DELTAS}
-        return PrivacyLoss(rho=str(spent), epsilon=epsilon, attack=AttackPower.at(spent))
+        powers = (power(float(spent), FALSE_POSITIVES) for power in (zcdp.attack_power, zcdp.gaussian_attack_power))
+        at_most, best_known = (min(1.0, _certified(power)) for power in powers)
+        attack = AttackPower(
+            false_positives=FALSE_POSITIVES,
+            true_positives_at_most=at_most,
+            true_positives_of_best_known_attack=best_known,
+        )
+        return PrivacyLoss(rho=str(spent), epsilon=epsilon, attack=attack)
 
 
 class CertifiedMechanism(Facts):
@@ -241,11 +242,11 @@ class Certificate(PrivacyLoss):
     audit: AuditSummary | None = None
     # Which trajectories were read, where not all of them were, and the earlier periods that the policy rests on.
     period: Period | None = None
-    forgetting: float | None = None
-    bins: int | None = None  # of the trees: those of the first period
+    forgetting: float | None = Field(None, gt=0, le=1)
+    bins: int | None = Field(None, ge=2, le=1024)  # of the trees: those of the first period; no tree has more
     earlier: list[EarlierRelease] = Field([])
     trees_sha256: str = ""
-    mechanisms: list[CertifiedMechanism]
+    mechanisms: list[CertifiedMechanism] = Field(min_length=1, max_length=MOST_MECHANISMS)
     composition: str
     post_processing: list[str]
     assumed_public: AssumedPublic
@@ -258,6 +259,20 @@ class Certificate(PrivacyLoss):
     def promise(self) -> Guarantee:
         """The guarantee without its mechanisms."""
         return Guarantee((), secure=True, **{name: getattr(self, name) for name in STORED})
+
+    @property
+    def protects(self) -> ProtectedUnit:
+        """Whom the release protects, as the ledger records it."""
+        public = self.assumed_public
+        return ProtectedUnit(
+            trajectory=public.columns[0] if public.columns else "",
+            column=public.unit_column,
+            max_per_unit=self.trajectories_per_unit,
+            owns_at_most=self.owns_at_most,
+            scale_memory=self.scale_memory,
+            labels_kept=self.labels == "public",
+            adjacency=self.adjacency,
+        )
 
     def canonical(self) -> bytes:
         """Sorted keys, two spaces, UTF-8, a line feed at the end; no NaN and no infinity."""
@@ -302,20 +317,6 @@ def derived(rho: Fraction, spent: Fraction, words: CertifiedWords) -> dict[str, 
     }
 
 
-def certified_unit(certificate: Certificate) -> ProtectedUnit:
-    """Whom a certificate's release protects, as the ledger records it."""
-    public = certificate.assumed_public
-    return ProtectedUnit(
-        trajectory=public.columns[0] if public.columns else "",
-        column=public.unit_column,
-        max_per_unit=certificate.trajectories_per_unit,
-        owns_at_most=certificate.owns_at_most,
-        scale_memory=certificate.scale_memory,
-        labels_kept=certificate.labels == "public",
-        adjacency=certificate.adjacency,
-    )
-
-
 def seen_in(claim: Certificate) -> PrivacyLoss:
     """What an attacker who sees this release alone can use: its own ρ, or that of all releases.
 
@@ -352,26 +353,45 @@ def post_processing(words: CertifiedWords) -> list[str]:
 def arithmetic_faults(certificate: Certificate) -> list[str]:
     """Which numbers of a certificate do not follow from its mechanisms."""
     ledger, audit = certificate.ledger, certificate.audit
-    if not 0 < len(certificate.mechanisms) <= MOST_MECHANISMS:
-        return ["it has no mechanism, or more than any release has"]
     try:
         # A mechanism refuses to have no cells and no sensitivity, and costs infinitely much without noise.
         stated = [Mechanism.from_dict(each.model_dump()) for each in certificate.mechanisms]
         rho = zcdp.compose(each.rho for each in stated)
-        spent, budget, left = (zcdp.written(text) for text in (ledger.spent, ledger.budget, ledger.left))
+        spent, budget = zcdp.written(ledger.spent), zcdp.written(ledger.budget)
         if isinstance(rho, float) or spent < rho:
             return ["a mechanism has no noise, or less was spent than its cost"]
         again = derived(rho, spent, certificate.assumed_public.words)
     except (ValueError, ZeroDivisionError, OverflowError):
         return ["a number is missing or cannot be read"]
     again["mechanisms"] = [CertifiedMechanism.of(each) for each in stated]
+    again["ledger"] = ledger.model_copy(update={"left": str(max(Fraction(0), budget - spent))})
     faults = [f"{name} does not follow from the rest" for name in again if getattr(certificate, name) != again[name]]
     if audit is not None:
         same = audit.config_sha256 == certificate.config_sha256 and audit.claimed_rho == float(rho)
         if not same or audit.poolrl != certificate.versions.get("poolrl"):
             faults.append("the audit is one of another configuration, budget or version")
-    if left != max(Fraction(0), budget - spent):
-        faults.append("the rest of the budget does not follow from the budget and the spends")
+    return faults
+
+
+def period_faults(claim: Certificate) -> list[str]:
+    """What does not hold of the periods of a certificate."""
+    if claim.period is None:
+        unsaid = claim.earlier == [] and claim.forgetting is None and claim.bins is None
+        return [] if unsaid else ["it speaks of earlier periods, but names none of its own"]
+    try:
+        costs = [zcdp.written(each.rho) for each in claim.earlier]
+        lost, spent = lost_to_periods(claim), zcdp.written(claim.ledger.spent)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return ["the rho of a period cannot be read"]
+    faults, periods = [], [*(each.period for each in claim.earlier), claim.period]
+    if any(one.overlaps(other) for i, one in enumerate(periods) for other in periods[:i]):
+        faults.append("two of its periods overlap")
+    if any(cost <= 0 for cost in costs):
+        faults.append("an earlier period has no cost")
+    if spent < lost:
+        faults.append("its periods cost more than it says was spent in all")
+    if claim.forgetting is None or (claim.bins is None) != (not claim.earlier):
+        faults.append("it does not say how earlier periods count")
     return faults
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,12 +64,15 @@ def fit(
     forecast = page_of(release, console)
     if json:
         finished = {"finished_earlier_fit": True} if release.earlier_fit == "finished" else {}
-        opened = {} if release.new_account is None else {"new_account_in": str(release.new_account)}
+        opened = {"new_account_in": str(file.ledger)} if new_account and not finished else {}
         facts = {"folder": str(folder), "certificate": release.certificate.model_dump()}
         together = release.policy.report.to_dict().get("together")
         said = {"together": together} if file.config.privacy.together else {}
         print(dumps(facts | finished | opened | said, indent=2))
     else:
+        if new_account and release.earlier_fit != "finished":
+            account = f"New account {file.config.privacy.data_set!r} with a budget of {file.config.privacy.budget:g}"
+            console.print(f"{account}, in {file.ledger}.", highlight=False, markup=False)
         print_release(console, release, forecast)
         if file.config.operations.declared:
             plan = f"poolrl replan {folder}"
@@ -107,10 +109,6 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
     """The leaflet, and warnings where there is something to warn of."""
     folder, observed = release.folder, release.policy.report.observed
     names = ", ".join(sorted(path.name for path in folder.iterdir()))
-    if release.new_account is not None:
-        budget = float(Fraction(release.certificate.ledger.budget))
-        opened = f"New account {release.certificate.ledger.data_set!r} with a budget of {budget:g}"
-        console.print(f"{opened}, in {release.new_account}.", highlight=False, markup=False)
     console.print(f"[bold]{escape(str(folder))}/[/] is the release: {names}\n", highlight=False)
     console.print(leaflet(release.certificate), highlight=False, markup=False)
     warnings = []

@@ -66,11 +66,10 @@ def update(
     news = by_product(moved)
     advised = advice(news, made.trees.noise / earlier.trees.noise)
     changes = [str(each) for each in (*news[:MOST_CHANGES], *moved[:MOST_CHANGES])]
-    if moved:
-        words = trade_of(made.policy.problem).words
-        sentence = in_one_sentence(decisions_of(earlier.policy), decisions_of(made.policy), words.decisions)
-        console.print("\n  ".join([f"What changed: {sentence}", *changes]), highlight=False, markup=False)
-        console.print(f"\n[bold]{advised}[/]\n" if advised else "", highlight=False)
+    called = trade_of(made.policy.problem).words.decisions
+    sentence = in_one_sentence(decisions_of(earlier.policy), decisions_of(made.policy), called)
+    console.print("\n  ".join([f"What changed: {sentence}", *changes]), highlight=False, markup=False)
+    console.print(f"\n[bold]{advised}[/]\n" if advised else "", highlight=False)
     forecast = page_of(made, console)
     if json:
         said = {"cost": cost, "changes": changes, "advice": advised}

@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from poolrl.certificate.release_files import PAGE
-from poolrl.certificate.verify import unchecked_files
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.workflow.trades.trade import DECISIONS_FILE, LEVELS_FILE
-from poolrl.workflow.verified import verify_folder
+from poolrl.workflow.verified import unchecked_files, verify_folder
 
 verify_verb = verb(
     "verify",

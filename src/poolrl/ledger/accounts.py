@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Self
 
 from poolrl.privacy.guarantee import REPLACE_ANY
 
@@ -80,12 +80,9 @@ class Period:
         return self.column, type(self.first)
 
     @classmethod
-    def from_note(cls, note: Any) -> Self:
-        """From an entry of the ledger, which has it as a dictionary; refuses anything else."""
-        complete = isinstance(note, dict) and set(note) == set(get_type_hints(cls))
-        if not complete or not isinstance(note["column"], str) or not isinstance(note["scale"], list | tuple):
-            raise ValueError("an entry does not say which period it reads")
-        return cls(**note | {"scale": tuple(map(str, note["scale"]))})
+    def from_note(cls, note: dict[str, Any]) -> Self:
+        """From a sealed entry, where it stands as a dictionary."""
+        return cls(**note | {"scale": tuple(note["scale"])})
 
 
 @dataclass(frozen=True)
@@ -109,15 +106,6 @@ class ProtectedUnit:
         """Its name in messages."""
         return self.column or self.trajectory or "unit that is not recorded"
 
-    @classmethod
-    def from_note(cls, note: Any) -> Self:
-        """From an entry of the ledger, which has it as a dictionary; refuses anything else."""
-        kinds = get_type_hints(cls)
-        complete = isinstance(note, dict) and set(note) == set(kinds)
-        if not complete or any(type(note[name]) not in (kind, *get_args(kind)) for name, kind in kinds.items()):
-            raise ValueError("an entry does not say whom it protects")
-        return cls(**note)
-
     @property
     def kind(self) -> tuple[object, ...]:
         """Budgets for units of one kind add up as they are."""
@@ -136,6 +124,7 @@ class Spend:
     stage: str
     unit: ProtectedUnit
     period: Period | None = None
+    sketch: str | None = field(default=None, compare=False, repr=False)  # sealed, of the rows that it read
 
 
 class UnitsError(ValueError):
@@ -289,7 +278,7 @@ def normal_name(data_set: str) -> str:
 
 @dataclass
 class Account:
-    """A data set's budget, its spends by the numbers of their reservations, and what is known of the rows it read.
+    """A data set's budget, and its spends by the numbers of their reservations.
 
     The budget bounds what any unit may lose, for every type of unit that a release of the account protects.
     """
@@ -298,7 +287,6 @@ class Account:
     data_set: str
     budget: Fraction
     spends: dict[int, Spend] = field(default_factory=dict)
-    sketches: dict[int, str] = field(default_factory=dict)  # sealed, by the same numbers; see `Sketch`
 
     @property
     def spent(self) -> Fraction:
@@ -369,9 +357,7 @@ def apply(entry: Entry, accounts: dict[str, Account]) -> None:
         if spend is None or spend.stage != before:
             stage = "unknown" if spend is None else spend.stage
             raise ValueError(f"{where} continues entry {entry.refers}, which is {stage}, not {before}")
-        if "sketch" in entry.note:
-            account.sketches[entry.refers or 0] = entry.note["sketch"]
-        account.spends[entry.refers or 0] = replace(spend, stage=after)
+        account.spends[entry.refers or 0] = replace(spend, stage=after, sketch=entry.note.get("sketch", spend.sketch))
     else:
         _spend(entry, account, accounts)
 
@@ -385,8 +371,11 @@ def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) 
     if entry.kind == "budget":
         account.budget = entry.rho
         return
-    unit = ProtectedUnit.from_note(entry.note.get("unit"))
-    period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
+    try:
+        unit = ProtectedUnit(**entry.note["unit"])
+        period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
+    except (LookupError, TypeError):  # the seal of an earlier version's entry holds as well
+        raise ValueError(f"entry {entry.number} does not say whom it protects, or which period it reads") from None
     try:
         spent = account.with_spend(entry.rho, unit, period)
     except UnitsError as error:

@@ -12,7 +12,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -22,15 +22,15 @@ from typing import Any
 from poolrl.ledger.accounts import Entry
 from poolrl.privacy.zcdp import written
 
-SCHEMA = """
-CREATE TABLE entries (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, account TEXT NOT NULL,
-  rho TEXT, refers INTEGER, note TEXT NOT NULL, seal TEXT NOT NULL);
-CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, seal TEXT NOT NULL);
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""
+_REFUSED = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+STATEMENTS = (
+    """CREATE TABLE entries (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, account TEXT NOT NULL,
+  rho TEXT, refers INTEGER, note TEXT NOT NULL, seal TEXT NOT NULL)""",
+    "CREATE TABLE head (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, seal TEXT NOT NULL)",
+    f"CREATE TRIGGER entries_stay BEFORE UPDATE ON entries {_REFUSED}",
+    f"CREATE TRIGGER entries_remain BEFORE DELETE ON entries {_REFUSED}",
+)
 TABLES = {"entries", "head"}
-STATEMENTS = [statement.strip() for statement in SCHEMA.split(";\n") if statement.strip()]
 GENESIS = "poolrl ledger 1"
 # Seconds to wait for other processes that are writing.
 LOCK_PATIENCE = 60.0
@@ -49,14 +49,13 @@ class Chain:
             raise ValueError(f"there is no ledger {path}; the first fit makes one")
         with self._translated():
             self._file = sqlite3.connect(self.path, timeout=LOCK_PATIENCE, isolation_level=None)
-        try:
-            with self._translated():
+            try:
                 # A confirmed entry survives a power cut.
                 self._file.execute("PRAGMA synchronous = EXTRA")
-            self._key = self._prepare(create=create)
-        except BaseException:
-            self._file.close()
-            raise
+                self._key = self._prepare(create=create)
+            except BaseException:
+                self._file.close()
+                raise
 
     def close(self) -> None:
         """Close the file."""
@@ -89,10 +88,10 @@ class Chain:
     def checked_entries(self) -> tuple[list[Entry], list[str]]:
         """Every entry, and the faults of the file or its seals."""
         try:
-            with self.snapshot():
+            with self._transaction():
                 # A trigger not written by poolrl could undo what is about to be written.
                 made = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-                if made != {statement.rstrip(";") for statement in STATEMENTS}:
+                if made != set(STATEMENTS):
                     return [], ["it has tables or triggers that poolrl did not make, or lacks its own"]
                 entries = self.entries()
                 return entries, self._broken_seals(entries)
@@ -116,26 +115,21 @@ class Chain:
         """A keyed hash."""
         return hmac.digest(self._key, purpose.encode() + b"\0" + content, "sha256").hex()
 
+    def writing(self) -> AbstractContextManager[None]:
+        """One writer at a time, and all or nothing."""
+        return self._transaction("BEGIN IMMEDIATE")
+
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Several reads of one state of the file, while other processes may write."""
+    def _transaction(self, begin: str = "BEGIN") -> Iterator[None]:
+        """Several statements on one state of the file, while other processes may write; a part of the one around it."""
         if self._file.in_transaction:
             yield
             return
-        with self._transaction("BEGIN", "ROLLBACK"):
-            yield
-
-    def writing(self) -> AbstractContextManager[None]:
-        """One writer at a time, and all or nothing."""
-        return self._transaction("BEGIN IMMEDIATE", "COMMIT")
-
-    @contextmanager
-    def _transaction(self, begin: str, end: str) -> Iterator[None]:
         with self._translated():
             self._file.execute(begin)
             try:
                 yield
-                self._file.execute(end)
+                self._file.execute("COMMIT")
             finally:
                 # A full disk may already have ended the transaction.
                 if self._file.in_transaction:
@@ -170,15 +164,13 @@ class Chain:
                 for statement in STATEMENTS:
                     self._file.execute(statement)
                 self._set_head(0, GENESIS)
-        # Only the first process renames the key.
-        with self.writing():
-            if draft.exists() and not self.key_path.exists():
-                draft.rename(self.key_path)
-                onto_disk(self.key_path.parent)
+        with suppress(FileNotFoundError):  # another process has renamed it
+            draft.rename(self.key_path)
+            onto_disk(self.key_path.parent)
         return _read_key(self.key_path)
 
     def _tables(self) -> set[str]:
-        with self.snapshot():
+        with self._transaction():
             return {name for (name,) in self._file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def _lost(self) -> str:

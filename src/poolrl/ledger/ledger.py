@@ -196,15 +196,14 @@ class Ledger:
             own = accounts[reservation.account]
             spend = own.spends.get(reservation.number)
             for account in accounts.values():
-                for number, sealed in account.sketches.items():
-                    before = account.spends[number].period
+                for known in account.spends.values():
                     # Where periods of one account overlap, both are paid for already.
-                    paid = account is own and (spend is None or not spend.period or spend.period.overlaps(before))
-                    if paid or not sketch.overlaps(open_sketch(sealed, secret)):
+                    paid = account is own and (not spend or not spend.period or spend.period.overlaps(known.period))
+                    if paid or known.sketch is None or not sketch.overlaps(open_sketch(known.sketch, secret)):
                         continue
                     why = f"already have an account, as {account.data_set!r}: a new name"
                     if account is own:
-                        why = f"were released before, in the period {before}: another date"
+                        why = f"were released before, in the period {known.period}: another date"
                     raise OverspendError(f"these rows {why} gives no new budget")
             note = {"sketch": seal_sketch(sketch, secret)}
             self._append(accounts, "read", own.fingerprint, refers=reservation.number, note=note)

@@ -19,12 +19,13 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
-from itertools import chain
-from typing import Any, cast
+from functools import partial
+from typing import Any, Self, cast
 
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from poolrl.checks import BoolArray, FloatArray, IntArray
 from poolrl.data.label_cells import comparable
@@ -36,11 +37,14 @@ from poolrl.learning.policy import Levels, Policy
 from poolrl.ledger.accounts import Period
 from poolrl.problems.inventory import Inventory
 from poolrl.problems.problem import ROUNDING
+from poolrl.workflow.open_log import EXPLAINED
 from poolrl.workflow.sales import SHUT, TWICE
 
 EYES_ONLY = "For the data holder's eyes; not for release: the log was read exactly, and these costs protect nobody."
 RECORDED, REMADE = "the one that the log recorded", "made anew from the policy's own sales, as estimated"
 SCENARIOS = ("least", "estimated", "most")
+# Of a row, as `Columns` calls them; a log may have no scale.
+PARTS = ("states", "actions", "next_states", "scale")
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 # Why a product of a week is not replayed, the first that holds; `read_weeks` finds them in this order.
 LEFT_OUT = (
@@ -74,40 +78,74 @@ class Weeks:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of the log, one for each product that a row shows, to be laid out as `shape` = (weeks, steps, products)."""
+    """Where the rows of a log belong in arrays of `shape` = (weeks, steps, products).
+
+    A row of a wide table shows all products, and one of a long table shows one.
+    """
 
     shape: tuple[int, int, int]
-    week: IntArray
-    place: IntArray  # of the week, step and product
-    amounts: dict[str, FloatArray]
-    code: dict[str, tuple[IntArray, list[Any]]]  # numbers of values, and the values
+    week: IntArray  # of each row
+    known: BoolArray  # (rows, products that a row shows), where there is a place for what it shows
+    place: IntArray  # those places
+
+    @classmethod
+    def of(cls, table: pa.Table, log: Table, problem: Inventory) -> Self:
+        """Rows with the columns week, step and, where one row shows one product, coordinate."""
+        # Engines give rows in any order. In the order of ids, the same weeks always get the same draws.
+        week = _read(table["week"], lambda ids: np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)
+        shape = int(week.max(initial=-1)) + 1, problem.horizon, problem.products
+        product = np.arange(problem.products)[None]
+        if log.has_coordinates:
+            places = {str(name): place for place, name in enumerate(log.coordinates)}
+            product = _read(table["coordinate"], lambda names: [places.get(name, -1) for name in names], -1)[:, None]
+        step = table["step"].to_numpy() - log.first_step
+        in_time = np.isin(step, np.arange(problem.horizon))
+        known = ((week >= 0) & in_time)[:, None] & (product >= 0)
+        slot = week * problem.horizon + np.where(in_time, step, 0).astype(np.int64)
+        return cls(shape, week, known, (slot[:, None] * problem.products + product)[known])
 
     def laid_out(self, values: Any, missing: Any) -> Any:
-        """One value of each row, (n, H, k)."""
-        table = np.full(self.shape, missing)
-        table.reshape(-1)[self.place] = values
-        return table
+        """Values (rows, products that a row shows), or one of each row, as (n, H, k)."""
+        array = np.full(self.shape, missing)
+        array.reshape(-1)[self.place] = np.broadcast_to(values, self.known.shape)[self.known]
+        return array
 
-    def cells(self, problem: Inventory) -> IntArray:
-        """Label cells (n, H, k); −1 where a label was not declared."""
-        cell = np.zeros(len(self.place), dtype=np.int64)
-        for name, size in zip(problem.labels.names, problem.labels.shape, strict=True):
-            codes, values = self.code[f"label {name}"]
-            places = np.append(problem.labels.places(name, values), -1) if values else np.array([-1])
-            cell = np.where((cell < 0) | (places[codes] < 0), -1, cell * size + places[codes])
-        return np.asarray(self.laid_out(cell, -1))
-
-    def told(self, reason: str) -> BoolArray:
-        """Where the query of a sales export gave this reason."""
-        codes, values = self.code.get("why", (0, []))
-        return np.asarray(self.laid_out(codes == values.index(reason) if reason in values else False, False))
+    def of_weeks(self, values: Any, missing: Any) -> Any:
+        """A value of each row, which all rows of a week share, as (n,)."""
+        array, known = np.full(self.shape[0], missing), self.known.any(axis=1)
+        array[self.week[known]] = values[known]
+        return array
 
     def in_every_row(self, held: BoolArray) -> BoolArray:
         """Of which weeks no row fails."""
-        every = np.zeros(self.shape[0], dtype=bool)
-        every[self.week] = True
-        every[self.week[~held]] = False
+        every = self.of_weeks(np.ones_like(held), missing=False)
+        every[self.week[self.known.any(axis=1) & ~held]] = False
         return every
+
+
+def _read(column: pa.ChunkedArray, reading: Callable[[list[Any]], Any], missing: Any) -> Any:
+    """What each row's value is read as. Every value is read once, because there are millions of rows."""
+    coded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    values = coded.dictionary.to_pylist()
+    # The last one stands for NULL.
+    return np.array([*(reading(values) if values else []), missing])[np.asarray(coded.indices.fill_null(-1))]
+
+
+def _asked(log: Table, problem: Inventory, since: str | None) -> pa.Table:
+    """Ask the engine for the columns of rows, under names of our own."""
+    columns, rows = log.columns, log.rows
+    asked: dict[str, ir.Value] = {"week": rows[columns.trajectory], "step": rows[columns.step].cast("float64")}
+    if since is not None:
+        asked["since"] = rows[since]
+    for part in PARTS:
+        asked |= {f"{part} {i}": rows[name].cast("float64") for i, name in enumerate(getattr(columns, part))}
+    if columns.coordinate is not None:
+        asked["coordinate"] = rows[columns.coordinate].cast("string")
+    for i, name in enumerate(problem.labels.names):
+        asked[f"label {i}"] = comparable(rows[columns.labels[name]], problem.labels, name)
+    if log.has_coordinates and set(EXPLAINED) <= set(rows.columns):
+        asked |= {name: rows[name] for name in EXPLAINED}
+    return answer(rows.select(**asked))
 
 
 def read_weeks(
@@ -117,17 +155,25 @@ def read_weeks(
 
     `since` is a date, a number or a text. Of an id that holds a date, as 'shop 7, week of 2025-03-03', the date counts.
     """
-    columns = log.columns
     if by is not None and by not in log.rows.columns:
         raise ValueError(f"--by names a column that the log does not have: {by!r}")
     for name in problem.labels.names:
         if name not in log.label_names:
             raise ValueError(f"the policy knows the label {name!r}, but the log has none of that name")
-    rows = _asked(log, problem, by)
-    amounts = {part: rows.laid_out(values, np.nan) for part, values in rows.amounts.items()}
-    opening, level, left = (amounts[part] for part in ("states", "actions", "next_states"))
+    table = _asked(log, problem, since and (by or log.columns.trajectory))
+    rows = _Rows.of(table, log, problem)
+    amounts = {}
+    for part in PARTS:
+        if names := getattr(log.columns, part):
+            values = np.stack([table[f"{part} {i}"].to_numpy() for i in range(len(names))], axis=1)
+            amounts[part] = rows.laid_out(values, np.nan)
+    opening, level, left = (amounts[part] for part in PARTS[:3])
     scale = amounts.get("scale")
-    cells, sold = rows.cells(problem), level - left
+    cell = np.zeros(len(table), dtype=np.int64)
+    for i, (name, size) in enumerate(zip(problem.labels.names, problem.labels.shape, strict=True)):
+        place = _read(table[f"label {i}"], partial(problem.labels.places, name), -1)
+        cell = np.where((cell < 0) | (place < 0), -1, cell * size + place)
+    cells, sold = rows.laid_out(cell[:, None], -1), level - left
     seen = np.bincount(rows.place, minlength=cells.size).reshape(rows.shape)
     if log.clip:
         opening = np.maximum(opening, problem.state_low.min() if not problem.censored else 0.0)
@@ -140,96 +186,41 @@ def read_weeks(
         if problem.censored:
             fits &= (opening >= -slack) & (left >= -slack)
         scaled = np.ones_like(fits) if scale is None else (scale >= SMALLEST_SCALE) & (scale <= LARGEST_SCALE)
-    broken = [
-        (seen > 1) | rows.told(TWICE),
-        rows.told(SHUT),
-        (seen == 1) & ~number,
-        seen == 0,
-        ~fits,
-        cells < 0,
-        ~scaled,
-    ]
-    why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
-    chosen = np.ones(len(why), dtype=bool)
+    twice = shut = np.zeros(rows.shape, dtype=bool)
+    chosen = np.ones(rows.shape[0], dtype=bool)
+    shop = number_of_week = np.zeros(rows.shape[0], dtype=np.int64)
     if since is not None:
-        chosen &= rows.in_every_row(_not_before(*rows.code[by or columns.trajectory], since=since))
-    shop, number_of_week = np.zeros((2, len(why)), dtype=np.int64)
-    if rows.code.keys() >= {"shop", "monday"}:
-        codes, mondays = rows.code["monday"]
-        days = np.array([day.toordinal() if isinstance(day, date) else 0 for day in mondays], dtype=np.int64)
-        # All rows of a week say the same.
-        shop[rows.week], number_of_week[rows.week] = rows.code["shop"][0], days[codes] // 7
+        chosen &= rows.in_every_row(_read(table["since"], lambda values: _not_before(values, since), False))
+    if "why" in table.column_names:  # of a sales export
+        said = [pc.equal(table["why"], reason).fill_null(False).to_numpy() for reason in (TWICE, SHUT)]
+        twice, shut = (rows.laid_out(where[:, None], missing=False) for where in said)
+        shop = rows.of_weeks(_read(table["shop"], lambda shops: range(len(shops)), 0), 0)
+        number_of_week = rows.of_weeks(
+            _read(table["monday"], lambda days: [day.toordinal() // 7 for day in days], 0), 0
+        )
         if period is not None:
-            inside = np.array([isinstance(day, date) and period.holds(day.isoformat()) for day in mondays])
-            chosen &= rows.in_every_row(inside[codes])
+            inside = _read(table["monday"], lambda days: [period.holds(day.isoformat()) for day in days], False)
+            chosen &= rows.in_every_row(inside)
+    broken = [(seen > 1) | twice, shut, (seen == 1) & ~number, seen == 0, ~fits, cells < 0, ~scaled]
+    why = np.select([days.any(axis=1) for days in broken], range(1, len(LEFT_OUT) + 1), 0)
     return Weeks(opening, level, left, sold, scale, cells, why, chosen, shop, number_of_week)
 
 
-def _asked(log: Table, problem: Inventory, by: str | None) -> _Rows:
-    """Ask the engine. Texts come back as numbers and a list of their values, for there are millions of rows."""
-    columns, rows, parts = log.columns, log.rows, ("states", "actions", "next_states", "scale")
-    names = {part: getattr(columns, part) for part in parts if getattr(columns, part)}
-    numbers = {name: rows[name].cast("float64") for name in (columns.step, *chain(*names.values()))}
-    texts: dict[str, ir.Value] = {columns.trajectory: rows[columns.trajectory]}
-    if columns.coordinate is not None:
-        texts[columns.coordinate] = rows[columns.coordinate].cast("string")
-    for name in ("why", "shop", "monday"):
-        if log.has_coordinates and name in rows.columns:
-            texts.setdefault(name, rows[name])
-    for label in problem.labels.names:
-        texts[f"label {label}"] = comparable(rows[columns.labels[label]], problem.labels, label)
-    if by is not None:
-        texts.setdefault(by, rows[by])
-    asked = {f"n{i}": column for i, column in enumerate(numbers.values())}
-    asked |= {f"t{i}": column for i, column in enumerate(texts.values())}
-    table = answer(rows.select(**asked))
-    number = {name: table[f"n{i}"].to_numpy() for i, name in enumerate(numbers)}
-    code = {name: _coded(table[f"t{i}"]) for i, name in enumerate(texts)}
-    del table
-    spelt, ids = code[columns.trajectory]
-    # Engines give rows in any order. In the order of ids, the same weeks always get the same draws.
-    week = np.append(np.argsort(np.argsort(np.array(ids, dtype=str), kind="stable")), -1)[spelt]
-    step = number[columns.step] - log.first_step
-    product = np.arange(problem.products)[None]  # a row of a wide table shows all of them
-    if columns.coordinate is not None:
-        codes, values = code.pop(columns.coordinate)
-        places = {str(name): place for place, name in enumerate(log.coordinates)}
-        product = np.array([*(places.get(value, -1) for value in values), -1], dtype=np.int64)[codes, None]
-    known = ((week >= 0) & np.isin(step, np.arange(problem.horizon)))[:, None] & (product >= 0)
-    place = (week * problem.horizon + np.where(known[:, 0], step, 0).astype(np.int64))[:, None] * problem.products
-
-    def shown(values: Any) -> Any:
-        return np.broadcast_to(values, known.shape)[known]
-
-    amounts = {part: shown(np.stack([number[name] for name in of], axis=1)) for part, of in names.items()}
-    code = {name: (shown(codes[:, None]), values) for name, (codes, values) in code.items()}
-    shape = len(ids), problem.horizon, problem.products
-    return _Rows(shape, shown(week[:, None]), shown(place + product), amounts, code)
-
-
-def _coded(column: pa.ChunkedArray) -> tuple[IntArray, list[Any]]:
-    """Numbers of the values, −1 for NULL, and the values."""
-    coded = column.dictionary_encode().unify_dictionaries().combine_chunks()
-    return np.asarray(coded.indices.fill_null(-1), dtype=np.int64), coded.dictionary.to_pylist()
-
-
-def _not_before(codes: IntArray, values: list[Any], *, since: str) -> BoolArray:
-    """In which rows the value is at least `since`."""
+def _not_before(values: list[Any], since: str) -> list[bool]:
+    """Which values are at least `since`."""
     if ISO_DATE.fullmatch(since):
         date.fromisoformat(since)
         dates = [ISO_DATE.search(str(value)) for value in values]
         if not any(dates):
             raise ValueError("--from is a date, but no value of its column holds one: name a column of dates with --by")
-        late = [match is not None and match.group() >= since for match in dates]
-        return np.array([*late, False])[codes]
+        return [match is not None and match.group() >= since for match in dates]
     try:
         # Every column of a CSV file is text, and "9" is no later than "40".
-        late = [*(np.array(values, dtype=np.float64) >= float(since))]
+        return list(np.array(values, dtype=np.float64) >= float(since))
     except (TypeError, ValueError):
         if any(isinstance(value, int | float) for value in values):
             raise ValueError(f"--from must be a number, as its column is, got {since!r}") from None
-        late = [str(value) >= since for value in values]
-    return np.array([*late, False])[codes]
+        return [str(value) >= since for value in values]
 
 
 @dataclass(frozen=True)

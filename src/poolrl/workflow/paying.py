@@ -5,15 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from poolrl.certificate.verify import release_layout
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.learning.dependence import TELLING_ERROR, expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
 from poolrl.pool import ON_TOP
-from poolrl.privacy import zcdp
+from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
+from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import Config
 
 # The share of ρ that pays for each table beside the trees.
@@ -93,3 +93,20 @@ def require_payable(config: Config, share: float) -> None:
             f"{problem.outcome_dim:,} products would be too large to be read again: measure amounts by a scale "
             "instead of a label for each shop, or fit the products in several parts"
         )
+
+
+def release_layout(
+    problem: OutcomeProblem,
+    *,
+    slots: int,
+    moved: int,
+    rho: float,
+    labels_public: bool = False,
+    trees: Outcomes | None = None,
+) -> sensitivity.TableLayout:
+    """The tables that a fit with default settings, or with such `trees`, releases of a table in an engine."""
+    sizes = (trees or Outcomes()).level_sizes(problem, slots=slots, per_unit=moved, rho=rho)
+    # A table may lack rows, so it is never complete.
+    return sensitivity.outcome_trees(
+        problem, level_sizes=sizes, per_unit=moved, complete=False, labels_public=labels_public
+    )

@@ -13,10 +13,8 @@ paid for and becomes the release; any other is removed, and its cost stays spent
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
-import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -88,7 +86,6 @@ class Released:
     policy: Policy
     certificate: Certificate
     earlier_fit: Settled | None = None  # what became of the draft of a fit that was killed
-    new_account: Path | None = None  # the ledger in which this fit has opened an account
 
     @classmethod
     def load(cls, folder: Path, *, earlier_fit: Settled | None = None, problem: Problem | None = None) -> Released:
@@ -138,12 +135,11 @@ def fit_release(
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
             return Released.load(folder, earlier_fit=earlier_fit, problem=own_problem(file.config.problem.posed))
-        opened = require_account(file, new_account=new_account)
+        require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:
             with Ledger(file.ledger) as ledger:
-                released = _release(file, ledger, draft, folder, audit, earlier)
-                return replace(released, earlier_fit=earlier_fit, new_account=ledger.path if opened else None)
+                return replace(_release(file, ledger, draft, folder, audit, earlier), earlier_fit=earlier_fit)
         except BaseException:
             with suppress(ValueError, OSError):  # the first error is the one to report; the next fit settles the draft
                 settle(draft, folder, file.ledger, file.sha256)
@@ -159,8 +155,8 @@ def refuse_existing(folder: Path) -> None:
         raise ValueError(f"{folder} exists, and a release is never overwritten: name another with --out{page}")
 
 
-def require_account(file: ConfigFile, *, new_account: bool) -> bool:
-    """Whether the fit will open an account; refused, if that was not asked for. A slip must not make a new budget."""
+def require_account(file: ConfigFile, *, new_account: bool) -> None:
+    """Refuse a fit that would open an account and was not asked to, or the reverse: a slip must not make a budget."""
     name = file.config.privacy.data_set
     confirm = f"If nothing was ever released of {name!r}, say so with --new-account"
     if not was_made(file.ledger):
@@ -168,19 +164,17 @@ def require_account(file: ConfigFile, *, new_account: bool) -> bool:
             unknown = f"there is no ledger {file.ledger}, so nobody knows what was spent on {name!r}"
             raise ValueError(f"{unknown}. {confirm}; otherwise name its ledger in [privacy] ledger")
         file.ledger.parent.mkdir(mode=DRAFT_MODE, parents=True, exist_ok=True)
-        return True
+        return
     # A ledger whose making was interrupted has no tables yet, and is finished by the fit that may make one.
     with Ledger(file.ledger, create=new_account) as ledger:
         known = [account.data_set for account in ledger.accounts().values()]
-        if ledger.account(name) is not None:
-            if new_account:
-                raise ValueError(f"{file.ledger} has an account {name!r} already: leave out --new-account")
-            return False
-    if not new_account:
+        is_known = ledger.account(name) is not None
+    if is_known and new_account:
+        raise ValueError(f"{file.ledger} has an account {name!r} already: leave out --new-account")
+    if not is_known and not new_account:
         near = get_close_matches(name, known, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"{file.ledger} has no account {name!r}{hint}. {confirm}")
-    return True
 
 
 def _release(
@@ -207,8 +201,11 @@ def _release(
     require_sound_sampler()
     signing = ledger.signing_key()
     account = ledger.open_account(terms.data_set, terms.budget)
-    if earlier is not None and terms.period is not None:
-        _refuse_read_periods(account, terms.period)
+    released_before = account.released_in(terms.period) if earlier and terms.period else []
+    # Releases that read everything are added up instead.
+    if overlapping := [period for period in released_before if period is not None]:
+        overlap = f"a release has read {overlapping[0]} already, which overlaps with [period] of the configuration"
+        raise ValueError(f"{overlap}: name a period that no release has read. {NOTHING_SPENT}")
     reservation = ledger.reserve(terms.data_set, terms.rho, terms.unit, terms.period)
     with ExitStack() as opened:
         rows_in_reach = threading.Event()
@@ -241,10 +238,7 @@ def _release(
             raise ValueError(f"{why}. {_stays_spent(reservation, ledger)}") from None
     with deferred():
         try:
-            hashes = hashes_of(draft)
-            if len(hashes) < 2:
-                raise ValueError(f"{draft} was changed while it was written")
-            ledger.commit(reservation, hashes)
+            ledger.commit(reservation, hashes_of(draft))
         except (ValueError, OSError) as error:
             raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
         publish(draft, folder)
@@ -321,13 +315,6 @@ def _stays_spent(reservation: Entry, ledger: Ledger, began: str = "The release h
     return f"{began}, so its rho = {float(reservation.rho):g} stays spent (entry {reservation.number} of {ledger.path})"
 
 
-def _refuse_read_periods(account: Account, period: Period) -> None:
-    """Refuse an update whose period a finished release has read. Releases that read everything are added up instead."""
-    if read := [known for known in account.released_in(period) if known is not None]:
-        overlap = f"a release has read {read[0]} already, which overlaps with [period] of the configuration"
-        raise ValueError(f"{overlap}: name a period that no release has read. {NOTHING_SPENT}")
-
-
 def _units_in(log: Table, period: Period | None) -> int:
     """The number of units that a release reads, which is public."""
     try:
@@ -343,7 +330,7 @@ def _with_earlier(
 ) -> tuple[PrivateOutcomes, FadedTrees, dict[str, Any]]:
     """What to learn from, the sums that a later update adds to, and the certificate's facts of periods."""
     trees = FadedTrees.of(released)
-    if terms.period is None:
+    if terms.period is None or terms.forgetting is None:
         return released, trees, {}
     facts: dict[str, Any] = {"period": terms.period, "forgetting": terms.forgetting, "bins": None, "earlier": []}
     words = f"Of the log only this period was read: {terms.period}. {neighbours_keep(released.guarantee.unit)}"
@@ -387,40 +374,38 @@ def publish(draft: Path, folder: Path) -> None:
 
 
 def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settled | None:
-    """Deal with what a killed fit has left: "finished" if it became the release, "removed" if it was not paid for."""
-    for old in folder.parent.iterdir():
-        if re.fullmatch(re.escape(draft.name) + "-[a-z0-9_]{8}", old.name):  # as version 0.5 named them
-            raise _in_the_way(old, "may hold a release of version 0.5 that was paid for")
+    """Deal with what a killed fit has left: "finished" if it became the release, "removed" if it was not paid for.
+
+    A fit commits when all files are complete, and not before. A draft that may be paid for is only touched if it holds
+    the very files that were committed.
+    """
     if not os.path.lexists(draft):
         return None
     if not _is_ours(draft):
         raise _in_the_way(draft, "holds things that poolrl has not put there")
-    hashes = hashes_of(draft)
-    if hashes and not ledger.exists():
-        raise _in_the_way(draft, f"may be a release that was paid for, but its ledger {ledger} is not there")
-    if hashes and _was_committed(draft, hashes, ledger, config_sha256):
+    hashes, entries, accounts = hashes_of(draft), list[Entry](), dict[str, Account]()
+    if hashes and ledger.exists():
+        with Ledger.existing(ledger) as books:
+            entries, accounts = books.state()
+    try:
+        claim = Certificate.read((draft / CERTIFICATE).read_bytes())
+    except (OSError, ValueError):  # it is not there, or cut off
+        claim = None
+    committed = [entry.note for entry in entries if entry.kind == "commit"]
+    if claim is not None and claim.config_sha256 == config_sha256 and hashes in committed:
         publish(draft, folder)
         return "finished"
+    paid = any(digest in note.values() for digest in hashes.values() for note in committed)
+    if claim is not None:
+        named = claim.ledger
+        spend = accounts[named.account].spends.get(named.entry) if named.account in accounts else None
+        paid = paid or spend is None or spend.stage == "committed"
+    if paid:
+        raise _in_the_way(
+            draft, f"may be a release that was paid for, but {ledger} knows no such release of this configuration"
+        )
     shutil.rmtree(draft)
     return "removed"
-
-
-def _was_committed(draft: Path, hashes: dict[str, str], path: Path, config_sha256: str) -> bool:
-    """Whether the ledger has committed these files. Other files that may have been paid for are refused."""
-    with Ledger.existing(path) as ledger:
-        entries, _ = ledger.state()
-    commits, certificate = [entry for entry in entries if entry.kind == "commit"], _certificate(draft / CERTIFICATE)
-    if any(entry.note == hashes for entry in commits):
-        if certificate is None or certificate.config_sha256 != config_sha256:
-            raise _in_the_way(draft, "is a release that was paid for, by a fit with another configuration")
-        return True
-    known = {digest for entry in commits for digest in entry.note.values()}
-    named = None if certificate is None else certificate.ledger
-    if not known.isdisjoint(hashes.values()) or (named and any(entry.refers == named.entry for entry in commits)):
-        raise _in_the_way(draft, "is a release that was paid for, but has other files than were committed")
-    if named and not any((entry.number, entry.seal) == (named.entry, named.seal) for entry in entries):
-        raise _in_the_way(draft, f"may be a release that was paid for, but not in {path}")
-    return False  # a fit commits when both files are complete, and not before
 
 
 def _in_the_way(draft: Path, why: str) -> ValueError:
@@ -436,16 +421,3 @@ def _is_ours(draft: Path) -> bool:
     files, me = list(draft.iterdir()), os.geteuid()
     plain = all(path.is_file() and not path.is_symlink() and path.name in WRITTEN for path in files)
     return plain and all(path.lstat().st_uid == me for path in (draft, *files))
-
-
-def _certificate(path: Path) -> Certificate | None:
-    """The certificate of a draft; None if it is not there, or cut off."""
-    try:
-        content = path.read_bytes()
-        json.loads(content)
-    except (OSError, ValueError, RecursionError):
-        return None
-    try:
-        return Certificate.read(content)
-    except ValueError as error:
-        raise _in_the_way(path.parent, f"may be a release that was paid for, of another version ({error})") from None

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from poolrl.certificate.certificate import Certificate, Terms, certified_unit
+from poolrl.certificate.certificate import Terms
 from poolrl.certificate.release_files import TREES
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
@@ -93,40 +94,37 @@ def noise_in_words(file: ConfigFile, earlier: Released) -> str:
 
 
 def load_earlier(file: ConfigFile, folder: Path) -> Released:
-    """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it."""
+    """A release of the same account that can be continued. Its certificate must hold, and the ledger must know it.
+
+    Its trees must mean the same, by public facts alone. Trees do not depend on costs.
+    """
     if not (folder / TREES).is_file():
         raise ValueError(f"{folder} cannot be continued: it has no {TREES}. 'poolrl fit' makes a release")
     earlier = load_verified(folder, file, ledger=file.ledger)
-    terms = file.config.terms(units=earlier.certificate.assumed_public.units)
-    _require_alike(earlier.certificate, terms, file.config.problem.posed.costs, folder)
-    return earlier
-
-
-def _require_alike(claim: Certificate, terms: Terms, costs: tuple[str, ...], folder: Path) -> None:
-    """Refuse a release whose trees mean something else, by public facts alone. Trees do not depend on costs."""
-    if claim.period is None or terms.period is None:
-        which = f"{folder} read everything" if claim.period is None else "the configuration has no [period]"
+    before = Terms.certified(earlier.certificate)
+    now, costs = file.config.terms(units=before.public.units), file.config.problem.posed.costs
+    if before.period is None or now.period is None:
+        which = f"{folder} read everything" if before.period is None else "the configuration has no [period]"
         declare = "declare [period] before the first fit, and a later one for each update"
         raise ValueError(f"an update adds one period to another, but {which}: {declare}")
-    facts = [
-        {name: fact for name, fact in public.problem.items() if name not in costs}
-        for public in (claim.assumed_public, terms.public)
-    ]
+    facts = [{name: fact for name, fact in of.public.problem.items() if name not in costs} for of in (before, now)]
+    names = [(of.public.products, of.public.steps) for of in (before, now)]
+    units = [replace(of.unit, owns_at_most=None) for of in (before, now)]
     differences = {
-        "the data set's name": normal_name(claim.ledger.data_set) != normal_name(terms.data_set),
+        "the data set's name": normal_name(before.data_set) != normal_name(now.data_set),
         "the problem (costs may change)": facts[0] != facts[1],
-        "products or steps": (claim.assumed_public.products, claim.assumed_public.steps)
-        != (terms.public.products, terms.public.steps),
-        "who is protected": replace(certified_unit(claim), owns_at_most=None) != replace(terms.unit, owns_at_most=None),
-        "the column of [period], or the scale": (claim.period.axis, claim.period.scale)
-        != (terms.period.axis, terms.period.scale),
+        "products or steps": names[0] != names[1],
+        "who is protected": units[0] != units[1],
+        "the column of [period], or the scale": (before.period.axis, before.period.scale)
+        != (now.period.axis, now.period.scale),
     }
     if changed := [what for what, differs in differences.items() if differs]:
         raise ValueError(f"{folder} was made with another configuration: {changed[0]} differs. Fit anew instead")
-    for period in [*(known.period for known in claim.earlier), claim.period]:
-        if period.overlaps(terms.period):
+    for period in [*(known.period for known in earlier.certificate.earlier), before.period]:
+        if period.overlaps(now.period):
             overlap = f"{folder} has read {period} already, which overlaps with [period] of the configuration"
             raise ValueError(f"{overlap}: name a period that no release has read")
+    return earlier
 
 
 @dataclass(frozen=True)
@@ -138,8 +136,9 @@ class OutcomeNews:
     after: float
     alone: float
     deviation: float  # of the new period's own mean from the earlier one, by noise and sampling
+    spread_before: float = 0.0
+    spread_after: float = 0.0
     outcome: str = "demand"
-    spread: tuple[float, float] = (0.0, 0.0)  # before and now
 
     @property
     def sigmas(self) -> float:
@@ -174,48 +173,50 @@ class Moved:
         return f"{self.where}: {self.before:.4g} -> {self.after:.4g}{share}. {self._why()}"
 
     def _why(self) -> str:
-        law, (narrow, wide) = self.law, self.law.spread
-        mean = f"The mean of {law.outcome}"
+        law, mean = self.law, f"The mean of {self.law.outcome}"
         if abs(self.by_costs) > abs(self.after - self.before) / 2:
             return f"New costs explain {self.by_costs:+.3g} of it."
         if _differ(law.after, law.before):
             verb = "rose" if law.after > law.before else "fell"
             sure = "" if law.sigmas > SURE else ", which noise and chance can explain"
             return f"{mean} {verb} from {law.before:.3g} to {law.after:.3g}: {law.own}{sure}."
-        if _differ(wide, narrow):
-            more = "more" if wide > narrow else "less"
-            return f"{mean} is as before ({law.after:.3g}), but it varies {more}: by {wide:.3g}, not {narrow:.3g}."
+        if _differ(law.spread_after, law.spread_before):
+            more = "more" if law.spread_after > law.spread_before else "less"
+            varies = f"it varies {more}: by {law.spread_after:.3g}, not {law.spread_before:.3g}"
+            return f"{mean} is as before ({law.after:.3g}), but {varies}."
         return f"{mean} is as before ({law.after:.3g}); {law.own}. A longer log makes its tail clearer."
 
 
 def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -> list[Moved]:
     """Every decision of the new policy beside the old one, the one that moved most first."""
-    policy, old, new = made.policy, earlier.policy.outcomes, made.policy.outcomes
-    problem = policy.problem
-    if not isinstance(problem, OutcomeProblem) or old is None or new is None:
-        return []
+    policy, problem, old, new = made.policy, made.policy.problem, earlier.policy.outcomes, made.policy.outcomes
+    assert isinstance(problem, OutcomeProblem)
+    assert old is not None
+    assert new is not None
     last = made.trees.alone(earlier.trees, forgetting)
     released = last.to_learn_from(PrivateOutcomes((), None, 1, 0.0, policy.guarantee))
     alone = estimate_outcomes(released, problem, Outcomes())
     # The earlier estimate has its own noise and chance: as much smaller as it rests on more.
     known = max((earlier.trees.noise / last.noise) ** 2 if last.noise > 0 else 0.0, last.slots / earlier.trees.slots)
     deviation = _deviation(released, problem, alone) * math.sqrt(1 + known)
-    before, after = decisions_of(earlier.policy), decisions_of(policy)  # (cells, states, H, d)
-    by_costs = _with_costs_of(problem, earlier.policy) - before
     laws = problem.labels.count, problem.horizon, problem.outcome_dim
-    means = np.stack([_mean(outcomes).reshape(laws) for outcomes in (old, new, alone)])
-    spreads = [_spread(outcomes).reshape(laws) for outcomes in (old, new)]
-    deviation = deviation.reshape(laws)
-    places, called = list(_places(policy)), _outcomes_by_name(policy, problem.outcome_dim)
+    tables = _mean(old), _mean(new), _mean(alone), deviation, _spread(old), _spread(new)
+    numbers = np.stack([table.reshape(laws) for table in tables], axis=-1)
+    called = _outcomes_by_name(policy, problem.outcome_dim)
     news = {}
     for law in np.ndindex(laws):
-        (name, outcome), (was, is_now, says) = called[law[-1]], means[:, *law].tolist()
-        spread = float(spreads[0][law]), float(spreads[1][law])
-        news[law] = OutcomeNews(name, was, is_now, says, float(deviation[law]), outcome, spread)
+        product_name, outcome = called[law[-1]]
+        facts: list[Any] = [product_name, *numbers[law].tolist(), outcome]
+        news[law] = OutcomeNews(*facts)
+    before, after = decisions_of(earlier.policy), decisions_of(policy)  # (cells, states, H, d)
+    by_costs = np.zeros_like(before)
+    if problem.facts() != earlier.policy.problem.facts():  # the old laws, planned with the costs of now
+        by_costs = decisions_of(PrivateModel.of(earlier.policy).plan(problem)) - before
     # A decision has an outcome of its own, or rests on the one that changed most.
-    changed = (np.abs(means[1] - means[0]) / np.maximum(deviation, 1e-12)).argmax(axis=-1)
+    change = np.abs(numbers[..., 1] - numbers[..., 0])
+    changed = (change / np.maximum(numbers[..., 3], 1e-12)).argmax(axis=-1)
     usual = np.maximum(np.abs(before).mean(axis=(0, 1, 2)), 1e-9)
-    moved = []
+    places, moved = list(_places(policy)), []
     for number in np.argsort(-(np.abs(after - before) / usual).ravel(), kind="stable"):
         cell, _, step, decision = place = tuple(map(int, np.unravel_index(number, after.shape)))
         own = decision if problem.action_dim == problem.outcome_dim else int(changed[cell, step])
@@ -258,7 +259,8 @@ def by_product(moved: list[Moved]) -> list[OutcomeNews]:
         precision = np.array([1 / max(law.deviation, 1e-12) ** 2 for law in laws])
         means = [(law.before, law.after, law.alone) for law in laws]
         before, after, alone = np.average(means, axis=0, weights=precision).tolist()
-        news.append(OutcomeNews(name, before, after, alone, 1 / math.sqrt(precision.sum()), laws[0].outcome))
+        deviation = 1 / math.sqrt(precision.sum())
+        news.append(OutcomeNews(name, before, after, alone, deviation, outcome=laws[0].outcome))
     return news
 
 
@@ -271,8 +273,6 @@ def advice(news: list[OutcomeNews], noise: float) -> str:
     if noise <= NOISIER:
         return weighs if noise < 1 / NOISIER else ""
     many = len(news)
-    if not news:
-        return weighs
     if sum(each.sigmas**2 for each in news) > many + SURE * math.sqrt(2 * many):
         outcomes = " and ".join(dict.fromkeys(each.outcome for each in news))
         return f"{weighs} But {outcomes} changed by more than noise and chance explain: decide by the new one."
@@ -284,12 +284,6 @@ def advice(news: list[OutcomeNews], noise: float) -> str:
 
 def _differ(one: float, other: float) -> bool:
     return abs(one - other) > AS_BEFORE * max(abs(one), abs(other), 1e-9)
-
-
-def _with_costs_of(problem: OutcomeProblem, before: Policy) -> FloatArray:
-    """Decisions by the old laws and the costs of now; the old ones where costs are the same."""
-    same = problem.facts() == before.problem.facts()
-    return decisions_of(before if same else PrivateModel.of(before).plan(problem))
 
 
 def _mean(outcomes: OutcomeDistribution) -> FloatArray:

@@ -1,18 +1,84 @@
-"""Releases whose certificate holds, with the problem that a configuration of the user's names."""
+"""Does a certificate belong to a policy, and does its arithmetic hold? All that can be is computed again.
+
+A release is loaded by most commands only if everything holds (`load_verified`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import astuple, dataclass, replace
+from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
-from poolrl.certificate.certificate import Certificate
-from poolrl.certificate.release_files import CERTIFICATE, POLICY, sha256
-from poolrl.certificate.verify import VerifyCheck, verify_release
-from poolrl.learning.policy import Policy
-from poolrl.problems.problem import Problem
-from poolrl.workflow.config.configuration import ConfigFile, load_config, terms_of
+import numpy as np
+
+from poolrl import __version__
+from poolrl.certificate.certificate import (
+    Certificate,
+    CertifiedMechanism,
+    Terms,
+    arithmetic_faults,
+    period_faults,
+)
+from poolrl.certificate.leaflet import leaflet, registry_record
+from poolrl.certificate.release_files import (
+    CERTIFICATE,
+    CERTIFIED,
+    CONFIG,
+    LEAFLET,
+    POLICY,
+    RECORD,
+    SIGNATURE,
+    TREES,
+    sha256,
+)
+from poolrl.learning.model import MODEL_FORMAT, PrivateModel
+from poolrl.learning.outcomes import Outcomes
+from poolrl.learning.policy import POLICY_FORMAT, Policy
+from poolrl.learning.stored import PeriodRead, read_learned, says_it_is
+from poolrl.ledger.accounts import Entry, ProtectedUnit, normal_name, replay
+from poolrl.ledger.ledger import Ledger
+from poolrl.ledger.signing import PublicKey, Signature
+from poolrl.privacy import sensitivity
+from poolrl.privacy.guarantee import STORED, Guarantee
+from poolrl.privacy.sensitivity import TableLayout
+from poolrl.problems.problem import OutcomeProblem
+from poolrl.workflow.config.configuration import ConfigFile, load_config, parse_config
+from poolrl.workflow.paying import release_layout
 from poolrl.workflow.release_folder import Released
 from poolrl.workflow.trades.trade import code_beside, own_problem, trade_of
+
+# Another machine's Fourier transform may differ in the last bits.
+SAME_PLAN = 1e-9
+
+
+@dataclass(frozen=True)
+class VerifyCheck:
+    """One thing that was checked again."""
+
+    what: str
+    good: bool
+    why: str = ""
+
+    @classmethod
+    def without(cls, faults: Iterable[str], what: str) -> VerifyCheck:
+        """It is good where nothing speaks against it."""
+        why = "; ".join(faults)
+        return cls(what, not why, why)
+
+
+def load_verified(folder: Path, trusted: ConfigFile | None = None, *, ledger: Path | None = None) -> Released:
+    """A release whose certificate holds. A configuration of the user's names the problem, where it is their own."""
+    problem = None if trusted is None else own_problem(trusted.config.problem.posed)
+    release = Released.load(folder, problem=problem)
+    checks = verify_folder(folder / POLICY, folder / CERTIFICATE, ledger=ledger, trusted=trusted)
+    if broken := [check for check in checks if not check.good]:
+        raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
+    return release
 
 
 def verify_folder(
@@ -21,47 +87,251 @@ def verify_folder(
     config: Path | None = None,
     ledger: Path | None = None,
     key: Path | None = None,
+    *,
+    trusted: ConfigFile | None = None,
 ) -> list[VerifyCheck]:
-    """Every check of a release that the command line has made.
+    """Hashes, arithmetic, and agreement with policy, configuration, the papers beside it, signature and ledger.
+
+    A policy that was planned again has no certificate of its own, and neither has a model. The certificate covers the
+    policy that it comes from: the plan is made again, and the model must be the one that this policy carries.
 
     A configuration that the user names may name a problem of their own. One that lies beside a certificate may not.
     """
-    trusted = load_config(config) if config is not None and _speaks_of(certificate, config) else None
-    return _checked(policy, certificate, trusted, config=config, ledger=ledger, key=key)
-
-
-def load_verified(folder: Path, trusted: ConfigFile | None = None, *, ledger: Path | None = None) -> Released:
-    """A release whose certificate holds. A configuration of the user's names the problem, where it is their own."""
-    problem = None if trusted is None else own_problem(trusted.config.problem.posed)
-    release = Released.load(folder, problem=problem)
-    checks = _checked(folder / POLICY, folder / CERTIFICATE, trusted, ledger=ledger)
-    if broken := [check for check in checks if not check.good]:
-        raise ValueError(f"{folder / CERTIFICATE} does not hold ({broken[0].what}); see 'poolrl verify'")
-    return release
-
-
-def _checked(policy: Path, certificate: Path, trusted: ConfigFile | None, **files: Path | None) -> list[VerifyCheck]:
-    problem = None if trusted is None else own_problem(trusted.config.problem.posed)
-    # Other configurations of the release may then name the same code.
-    with nullcontext() if trusted is None or problem is None else code_beside(trusted.path):
-        checks = verify_release(policy, certificate, read_terms=terms_of, problem=problem, **files)
-    return [*checks, *_words(policy, certificate, problem)]
-
-
-def _words(policy: Path, certificate: Path, problem: Problem | None) -> list[VerifyCheck]:
-    """Whether papers speak of the problem as its trade does; nothing where a file is refused anyway."""
+    content, folder = certificate.read_bytes(), certificate.parent
     try:
-        posed = Policy.load(policy, problem=problem).problem
-        public = Certificate.read(certificate.read_bytes()).assumed_public
-    except (ValueError, OSError):
+        claim = Certificate.read(content)
+        canonical = claim.canonical() == content
+    except ValueError as error:
+        return [VerifyCheck("the certificate can be read", False, str(error))]
+    if config is not None and sha256(config) == claim.config_sha256:  # else there is no reason to run what it names
+        trusted = load_config(config)
+    problem = None if trusted is None else own_problem(trusted.config.problem.posed)
+    checks, certified, is_model = [], policy.parent / CERTIFIED, says_it_is(policy, MODEL_FORMAT)
+    if is_model or (sha256(policy) != claim.policy_sha256 and certified.is_file()):
+        what = "the policy is a plan on the certified model, made again here"
+        if is_model:
+            what = "the model is that of the certified policy"
+        source = certified if certified.is_file() else folder / POLICY
+        if not source.is_file():
+            return [VerifyCheck(what, False, f"there is no {POLICY} beside the certificate to compare it with")]
+        checks.append(VerifyCheck(what, *made_again(policy, source)))
+        policy = source
+    faults, apart = arithmetic_faults(claim), period_faults(claim)
+    checks += [
+        VerifyCheck("the certificate is in canonical form", canonical),
+        VerifyCheck.without(faults, "rho, epsilon and the attack follow from the mechanisms"),
+        VerifyCheck("the policy file has the certified hash", sha256(policy) == claim.policy_sha256),
+    ]
+    if claim.period is not None or apart:
+        checks.append(VerifyCheck.without(apart, "periods are disjoint and add up"))
+    if claim.trees_sha256 and (folder / TREES).exists():
+        same = sha256(folder / TREES) == claim.trees_sha256
+        checks.append(VerifyCheck("the released trees have the certified hash", same))
+    try:
+        checks += _against_policy(claim, Policy.load(policy, problem=problem))
+    except (ValueError, ArithmeticError) as error:
+        checks.append(VerifyCheck("the policy can be read", False, str(error)))
+    # A configuration counts as the release's own where the leaflet or the record lies beside it too.
+    released = (folder / LEAFLET).exists() or (folder / RECORD).exists()
+    own = folder / CONFIG if released and (folder / CONFIG).exists() else None
+    if made_with := config or own:
+        # The release's own configuration may name the same code as the one that the user has given.
+        with nullcontext() if trusted is None or problem is None else code_beside(trusted.path):
+            checks += _against_config(claim, made_with, sound=not faults and not apart)
+    if all(check.good for check in checks):
+        checks += _papers(claim, folder)
+    checks += _signature(claim, content, folder / SIGNATURE, key)
+    if ledger is not None:
+        hashes = {POLICY: sha256(policy), CERTIFICATE: hashlib.sha256(content).hexdigest()}
+        checks += _against_ledger(claim, ledger, hashes)
+    return checks
+
+
+def _against_config(claim: Certificate, path: Path, *, sound: bool) -> list[VerifyCheck]:
+    same = VerifyCheck("the configuration has the certified hash", sha256(path) == claim.config_sha256)
+    if not (same.good and sound):  # there is nothing to compare
+        return [same]
+    # It may be a stranger's, so it names no code that is not trusted already.
+    declared = parse_config(path, path.read_bytes()).config.terms(claim.assumed_public.units)
+    certified = Terms.certified(claim)
+    named_alike = normal_name(certified.data_set) == normal_name(declared.data_set)
+    agree = named_alike and certified == replace(declared, data_set=certified.data_set)
+    return [same, VerifyCheck("the certificate repeats what the configuration declares", agree)]
+
+
+def unchecked_files(certificate: Path) -> list[str]:
+    """What `verify_folder` says nothing about, each with the reason."""
+    folder = certificate.parent
+    claim = Certificate.read(certificate.read_bytes())
+    issuer = claim.versions.get("poolrl")
+    papers = (CONFIG, LEAFLET, RECORD, *[SIGNATURE] * bool(claim.signed_by), *[TREES] * bool(claim.trees_sha256))
+    notes = [f"{name} (not there)" for name in papers if not (folder / name).exists()]
+    there = [name for name in (LEAFLET, RECORD) if (folder / name).exists()]
+    if (folder / CONFIG).exists() and not there:
+        trusted = f"if you trust it: --config {folder / CONFIG}"
+        notes.append(f"{CONFIG} (no leaflet or record says that it is the release's; {trusted})")
+    if issuer != __version__:
+        notes += [f"{name} (written by poolrl {issuer}, which may use other words)" for name in there]
+    return notes
+
+
+def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:
+    """The leaflet and the deployment record, where they lie beside a certificate of this version that holds."""
+    if claim.versions.get("poolrl") != __version__:  # another version may use other words
         return []
-    words = trade_of(posed).words.certified(public.products, censored=getattr(posed, "censored", True))
-    return [VerifyCheck("the certificate speaks in the words of its trade", public.words == words)]
+    texts = {LEAFLET: leaflet(claim), RECORD: registry_record(claim)}
+    return [
+        VerifyCheck(f"{name} says what the certificate says", (folder / name).read_bytes() == text.encode())
+        for name, text in texts.items()
+        if (folder / name).exists()
+    ]
 
 
-def _speaks_of(certificate: Path, config: Path) -> bool:
-    """Whether a certificate was made with that configuration: only then there is a reason to run what it names."""
+def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
+    problem, guarantee, public, names = policy.problem, policy.guarantee, claim.assumed_public, policy.names
+    promised = [getattr(claim, name) == getattr(guarantee, name) for name in STORED]
+    decided = problem.facts(), policy.report.units, names.products, names.steps
+    periods = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
+    named = tuple(PeriodRead(*astuple(period)) for period in periods)
+    mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
+    words = trade_of(problem).words.certified(public.products, censored=getattr(problem, "censored", True))
+    checks = {
+        "the policy says that its noise was secure": guarantee.private,
+        "the policy carries the same mechanisms": claim.mechanisms == mechanisms,
+        "the policy carries the same declarations about unit, scale and labels": all(promised)
+        and bool(problem.labels) == (claim.labels != "none"),
+        "the policy decides the certified problem, from as many units": decided
+        == (public.problem, public.units, public.products, public.steps),
+        "counts and sensitivity are those of this problem at this rho": tables_hold(policy, claim),
+        "the certificate speaks in the words of its trade": public.words == words,
+    }
+    if policy.report.periods or named:
+        checks["the policy names the same periods"] = policy.report.periods == named
+    return [VerifyCheck(what, good) for what, good in checks.items()]
+
+
+def _signature(claim: Certificate, content: bytes, path: Path, key: Path | None) -> list[VerifyCheck]:
+    """Whether the certificate's bytes are signed, by the key that they name and by the key that the reader has."""
+    wanted = None if key is None else PublicKey.from_pem(key.read_bytes())
+    if wanted is None and not path.exists():
+        return []
     try:
-        return Certificate.read(certificate.read_bytes()).config_sha256 == sha256(config)
-    except (ValueError, OSError):
+        signature = Signature.read(path.read_bytes() if path.exists() else b"")
+    except ValueError as error:
+        return [VerifyCheck("the signature can be read", False, str(error))]
+    named = signature.holds_for(content) and signature.key.fingerprint == claim.signed_by
+    checks = [VerifyCheck("the certificate is signed with the key that it names", named)]
+    if wanted is not None:
+        why = "" if signature.key == wanted else f"it names the key of SHA-256 {signature.key.fingerprint}"
+        yours = Signature(wanted, signature.raw).holds_for(content)
+        checks.append(VerifyCheck("the certificate is signed with your key", yours, why))
+    return checks
+
+
+def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> list[VerifyCheck]:
+    with Ledger.existing(path) as ledger:
+        if faults := ledger.verify():
+            return [VerifyCheck.without(faults, "the ledger is unbroken")]
+        entries, accounts = ledger.state()
+        keys = {key.fingerprint for key in ledger.public_keys()}
+    named, unit = claim.ledger, claim.protects
+    spends = accounts[named.account].spends if named.account in accounts else {}
+    spend, seals = spends.get(named.entry), {entry.number: entry.seal for entry in entries}
+    paid = spend is not None and (str(spend.rho), spend.period) == (claim.rho, claim.period)
+    read = next((each.number for each in entries if each.kind == "read" and each.refers == named.entry), 0)
+    then, now = (_spent_after(entries[:last], named.account, unit) for last in (read, len(entries)))
+    since = f"since then more was spent, {float(now):g} in all" if now is not None and now != then else ""
+    committed = {entry.refers: entry.note for entry in entries if entry.kind == "commit"}
+    checks = [
+        VerifyCheck("the ledger is unbroken", True),
+        VerifyCheck("the ledger has the payment", paid and seals[named.entry] == named.seal, since),
+        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit),
+        VerifyCheck("certificate and ledger agree on what one unit has lost in all", str(then) == named.spent),
+        VerifyCheck("the ledger has committed these very files", committed.get(named.entry) == hashes),
+    ]
+    if claim.earlier:
+        unpaid = [
+            f"entry {each.entry} is not the release of {each.period}"
+            for each in claim.earlier
+            if (spend := spends.get(each.entry)) is None
+            or (spend.period, str(spend.rho)) != (each.period, each.rho)
+            or each.certificate_sha256 not in committed.get(each.entry, {}).values()
+        ]
+        checks.append(VerifyCheck.without(unpaid, "the ledger has paid for these periods"))
+    if claim.signed_by:
+        checks.append(VerifyCheck("the ledger names the key of the signature", claim.signed_by in keys))
+    return checks
+
+
+def _spent_after(entries: list[Entry], account: str, unit: ProtectedUnit) -> Fraction | None:
+    """What one unit had lost after these entries; None where it cannot be known."""
+    try:
+        books = replay(entries).get(account)
+        return None if books is None else books.spent_by(unit)
+    except ValueError:
+        return None
+
+
+def tables_hold(policy: Policy, claim: Certificate) -> bool:
+    """Whether the mechanisms are outcome trees, and sums on top of them, computed again from public facts alone."""
+    problem, guarantee, units = policy.problem, policy.guarantee, claim.assumed_public.units
+    if not guarantee.mechanisms or not isinstance(problem, OutcomeProblem) or units < 1:
         return False
+    per_unit, public = guarantee.trajectories_per_unit, guarantee.labels == "public"
+    moved = sensitivity.moved_trajectories(
+        per_unit=per_unit, scale_memory=guarantee.scale_memory, has_units=guarantee.unit != "trajectory"
+    )
+    carried = [(each.name, each.cells, each.sensitivity_squared) for each in guarantee.mechanisms]
+    on_top: dict[str, tuple[Callable[..., TableLayout], object]] = {
+        "levels and outcomes": (sensitivity.joint_table, policy.report.dependence),
+        "stock left over": (sensitivity.left_sums, policy.outcomes and policy.outcomes.left),
+        "products that sell together": (sensitivity.pair_sums, policy.report.together),
+    }
+    named = [each.name for each in guarantee.mechanisms]
+    # A policy may tell paid numbers only. It need not tell all of them.
+    formulas = [formula for name, (formula, told) in on_top.items() if told is not None or name in named]
+    slots, rho = units * per_unit, float(guarantee.mechanisms[0].rho)
+    try:
+        trees = Outcomes(bins=claim.bins)
+        layouts = [release_layout(problem, slots=slots, moved=moved, rho=rho, labels_public=public, trees=trees)]
+        layouts += [formula(problem, per_unit=moved) for formula in formulas]
+    except ValueError:  # there are no such trees, or the problem has no such sums
+        return False
+    return carried == [(each.name, each.cells, each.sensitivity_squared) for each in layouts]
+
+
+def made_again(file: Path, certified: Path) -> tuple[bool, str]:
+    """Whether a file holds the model of a certified policy, or a plan on it by its own public facts; and why not."""
+    try:
+        model = PrivateModel.of(Policy.load(certified))
+        if says_it_is(file, MODEL_FORMAT):
+            return _holds(file, MODEL_FORMAT, model), ""
+        # A problem without outcomes is refused by `plan`.
+        problem = cast(OutcomeProblem, Policy.load(file).problem)
+        return _holds(file, POLICY_FORMAT, model.plan(problem), SAME_PLAN), ""
+    except ValueError as error:
+        return False, str(error)
+
+
+def _holds(path: Path, wanted: str, again: Policy | PrivateModel, tolerance: float = 0.0) -> bool:
+    """Whether a file holds what was made again, and nothing more, because no hash of it is certified.
+
+    Decisions may differ by a share of them. Pages are drawn from the estimate, which must be the same.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        own = Path(folder) / path.name
+        again.save(own)
+        (facts, arrays), (own_facts, own_arrays) = (read_learned(each, wanted, "file") for each in (path, own))
+    # What a guarantee derives is computed, and may differ between machines.
+    promised, own_promised = facts.pop("guarantee"), own_facts.pop("guarantee")
+    same_facts = facts == own_facts and promised.keys() == own_promised.keys()
+    shapes = [{name: array.shape for name, array in each.items()} for each in (arrays, own_arrays)]
+    return (
+        same_facts
+        and Guarantee.from_dict(promised) == again.guarantee
+        and shapes[0] == shapes[1]
+        and all(
+            np.allclose(array, own_arrays[name], 0.0 if name.startswith("outcomes.") else tolerance, 0.0)
+            for name, array in arrays.items()
+        )
+    )

@@ -12,8 +12,8 @@ import resource
 import sys
 
 from poolrl import Policy
-from poolrl.certificate.verify import release_layout
 from poolrl.privacy import sensitivity
+from poolrl.workflow.paying import release_layout
 
 
 def look(path: str) -> str | None:

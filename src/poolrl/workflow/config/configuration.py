@@ -213,8 +213,9 @@ class Config(Facts):
             units=units,
         )
         rho, budget = zcdp.finite_budget(rho=self.privacy.rho), zcdp.finite_budget(budget=self.privacy.budget)
-        fades = self.forgetting, self.period.forgetting is not None
-        return Terms(public, self.privacy.data_set, rho, budget, unit, self.declared_period(), *fades)
+        period = self.declared_period()
+        forgetting = None if period is None else self.forgetting
+        return Terms(public, self.privacy.data_set, rho, budget, unit, period, forgetting)
 
 
 def keys_of(trade: Trade, *, sales: bool) -> list[Key]:
@@ -288,11 +289,6 @@ def ledger_named_in(path: Path) -> Path:
     section = read_toml(path.read_bytes()).get("privacy", {})
     named = section.get("ledger") if isinstance(section, dict) else None
     return path.parent / Path(named).expanduser() if isinstance(named, str) else user_ledger()
-
-
-def terms_of(path: Path, units: int) -> Terms:
-    """The declarations of the configuration at a path, for a release from this many units. It may be a stranger's."""
-    return parse_config(path, path.read_bytes()).config.terms(units)
 
 
 def parse_config(path: Path, content: bytes) -> ConfigFile:
