@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.linalg import qr
@@ -17,33 +17,12 @@ from poolrl import Backlog, Grid, LostSales, Zones
 from poolrl.geometry import compiled_nodes
 from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition, Rings
-from poolrl.learning.backward_induction import consistent_counts, expected_on_axes
+from poolrl.learning.backward_induction import expected_on_axes
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import Problem
 from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.processes import environment, program
 from tests.helpers.programs.seeded_fits import fit_digests
-
-
-def by_sorting(joint: Any, total: Any, slack: float) -> Any:
-    """The projection in closed form: the largest t_j = (Σ_{i≤j} n_(i) − high) / j over sorted counts."""
-    joint, total = np.maximum(joint, 0.0), np.maximum(total, 0.0)
-    low, high = np.maximum(total - slack, 0.0), total + slack
-    size, sums = joint.shape[1], joint.sum(axis=1)
-    raised = joint + np.maximum(low - sums, 0.0)[:, None] / size
-    t = ((np.cumsum(-np.sort(-joint, axis=1), axis=1) - high[:, None]) / np.arange(1, size + 1)).max(axis=1)
-    return np.where((sums > high)[:, None], np.maximum(joint - np.maximum(t, 0.0)[:, None], 0.0), raised)
-
-
-@settings(deadline=None)  # the first call compiles
-@given(
-    npst.arrays(np.int64, (6, 9), elements=st.integers(-40, 400)),
-    npst.arrays(np.int64, 6, elements=st.integers(-30, 900)),
-    st.floats(0.0, 60.0),
-)
-def test_newton_finds_what_sorting_finds(joint: Any, total: Any, slack: float) -> None:
-    found = consistent_counts(joint, total, slack=slack)
-    np.testing.assert_allclose(found, by_sorting(joint, total, slack), rtol=0, atol=1e-9)
 
 
 @given(npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(-5, 5)), st.data())
@@ -107,7 +86,7 @@ def test_a_backup_is_the_expectation_outcome_by_outcome(problem: LostSales) -> N
     outcomes = OutcomeDistribution(points, rng.dirichlet(np.ones(7), size=(1, 2)))
     axes = Axes(problem, 12)
     value = rng.normal(size=(2, 12))
-    found = expected_on_axes(outcomes, axes, 0, value)
+    found = expected_on_axes(outcomes, axes, 0, *axes.nodes(0), value).T
     for i, action in [(i, a) for i in range(2) for a in range(12)]:
         level, expected = axes.action_axis(0)[action, i], 0.0
         for demand, weight in zip(points[i], outcomes.weights[0, i], strict=True):
@@ -136,9 +115,9 @@ def test_values_of_states_are_the_best_of_greedy(problem: Any, beyond: bool) -> 
 
 def _values(_: int) -> Any:
     problem = LostSales(horizon=1, products=1, holding=0.2, shortage=0.4, demand_max=10.0)
-    axes = Axes(problem, 300)
-    outcomes = OutcomeDistribution(np.linspace(0, 10, 50)[None], np.full((1, 1, 50), 0.02))
-    return expected_on_axes(outcomes, axes, 0, np.zeros((1, 300)))
+    partition = Zones(8).partition(problem)
+    q = np.random.default_rng(0).normal(size=partition.pair_count)
+    return partition.greedy(0, q, np.linspace(0, 10, 300)[:, None])[1]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
