@@ -17,6 +17,7 @@ from poolrl.geometry.axes import Axes, position_on
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import FINER_POINTS, OUTCOME_DRAWS
 from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.stored import Planned
 from poolrl.learning.together import quasi_together
 from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import noise_bound
@@ -235,15 +236,6 @@ def _finer_levels(outcomes: OutcomeDistribution, axes: Axes, step: int, q: Float
     return np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
 
 
-@dataclass(frozen=True)
-class Solution:
-    """Q_h at the nodes, (H, N), and two shares of all nodes."""
-
-    q: FloatArray
-    fell_back: float  # visited too rarely to be trusted
-    clipped: float  # with a pessimistic value that was cut at zero
-
-
 def pessimistic_q(reward: FloatArray, expected: FloatArray, penalty: FloatArray, *, ceiling: float) -> FloatArray:
     """One Bellman backup, lowered by its uncertainty (Algorithm 1, lines 7-10).
 
@@ -259,8 +251,8 @@ def backward_induction(
     *,
     pessimism: Bernstein | None = None,
     reward_ranges: list[tuple[float, float]] | None = None,
-) -> Solution:
-    """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0.
+) -> tuple[FloatArray, Planned]:
+    """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0: Q at the nodes, (H, N), and what is said of them.
 
     Pessimism needs rewards in [0, 1]. So the rewards of each step are shifted by `reward_ranges` and divided by the
     widest range, which changes no decision. Nodes in no stage stay at zero, the lowest value under pessimism.
@@ -286,4 +278,4 @@ def backward_induction(
         shares.append((1 - trusted / q.size, 1 - kept / q.size))
         value = values.state_values(step, q)
     untrusted, cut = (float(np.mean(share)) for share in zip(*shares, strict=True))
-    return Solution(solved, untrusted, cut if pessimism else 0.0)
+    return solved, Planned(solved[0].size, untrusted, cut if pessimism else 0.0)
