@@ -86,7 +86,7 @@ def _consistent(joint: FloatArray, total: FloatArray, slack: float) -> FloatArra
 def _values(partition: Partition, step: int, q: FloatArray) -> FloatArray:
     """The best candidate in every state node, each read from the points of its ring."""
     problem, rings = partition.problem, partition.pairs[step]
-    corners, radius = rings.arrays()["corners"], float(rings.arrays()["radius"])
+    corners, radius = rings.corners, rings.radius
     count, size, reach = len(corners), corners.shape[1], problem.boundary.reach[step]
     state = problem.natural_state(partition.states.points)
     low, high = problem.allowed(step, state)

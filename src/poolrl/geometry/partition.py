@@ -216,10 +216,6 @@ class Lattice:
             weights.append(np.where(np.array(corner) == 1, part, 1.0 - part).prod(axis=1))
         return np.stack(nodes, axis=1), np.stack(weights, axis=1)
 
-    def arrays(self) -> dict[str, FloatArray]:
-        """Extent, resolution and type."""
-        return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
-
     def _number(self, cell: IntArray) -> IntArray:
         number = cell[..., 0]
         for axis in range(1, len(self.reach)):
@@ -351,10 +347,6 @@ class Rings:
         for ring, rows in zip(present, np.split(order, starts[1:]), strict=True):
             found[rows] = unit[rows] @ self.inverse[ring]
         return found
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """Corners and radius."""
-        return {"corners": self.corners, "radius": np.array(self.radius)}
 
 
 # Of one space (pairs or states) at one step.
