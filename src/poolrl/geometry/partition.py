@@ -118,29 +118,16 @@ class Partition:
 
     def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The best allowed action in each state (m, d) and its value (m,); ties go to the first candidate."""
-        problem, boundary, candidates = self.problem, self.problem.boundary, self.candidates
-        low, high = problem.allowed(step, state)
+        candidates, (low, high) = self.candidates, self.problem.allowed(step, state)
         chosen, values = np.zeros(len(state), dtype=np.int64), np.zeros(len(state))
-        nodes = self.pairs[step]
-        if isinstance(nodes, Lattice):
-            block = max(1, BLOCK // len(candidates))
-            for rows in (slice(start, start + block) for start in range(0, len(state), block)):
-                tried = low[rows, None] + candidates * (high - low)[rows, None]
-                states = np.repeat(state[rows], len(candidates), axis=0)
-                scores = self.read(step, q, states, tried.reshape(len(states), -1)).reshape(tried.shape[:2])
-                chosen[rows], values[rows] = scores.argmax(axis=1), scores.max(axis=1)
-        elif q.any():  # otherwise nothing is known, and the first candidate is as good as any
-            from poolrl.geometry.compiled_nodes import SearchSpace, best_in_rings, in_blocks
-
-            span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
-            space = SearchSpace(candidates, problem.action_low, span, mirrored, boundary.reach[step])
-            known = nodes.inverse, nodes.radius, q, space
-            unit, lowest, highest = (np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high))
-
-            def search(at: slice) -> None:
-                best_in_rings(*known, unit[at], lowest[at], highest[at], chosen[at], values[at])
-
-            in_blocks(search, len(state))
+        if not q.any():  # nothing is known, and the first candidate is as good as any
+            return low + candidates[chosen] * (high - low), values
+        block = max(1, BLOCK // len(candidates))
+        for rows in (slice(start, start + block) for start in range(0, len(state), block)):
+            tried = low[rows, None] + candidates * (high - low)[rows, None]
+            states = np.repeat(state[rows], len(candidates), axis=0)
+            scores = self.read(step, q, states, tried.reshape(len(states), -1)).reshape(tried.shape[:2])
+            chosen[rows], values[rows] = scores.argmax(axis=1), scores.max(axis=1)
         return low + candidates[chosen] * (high - low), values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:

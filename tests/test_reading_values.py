@@ -1,8 +1,7 @@
-"""Compiled loops against the plain formulas they stand for, and the same on any number of threads."""
+"""Nodes and axes against the plain formulas they stand for, and fits on any number of threads."""
 
 from __future__ import annotations
 
-import multiprocessing
 import subprocess
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis.extra import numpy as npst
 from scipy.linalg import qr
 
 from poolrl import Backlog, Grid, LostSales, Zones
-from poolrl.geometry import compiled_nodes
+from poolrl.data import trajectories
 from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition, Rings
 from poolrl.learning.backward_induction import expected_on_axes
@@ -113,25 +112,11 @@ def test_values_of_states_are_the_best_of_greedy(problem: Any, beyond: bool) -> 
         np.testing.assert_array_equal(axes.state_values(step, q), axes.greedy(step, q, axes.state_axis())[1].T)
 
 
-def _values(_: int) -> Any:
-    problem = LostSales(horizon=1, products=1, holding=0.2, shortage=0.4, demand_max=10.0)
-    partition = Zones(8).partition(problem)
-    q = np.random.default_rng(0).normal(size=partition.pair_count)
-    return partition.greedy(0, q, np.linspace(0, 10, 300)[:, None])[1]
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_nodes, "THREADS", 2)
-    here = _values(0)  # starts the threads, which a child does not inherit
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        np.testing.assert_array_equal(pool.apply_async(_values, (0,)).get(timeout=60), here)
-
-
 def test_a_fit_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
+    monkeypatch.setattr(trajectories, "FEWEST_BLOCKS", 1)
     for threads in (1, 2, 3):
-        monkeypatch.setattr(compiled_nodes, "THREADS", threads)
+        monkeypatch.setattr(trajectories, "THREADS", threads)
         found.append(fit_digests())
     assert found[0] == found[1] == found[2]
 
