@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -211,11 +211,11 @@ class OnVisits:
     where: Partition
     pessimism: Bernstein | None
 
-    def release(self, log: Log, noise: NoiseSource) -> PrivateVisits:
+    def release(self, log: Log, noise: NoiseSource) -> Any:  # PrivateVisits; callers hand on what any fit releases
         """Both of the paper's tables. Guarantee: ρ-zCDP for one unit of the log."""
         return release_visits(log, self.problem, self.where, rho=self.rho, noise=noise)
 
-    def learn(self, released: PrivateVisits) -> Policy:
+    def learn(self, released: Any) -> Policy:
         """A kernel between nodes, then a plan on it."""
         rule, report = plan_on_visits(self.where, released, self.counts, self.pessimism)
         return Policy(self.problem, rule, released.guarantee, report)

@@ -60,10 +60,10 @@ class GreedyQ:
         """Q, and the resolution of the axes or the grid, or the points of all rings."""
         if isinstance(self.where, Axes):
             return {"q": self.q, "axes": np.array([self.where.points, self.where.beyond], dtype=np.float64)}
-        states = self.where.states
-        if isinstance(states, Lattice):
+        if isinstance(states := self.where.states, Lattice):
             return {"q": self.q, "grid": np.array([states.bins, states.linear], dtype=np.float64)}
-        return {"q": self.q, "pairs": np.stack([rings.corners for rings in self.where.pairs]), "states": states.corners}
+        pairs = [nodes.corners for nodes in self.where.pairs if isinstance(nodes, Rings)]
+        return {"q": self.q, "pairs": np.stack(pairs), "states": states.corners}
 
 
 Rule = Levels | GreedyQ | FittedU | CountTable
