@@ -12,7 +12,7 @@ import numpy as np
 
 from poolrl import Trajectories, Zones
 from poolrl.checks import FloatArray
-from poolrl.geometry.partition import Partition
+from poolrl.geometry.partition import Partition, Rings
 from poolrl.problems.problem import Problem
 
 
@@ -86,7 +86,8 @@ def _consistent(joint: FloatArray, total: FloatArray, slack: float) -> FloatArra
 def _values(partition: Partition, step: int, q: FloatArray) -> FloatArray:
     """The best candidate in every state node, each read from the points of its ring."""
     problem, rings = partition.problem, partition.pairs[step]
-    corners, radius = rings.arrays()["corners"], float(rings.arrays()["radius"])
+    assert isinstance(rings, Rings)
+    corners, radius = rings.corners, rings.radius
     count, size, reach = len(corners), corners.shape[1], problem.boundary.reach[step]
     state = problem.natural_state(partition.states.points)
     low, high = problem.allowed(step, state)

@@ -101,7 +101,7 @@ def test_threads_add_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> Non
     problem, log = a_shop(LostSales, gridded=False, trajectories=40)
     expected = log.outcome_leaves(problem, bins=4)
     monkeypatch.setattr(trajectories, "BLOCK_NUMBERS", 1)
-    monkeypatch.setattr(trajectories.threading, "Lock", Watched)
+    monkeypatch.setattr(trajectories, "Lock", Watched)
     np.testing.assert_array_equal(log.outcome_leaves(problem, bins=4), expected)
     blocks = -(-40 // max(1, 2 * 2 * 4 // 2))  # as many numbers at once as there are counts of a step
     assert held == [True, False] * (blocks * problem.horizon)

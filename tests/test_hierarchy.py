@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from poolrl import Backlog, LostSales, Pool, SeededNoise, Trajectories
 from poolrl.checks import FloatArray, IntArray
 from poolrl.geometry.bins import bin_edges
-from poolrl.learning.cell_laws import CellLaws, _mean_and_cavity, explain
+from poolrl.learning.cell_laws import CellLaws, _moments, explain
 from poolrl.learning.estimation import cell_factors
 from poolrl.learning.shapes import dictionary
 from poolrl.learning.trees import Cells
@@ -91,7 +91,7 @@ def test_the_prior_of_a_cell_does_not_count_its_own_trees() -> None:
     given = -((places - rng.normal(0, 1, (4, 1))) ** 2) * rng.uniform(0.5, 3, (4, 1))
     prior = -(places**2) / 2
     joint = np.stack([prior + given[owner == value].sum(axis=0) for value in (0, 1)])
-    (mean, _), (without, doubt) = _mean_and_cavity(joint, given, owner, places)
+    (mean, _), (without, doubt) = _moments(joint, places), _moments(joint[owner] - given, places)
     for cell in range(4):
         others = [c for c in range(4) if c != cell and owner[c] == owner[cell]]
         chance = np.exp(prior + given[others].sum(axis=0))

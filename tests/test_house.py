@@ -20,7 +20,6 @@ KEPT_APART = {
     "poolrl.data.check_problem": "a public function of the package, which is imported by its name",
     "poolrl.data.sources.duckdb": "with opening it would have more than 500 lines",
     "poolrl.learning.cell_laws": "with estimation it would have more than 500 lines",
-    "poolrl.learning.compiled_sums": "compiled when it is first needed: importing Numba takes a second",
     "poolrl.paper.claims": "with the write-up it would have more than 500 lines",
 }
 

@@ -90,16 +90,16 @@ def test_backward_induction_agrees_with_quantecon_on_a_grid() -> None:
     partition = Grid(bins).partition(problem)
     released = release_visits(wear_log(problem, 3000), problem, partition, rho=np.inf, noise=SeededNoise(0))
     first = joined(stages_from_visits(released, partition, Visits())(0))
-    ours = backward_induction(horizon, lambda step: [first], partition)
+    ours, _ = backward_induction(horizon, lambda step: [first], partition)
     rewards, kernel = first.reward.reshape(bins, bins), first.kernel.reshape(bins, bins, bins)
     with pytest.warns(UserWarning, match="infinite horizon"):  # which we do not ask for
         model = DiscreteDP(rewards, kernel, beta=1.0)
     theirs, choices = quantecon_induction(model, horizon, np.zeros(bins))
     for step in range(horizon):
-        table = ours.q[step].reshape(bins, bins)
+        table = ours[step].reshape(bins, bins)
         assert table.max(axis=1) == pytest.approx(theirs[step])
         assert (table.argmax(axis=1) == choices[step]).all()
-        assert partition.state_values(step, ours.q[step]) == pytest.approx(theirs[step])
+        assert partition.state_values(step, ours[step]) == pytest.approx(theirs[step])
 
 
 def test_the_loop_carries_coordinates_side_by_side() -> None:
@@ -196,12 +196,12 @@ def test_pessimistic_values_stay_below_what_is_left_to_earn() -> None:
 
     ranges = [(-1.0, 3.0), (5.0, 9.0), (0.0, 2.0)]
     stages = [Stage(np.array([high]), np.ones((1, 1)), np.array([100.0])) for _, high in ranges]
-    solution = backward_induction(3, lambda h: [stages[h]], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
-    assert solution.q[:, 0] == pytest.approx([2.5, 1.5, 0.5])
+    q, planned = backward_induction(3, lambda h: [stages[h]], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
+    assert q[:, 0] == pytest.approx([2.5, 1.5, 0.5])
     generous = [Stage(stage.reward + 100, stage.kernel, stage.visits) for stage in stages]
-    solution = backward_induction(3, lambda h: [generous[h]], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
-    assert solution.q[:, 0] == pytest.approx([3, 2, 1])  # the ceiling H − h + 1
-    assert solution.clipped == 0
+    q, planned = backward_induction(3, lambda h: [generous[h]], Still(), pessimism=Bernstein(0.0), reward_ranges=ranges)
+    assert q[:, 0] == pytest.approx([3, 2, 1])  # the ceiling H − h + 1
+    assert planned.clipped_to_zero == 0
 
 
 def test_the_expected_cost_is_exact() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.fitted import Fitted
 from poolrl.learning.model import PrivateModel
 from poolrl.learning.outcomes import Outcomes
-from poolrl.learning.planning import FoundPoints, ValuePoints, ValueSettings, default_values, lay_out, plan_on_visits
+from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_visits
 from poolrl.learning.policy import Policy
 from poolrl.learning.stored import ReleasedTrees, Report
 from poolrl.learning.together import choose_edges, measure_together
@@ -86,7 +86,7 @@ class Pool:
         Without `noise` the noise is exact and unpredictable; `SeededNoise` makes a reproducible dry run that is
         not private.
         """
-        prepared = self._admitted(problem, log)
+        prepared = self.prepare(problem)
         return prepared.learn(prepared.release(log, noise or SecureNoise()))
 
     def model(self, problem: Problem, log: Log, *, noise: NoiseSource | None = None) -> PrivateModel:
@@ -94,16 +94,10 @@ class Pool:
 
         `fit` is `model(problem, log).plan(problem)`.
         """
-        prepared = self._admitted(problem, log)
+        prepared = self.prepare(problem)
         if not isinstance(prepared, OnOutcomes):
             raise ValueError("a model is learned from counts of outcomes: use counts=Outcomes(), or fit a policy")
         return prepared.model(prepared.release(log, noise or SecureNoise()))
-
-    def _admitted(self, problem: Problem, log: Log) -> Prepared:
-        if not isinstance(problem, Problem):
-            raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {type(problem).__name__}")
-        admit(log)
-        return self.prepare(problem)
 
     def prepare(self, problem: Problem) -> Prepared:
         """Choose the parts for a problem. Parts that do not fit are refused here, before anything is spent.
@@ -111,6 +105,8 @@ class Pool:
         Your own problem is tried on public dummy rows and on empty tables: its formulas must treat each row by itself,
         and must not fail after the release.
         """
+        if not isinstance(problem, Problem):
+            raise ValueError(f"fit takes a problem and a log (Trajectories or Table), got {type(problem).__name__}")
         # Also where a formula was set on an object of ours.
         replaced = any(map(callable, vars(problem).values()))
         own = replaced or not type(problem).__module__.startswith("poolrl.problems.")
@@ -125,7 +121,8 @@ class Pool:
 
     def _choose(self, problem: Problem) -> Prepared:
         counts = self.counts or (Outcomes() if isinstance(problem, OutcomeProblem) else Visits())
-        where = lay_out(problem, self.values or default_values(problem, counts))
+        values = self.values or default_values(problem, counts)
+        where = lay_out(problem, values)
         asked = [name for name in ON_TOP if getattr(self, name)]
         if isinstance(counts, Outcomes):
             if not isinstance(problem, OutcomeProblem):
@@ -137,11 +134,9 @@ class Pool:
                 raise ValueError("pessimism needs visit counts: use counts=Visits(), or leave it out")
             for name in asked:
                 ON_TOP[name](problem, per_unit=1)  # it refuses a problem that has no such table
-            return OnOutcomes(problem, self._budgets(), counts, where)
+            return OnOutcomes(problem, self._budgets(), counts, values)
         if asked:
             raise ValueError(f"{asked[0]} needs outcome counts: use counts=Outcomes(), or leave it out")
-        if len(problem.arrival_low) != problem.state_dim:
-            raise ValueError("rows that show more than the next state need outcome counts: use counts=Outcomes()")
         if not isinstance(where, Partition):
             raise ValueError(
                 "Separable and Fitted plan on outcomes, but Visits counts joint nodes: use counts=Outcomes(), or "
@@ -150,31 +145,22 @@ class Pool:
         return OnVisits(problem, zcdp.budget(self.rho), counts, where, self.pessimism)
 
 
-class Prepared(Protocol):
-    """A fit in its two halves: `release` sees the log and pays, `learn` sees what was released."""
-
-    def release(self, log: Log, noise: NoiseSource) -> Any:
-        """Guarantee: ρ-zCDP for one unit of the log."""
-
-    def learn(self, released: Any) -> Policy:
-        """Post-processing: no log, no noise, no cost."""
-
-    def learn_from_nothing(self) -> None:
-        """Learn once from empty tables, so that a fault shows before anything is paid."""
-
-
 @dataclass(frozen=True)
 class OnOutcomes:
-    """Counts of outcomes, any values."""
+    """A fit on counts of outcomes, in its two halves: `release` sees the log and pays, `learn` sees what was released.
+
+    `learn_from_nothing` learns once from empty tables, so that a fault shows before anything is paid.
+    """
 
     problem: OutcomeProblem
     budgets: Mapping[str, zcdp.Budget]  # `rho` of the trees, and of each table on top
     counts: Outcomes
-    where: ValuePoints
+    values: ValueSettings
     fixed_edges: IntArray | None = None  # for an audit; otherwise the trees tell where pairs are compared
 
     def release(self, log: Log, noise: NoiseSource) -> PrivateOutcomes:
-        """Trees with as many bins as public facts suggest."""
+        """Trees with as many bins as public facts suggest. Guarantee: ρ-zCDP for one unit of the log."""
+        admit(log)
         moved = moved_trajectories(per_unit=log.max_per_unit, scale_memory=log.scale_memory, has_units=log.has_units)
         rho = float(self.budgets["rho"])
         sizes = self.counts.level_sizes(self.problem, slots=log.slots, per_unit=moved, rho=rho)
@@ -188,7 +174,7 @@ class OnOutcomes:
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
-        return self.model(released).plan_on(self.where)
+        return self.model(released).plan(self.problem, self.values)
 
     def model(self, released: PrivateOutcomes) -> PrivateModel:
         """Distributions of outcomes."""
@@ -211,15 +197,13 @@ class OnOutcomes:
         empty = np.zeros(trees, dtype=np.int64)
         nothing = PrivateOutcomes((leaves,), empty, 1, 1.0, Guarantee.of_nothing(self.problem.horizon))
         # Fitted values take long, and a few of them find the same faults.
-        where = self.where
-        if isinstance(where, FoundPoints) and isinstance(where.settings, Fitted):
-            where = FoundPoints(self.problem, Fitted(states=8, hinges=1, outcomes=8))
-        replace(self, where=where).learn(nothing)
+        few = Fitted(states=8, hinges=1, outcomes=8) if isinstance(self.values, Fitted) else self.values
+        replace(self, values=few).learn(nothing)
 
 
 @dataclass(frozen=True)
 class OnVisits:
-    """Counts of visits, values on their nodes."""
+    """The same on counts of visits, with values on their nodes."""
 
     problem: Problem
     rho: zcdp.Budget
@@ -227,11 +211,11 @@ class OnVisits:
     where: Partition
     pessimism: Bernstein | None
 
-    def release(self, log: Log, noise: NoiseSource) -> PrivateVisits:
-        """Both of the paper's tables."""
+    def release(self, log: Log, noise: NoiseSource) -> Any:  # PrivateVisits; callers hand on what any fit releases
+        """Both of the paper's tables. Guarantee: ρ-zCDP for one unit of the log."""
         return release_visits(log, self.problem, self.where, rho=self.rho, noise=noise)
 
-    def learn(self, released: PrivateVisits) -> Policy:
+    def learn(self, released: Any) -> Policy:
         """A kernel between nodes, then a plan on it."""
         rule, report = plan_on_visits(self.where, released, self.counts, self.pessimism)
         return Policy(self.problem, rule, released.guarantee, report)
@@ -245,3 +229,7 @@ class OnVisits:
             return np.zeros((len(rows), states), dtype=np.int64)
 
         self.learn(PrivateVisits(pairs, transitions, pairs.size * states, 1.0, Guarantee.of_nothing(horizon)))
+
+
+# A fit, ready to release.
+Prepared = OnOutcomes | OnVisits

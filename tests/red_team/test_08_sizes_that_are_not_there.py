@@ -64,7 +64,7 @@ def declare_and_store(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
 
 
 def store(facts: dict[str, Any], arrays: dict[str, Any], **stored: Any) -> None:
-    arrays.update({name.replace("__", "."): np.asarray(value) for name, value in stored.items()})
+    arrays.update({name: np.asarray(value) for name, value in stored.items()})
 
 
 def on_axes(facts: dict[str, Any], arrays: dict[str, Any], points: float = 9.0, **declared: Any) -> None:
@@ -108,7 +108,9 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     "an array of nobody": ("levels", partial(store, more=BOMB)),
     "points": ("levels", partial(on_axes, points=1e9)),
     "points that make large tables": ("levels", partial(on_axes, points=9000.0)),
-    "bins": ("lattice", partial(store, pairs__bins=[1e8] * 3)),
+    "bins": ("lattice", partial(store, grid=[1e8, 0.0])),
+    "bins beyond a number": ("lattice", partial(store, grid=[1e300, 0.0])),
+    "more bins than values": ("lattice", partial(store, grid=[20.0, 0.0])),
     "a horizon that is no number": ("levels", partial(declare, horizon="9" * 1000)),
     "a text of 5 MB": ("levels", lambda facts, arrays: report(facts, arrays, {"x": " " * 5_000_000})),
     "names of steps": (
@@ -119,7 +121,6 @@ HOSTILE: dict[str, tuple[str, Change]] = {
 }
 # An array as large as the file says may be read. It must not take more than that.
 READ_OR_REFUSED: dict[str, tuple[str, Change]] = {
-    "states of a lattice": ("lattice", partial(store, states__bins=[1e4])),
     "axes": ("levels", on_axes),
     "steps of the guarantee": ("levels", partial(guarantee, steps=10**15)),
     "trajectories of a unit": ("levels", partial(guarantee, trajectories_per_unit=10**15)),

@@ -7,12 +7,14 @@ of a problem do not see it: they are recorded before (`data/trace.py`).
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from os import PathLike
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -38,8 +40,10 @@ AnyProblem = TypeVar("AnyProblem", bound=Problem)
 Path = str | PathLike[str]
 # Numbers of one part of a row in a block: a dozen arrays of them fit into a cache of a few megabytes.
 BLOCK_NUMBERS = 2**15
-# With fewer blocks, threads (and the import that makes them) cost more than they save.
+# With fewer blocks, more threads cost more than they save.
 FEWEST_BLOCKS = 64
+# The variable is Numba's; joblib sets it.
+THREADS = int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
 class Trajectories(Log):
@@ -363,7 +367,7 @@ class ArrayRows(Generic[AnyProblem]):
 
     def _tallied(self, places: Callable[[int, slice], IntArray], size: int, *, numbers: int) -> IntArray:
         """How often each place 0 .. size − 1 comes at each step, (H, size). The place `size` is not counted."""
-        counted, adding = np.zeros((self.problem.horizon, size), dtype=np.int64), threading.Lock()
+        counted, adding = np.zeros((self.problem.horizon, size), dtype=np.int64), Lock()
 
         def count(block: slice) -> None:
             for step in range(self.problem.horizon):
@@ -407,18 +411,13 @@ class ArrayRows(Generic[AnyProblem]):
         """Call `work` on slices that hold this many numbers each and together cover all trajectories."""
         trajectories, _, coordinates = self.parts[0].shape
         length = max(1, numbers // coordinates)
-
-        def piece(part: slice) -> None:
-            for start in range(part.start, part.stop, length):
-                work(slice(start, min(start + length, part.stop)))
-
+        blocks = [slice(start, min(start + length, trajectories)) for start in range(0, trajectories, length)]
         if trajectories < FEWEST_BLOCKS * length:
-            piece(slice(0, trajectories))
+            list(map(work, blocks))
         else:
-            # Here, because Numba takes half a second to import.
-            from poolrl.geometry.compiled_nodes import in_blocks
-
-            in_blocks(piece, trajectories)
+            # Threads of this call alone: they would not survive a fork.
+            with ThreadPoolExecutor(THREADS) as threads:
+                list(threads.map(work, blocks))
 
 
 def read_minari(dataset: minari.MinariDataset | str, **known: Any) -> Trajectories:

@@ -118,29 +118,16 @@ class Partition:
 
     def greedy(self, step: int, q: FloatArray, state: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The best allowed action in each state (m, d) and its value (m,); ties go to the first candidate."""
-        problem, boundary, candidates = self.problem, self.problem.boundary, self.candidates
-        low, high = problem.allowed(step, state)
+        candidates, (low, high) = self.candidates, self.problem.allowed(step, state)
         chosen, values = np.zeros(len(state), dtype=np.int64), np.zeros(len(state))
-        nodes = self.pairs[step]
-        if isinstance(nodes, Lattice):
-            block = max(1, BLOCK // len(candidates))
-            for rows in (slice(start, start + block) for start in range(0, len(state), block)):
-                tried = low[rows, None] + candidates * (high - low)[rows, None]
-                states = np.repeat(state[rows], len(candidates), axis=0)
-                scores = self.read(step, q, states, tried.reshape(len(states), -1)).reshape(tried.shape[:2])
-                chosen[rows], values[rows] = scores.argmax(axis=1), scores.max(axis=1)
-        elif q.any():  # otherwise nothing is known, and the first candidate is as good as any
-            from poolrl.geometry.compiled_nodes import SearchSpace, best_in_rings, in_blocks
-
-            span, mirrored = problem.action_high - problem.action_low, boundary.side == "higher"
-            space = SearchSpace(candidates, problem.action_low, span, mirrored, boundary.reach[step])
-            known = nodes.inverse, nodes.radius, q, space
-            unit, lowest, highest = (np.ascontiguousarray(part) for part in (problem.unit_state(state), low, high))
-
-            def search(at: slice) -> None:
-                best_in_rings(*known, unit[at], lowest[at], highest[at], chosen[at], values[at])
-
-            in_blocks(search, len(state))
+        if not q.any():  # nothing is known, and the first candidate is as good as any
+            return low + candidates[chosen] * (high - low), values
+        block = max(1, BLOCK // len(candidates))
+        for rows in (slice(start, start + block) for start in range(0, len(state), block)):
+            tried = low[rows, None] + candidates * (high - low)[rows, None]
+            states = np.repeat(state[rows], len(candidates), axis=0)
+            scores = self.read(step, q, states, tried.reshape(len(states), -1)).reshape(tried.shape[:2])
+            chosen[rows], values[rows] = scores.argmax(axis=1), scores.max(axis=1)
         return low + candidates[chosen] * (high - low), values
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
@@ -215,10 +202,6 @@ class Lattice:
             nodes.append(self._number(np.minimum(base + np.array(corner), self.bins - 1)))
             weights.append(np.where(np.array(corner) == 1, part, 1.0 - part).prod(axis=1))
         return np.stack(nodes, axis=1), np.stack(weights, axis=1)
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """Extent, resolution and type."""
-        return {"reach": self.reach, "bins": np.array(float(self.bins)), "linear": np.array(float(self.linear))}
 
     def _number(self, cell: IntArray) -> IntArray:
         number = cell[..., 0]
@@ -304,18 +287,13 @@ class Rings:
 
     @classmethod
     def among(cls, candidates: FloatArray, radius: float) -> Self:
-        """Keep D of each ring's candidates (M, many, D), the best conditioned by pivoted Gram-Schmidt."""
-        chosen = np.empty_like(candidates[:, : candidates.shape[2]])
-        rest, rings = candidates.copy(), np.arange(len(candidates))
-        for j in range(candidates.shape[2]):
-            squares = (rest**2).sum(axis=-1)
-            longest = squares.argmax(axis=-1)
-            chosen[:, j] = candidates[rings, longest]
-            length = np.sqrt(squares.max(axis=-1, keepdims=True))
-            direction = rest[rings, longest] / np.where(length > 0, length, 1.0)
-            rest -= (rest @ direction[:, :, None]) * direction[:, None]
-            rest[rings, longest] = 0.0
-        return cls(chosen, radius)
+        """Keep D of each ring's candidates (M, many, D), the best conditioned by a pivoted QR."""
+        # It takes a while to import, and inventory does not need it.
+        from scipy.linalg import qr
+
+        dimensions = candidates.shape[2]
+        order = [qr(points.T, mode="r", pivoting=True)[1][:dimensions] for points in candidates]
+        return cls(np.take_along_axis(candidates, np.array(order)[..., None], axis=1), radius)
 
     @property
     def count(self) -> int:
@@ -351,10 +329,6 @@ class Rings:
         for ring, rows in zip(present, np.split(order, starts[1:]), strict=True):
             found[rows] = unit[rows] @ self.inverse[ring]
         return found
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """Corners and radius."""
-        return {"corners": self.corners, "radius": np.array(self.radius)}
 
 
 # Of one space (pairs or states) at one step.

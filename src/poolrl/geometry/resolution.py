@@ -24,7 +24,7 @@ ACTION_POINTS, STATE_POINTS = 257, 65
 FINER_POINTS = 33
 # Values without structure: a grid while it stays small, else the paper's rings.
 GRID_BINS, RING_COUNT = 20, 100
-# Points that are drawn for a ring. Pivoted Gram-Schmidt keeps the best conditioned of them.
+# Points that are drawn for a ring. A pivoted QR keeps the best conditioned of them.
 RING_DRAWS = 64
 # Outcomes that every node of a partition meets, quasi-random; a power of two, as Sobol's sequence wants.
 OUTCOME_DRAWS = 256

@@ -17,6 +17,7 @@ from poolrl.geometry.axes import Axes, position_on
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import FINER_POINTS, OUTCOME_DRAWS
 from poolrl.learning.outcomes import OutcomeDistribution
+from poolrl.learning.stored import Planned
 from poolrl.learning.together import quasi_together
 from poolrl.privacy.released import PrivateVisits
 from poolrl.privacy.zcdp import noise_bound
@@ -95,17 +96,16 @@ def consistent_counts(joint: FloatArray | IntArray, total: FloatArray | IntArray
 
         min_x max_s |x_s − n′_s⁺|   subject to   |Σ x_s − n′⁺| ≤ E_ρ/2,   x ≥ 0
 
-    In closed form: a sum that is too small is raised evenly, one that is too large is lowered evenly down to zero.
+    In closed form: a sum that is too small is raised evenly. One that is too large is lowered evenly, down to zero, by
+    the largest t_j = (Σ_{i≤j} n_(i) − high) / j over its counts, sorted from the largest.
     """
-    from poolrl.geometry.compiled_nodes import in_blocks
-    from poolrl.learning.compiled_sums import lower_to
-
     moved = np.maximum(joint, 0.0).astype(np.float64, copy=False)
     expected = np.maximum(total, 0.0).astype(np.float64, copy=False)
     low, high = np.maximum(expected - slack, 0.0), expected + slack
     moved += (np.maximum(low - moved.sum(axis=1), 0.0) / moved.shape[1])[:, None]
-    in_blocks(lambda rows: lower_to(moved[rows], high[rows]), len(moved))
-    return moved
+    excess = np.cumsum(-np.sort(-moved, axis=1), axis=1) - high[:, None]
+    lowered = np.maximum((excess / np.arange(1, moved.shape[1] + 1)).max(axis=1), 0.0)
+    return np.maximum(moved - lowered[:, None], 0.0)
 
 
 def quasi_outcomes(outcomes: OutcomeDistribution, many: int, together: float) -> FloatArray:
@@ -191,28 +191,21 @@ def fell_back(stage: Stage) -> BoolArray:
 CACHED_NUMBERS = 2**15
 
 
-def expected_on_axes(outcomes: OutcomeDistribution, axes: Axes, step: int, value: FloatArray) -> FloatArray:
-    """Σ w (r + V) over every coordinate's outcomes at one step's nodes, (k, N): exact for piecewise-linear values."""
-    from poolrl.geometry.compiled_nodes import in_blocks
-    from poolrl.learning.compiled_sums import expected_sums
-
-    problem, axis = axes.problem, axes.state_axis()
-    state, action = axes.nodes(step)
-    drawn, weights = outcomes.points.T, np.ascontiguousarray(outcomes.weights[step])  # (B, k), (k, B)
-    sums = np.empty(action.shape)
+def expected_on_axes(
+    outcomes: OutcomeDistribution, axes: Axes, step: int, state: FloatArray, action: FloatArray, value: FloatArray
+) -> FloatArray:
+    """Σ w (r + V) over every coordinate's outcomes at states and actions, (N, k): V is linear between axis points."""
+    problem, axis, column = axes.problem, axes.state_axis(), np.arange(axes.problem.state_dim)
+    drawn, sums = outcomes.points.T, np.empty(action.shape)  # (B, k)
     block = max(1, CACHED_NUMBERS // drawn.size)
-
-    def some(rows: slice) -> None:
-        for start in range(rows.start, rows.stop, block):
-            part = slice(start, min(start + block, rows.stop))
-            here, chosen = state[part, None], action[part, None]
-            arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
-            reward = problem.coordinate_reward(step, here, chosen, arrived)
-            both = np.ascontiguousarray(arrived), np.ascontiguousarray(reward)
-            expected_sums(*both, weights, axis[0], axis[-1], value, sums[part])
-
-    in_blocks(some, len(action))
-    return sums.T
+    for start in range(0, len(action), block):
+        here, chosen = (part[start : start + block, None] for part in (state, action))
+        arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
+        reward = problem.coordinate_reward(step, here, chosen, arrived)
+        lower, part = position_on(arrived, axis)
+        future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
+        sums[start : start + block] = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
+    return sums
 
 
 def induction_on_axes(outcomes: OutcomeDistribution, axes: Axes) -> tuple[FloatArray, FloatArray | None]:
@@ -221,7 +214,7 @@ def induction_on_axes(outcomes: OutcomeDistribution, axes: Axes) -> tuple[FloatA
     q, value = np.empty((horizon, *axes.q_shape)), np.zeros(axes.v_shape)
     levels = np.empty((horizon, axes.problem.state_dim)) if by_level else None
     for step in reversed(range(horizon)):
-        q[step] = expected_on_axes(outcomes, axes, step, value)
+        q[step] = expected_on_axes(outcomes, axes, step, *axes.nodes(step), value).T
         if levels is not None:
             levels[step] = _finer_levels(outcomes, axes, step, q[step], value)
         value = axes.state_values(step, q[step])
@@ -233,26 +226,14 @@ def _finer_levels(outcomes: OutcomeDistribution, axes: Axes, step: int, q: Float
 
     Q_h is concave around its maximum, so a second, finer search finds it.
     """
-    problem, drawn, column = axes.problem, outcomes.points.T, np.arange(axes.problem.state_dim)
+    problem, column = axes.problem, np.arange(axes.problem.state_dim)
     axis, best = axes.action_axis(step), q.argmax(axis=1)
     low = axis[np.maximum(best - 1, 0), column]
     high = axis[np.minimum(best + 1, axes.points - 1), column]
     fine = np.linspace(low, high, FINER_POINTS)  # (F, k)
-    arrived = problem.next_state(step, problem.state_low, fine[:, None], drawn[None])  # (F, B, k)
-    reward = problem.coordinate_reward(step, problem.state_low, fine[:, None], arrived)
-    lower, part = position_on(arrived, axes.state_axis())
-    future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
-    expected = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
+    lowest = np.broadcast_to(problem.state_low, fine.shape)
+    expected = expected_on_axes(outcomes, axes, step, lowest, fine, value)
     return np.clip(fine[expected.argmax(axis=0), column], *problem.allowed(step, problem.state_low))
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Q_h at the nodes, (H, N), and two shares of all nodes."""
-
-    q: FloatArray
-    fell_back: float  # visited too rarely to be trusted
-    clipped: float  # with a pessimistic value that was cut at zero
 
 
 def pessimistic_q(reward: FloatArray, expected: FloatArray, penalty: FloatArray, *, ceiling: float) -> FloatArray:
@@ -270,8 +251,8 @@ def backward_induction(
     *,
     pessimism: Bernstein | None = None,
     reward_ranges: list[tuple[float, float]] | None = None,
-) -> Solution:
-    """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0.
+) -> tuple[FloatArray, Planned]:
+    """Qₕ = rₕ + P̃ₕ Vₕ₊₁ from the last step to the first, V_{H+1} = 0: Q at the nodes, (H, N), and what is said of them.
 
     Pessimism needs rewards in [0, 1]. So the rewards of each step are shifted by `reward_ranges` and divided by the
     widest range, which changes no decision. Nodes in no stage stay at zero, the lowest value under pessimism.
@@ -297,4 +278,4 @@ def backward_induction(
         shares.append((1 - trusted / q.size, 1 - kept / q.size))
         value = values.state_values(step, q)
     untrusted, cut = (float(np.mean(share)) for share in zip(*shares, strict=True))
-    return Solution(solved, untrusted, cut if pessimism else 0.0)
+    return solved, Planned(solved[0].size, untrusted, cut if pessimism else 0.0)

@@ -145,7 +145,7 @@ def explain(
             tried[sides] = refined(cutoffs[sides], tried[sides])
     mixed = cautious(found, fine, fine.uniform) * (1 - idle)[:, None]
     mixed[:, 0] += idle
-    return CellLaws(mixed, tried, learned_part(found), sides)
+    return CellLaws(mixed, tried, found.learned, sides)
 
 
 def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
@@ -162,18 +162,10 @@ def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
 
 def cautious(found: Posterior, laws: Laws, prior: FloatArray) -> FloatArray:
     """The posterior mean law of every cell; the public prior (bins,) as far as the trees hardly contradict it."""
-    weight = learned_part(found)
+    weight = found.learned
     learned = (found.weights @ laws.table).astype(np.float64)
     learned /= learned.sum(axis=1, keepdims=True)
     return weight * learned + (1 - weight) * prior
-
-
-def learned_part(found: Posterior) -> float:
-    """1 − 1/K for a Bayes factor K against "all uniform": zero without evidence.
-
-    So the estimate ends at the public prior as ρ → 0.
-    """
-    return max(0.0, -float(np.expm1(-found.evidence)))
 
 
 ROUNDS = 4
@@ -196,13 +188,14 @@ LEAST_LIKELIHOOD = 1e-30
 
 @dataclass(frozen=True)
 class Posterior:
-    """The weight of every law in every cell, (cells, J), and how much better than "all uniform" they explain the trees.
+    """The weight of every law in every cell, (cells, J), and the part of them that is learned.
 
-    `evidence` is a log Bayes factor with fitted weights, so a rule of caution and not a probability.
+    `learned` is 1 − 1/K for a Bayes factor K against "all uniform": zero without evidence. So the estimate ends at the
+    public prior as ρ → 0. K has fitted weights, so it is a rule of caution and not a probability.
     """
 
     weights: SingleArray
-    evidence: float
+    learned: float
 
 
 def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArray]) -> Posterior:
@@ -234,7 +227,7 @@ def posterior(log_likelihood: SingleArray, laws: Laws, factors: Sequence[IntArra
     likelihood[:, : means * shapes] *= (shared[:, :, None] * q.astype(np.float32)).reshape(cells, -1)
     likelihood[:, means * shapes :] *= (w[1:] / total[:, None]).astype(np.float32)
     uniform = log_likelihood[:, means * shapes + UNIFORM] - best[:, 0]
-    return Posterior(likelihood, float((np.log(total) - uniform).sum()))
+    return Posterior(likelihood, max(0.0, -float(np.expm1(-(np.log(total) - uniform).sum()))))
 
 
 class _Sizes:
@@ -254,7 +247,8 @@ class _Sizes:
         shift = _total(self.effects, self.factors, cells)
         everywhere = _read(curve, grid, grid + shift[:, None])
         joint = everywhere.sum(axis=0) - ((grid - USUAL_CENTRE) / CENTRE_SPREAD) ** 2 / 2
-        (centres, _), (location, variance) = _mean_and_cavity(joint[None], everywhere, np.zeros(cells, np.int64), grid)
+        # Of all cells, and in each cell without its own curve.
+        (centres, _), (location, variance) = _moments(joint[None], grid), _moments(joint - everywhere, grid)
         for i, factor in enumerate(self.factors):
             farthest = min(FARTHEST_EFFECT, FARTHEST_SPREADS * self.effect_spreads[i] + 0.5)
             steps = round(farthest / (grid[1] - grid[0]))
@@ -262,7 +256,9 @@ class _Sizes:
             start = centres[0] + shift - self.effects[i][factor]
             given = _read(curve, grid, start[:, None] + offsets)
             of_values = self._sums[i] @ given - offsets**2 / (2 * self.effect_spreads[i] ** 2)
-            (self.effects[i], doubt), (mean, more) = _mean_and_cavity(of_values, given, factor, offsets)
+            (self.effects[i], doubt), (mean, more) = (
+                _moments(log_weights, offsets) for log_weights in (of_values, of_values[factor] - given)
+            )
             self.effect_spreads[i] = max(float(np.sqrt((self.effects[i] ** 2 + doubt).mean())), LEAST_EFFECT_SPREAD)
             shift = _total(self.effects, self.factors, cells)
             location, variance = location + mean, variance + more
@@ -300,17 +296,8 @@ def _read(curve: FloatArray, grid: FloatArray, places: FloatArray) -> FloatArray
     return read_at(curve, np.clip((places - grid[0]) / (grid[1] - grid[0]), 0.0, len(grid) - 1 - 1e-9))
 
 
-Moments = tuple[FloatArray, FloatArray]
-
-
-def _mean_and_cavity(
-    joint: FloatArray, given: FloatArray, owner: IntArray, places: FloatArray
-) -> tuple[Moments, Moments]:
-    """Mean and variance of each value's effect, and of the same effect in each cell without the cell's own curve."""
-    return _moments(joint, places), _moments(joint[owner] - given, places)
-
-
-def _moments(log_weights: FloatArray, places: FloatArray) -> Moments:
+def _moments(log_weights: FloatArray, places: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of each row's law on the places."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     mean = weights @ places

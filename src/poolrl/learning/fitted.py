@@ -31,8 +31,8 @@ FIRST_STRIDE, NEARBY_STRIDE, LAST_STRIDE = 0.25, 0.04, 0.002
 KNOTS = 6
 # Penalty of the regression, beside features of unit size.
 RIDGE = 1e-5
-# States times outcomes that are looked at together, and states that look for the nearest known one.
-PAIRS_AT_ONCE, NEAREST_AT_ONCE = 2**16, 256
+# States times outcomes that are looked at together.
+PAIRS_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +81,12 @@ class FittedU:
 
     def known_action(self, problem: Problem, step: int, state: FloatArray) -> FloatArray:
         """The action of the nearest state that values were fitted on, (m, d)."""
+        # It takes a while to import, and other plans do not need it.
+        from scipy.spatial import KDTree
+
         span = problem.state_high - problem.state_low
-        found = np.empty((len(state), problem.action_dim))
-        for begin in range(0, len(state), NEAREST_AT_ONCE):
-            rows = slice(begin, begin + NEAREST_AT_ONCE)
-            distance = np.square((state[rows, None] - self.states[step]) / span).sum(axis=-1)
-            found[rows] = self.actions[step][distance.argmin(axis=1)]
-        return found
+        _, nearest = KDTree(self.states[step] / span).query(state / span)
+        return np.asarray(self.actions[step][nearest])
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""

@@ -22,7 +22,7 @@ from poolrl.checks import FloatArray, whole
 from poolrl.geometry.axes import Separable
 from poolrl.learning.levels import on_axis
 from poolrl.learning.outcomes import OutcomeDistribution, Outcomes, outcomes_from_arrays
-from poolrl.learning.planning import ValuePoints, ValueSettings, default_values, lay_out, plan_on_outcomes
+from poolrl.learning.planning import ValueSettings, default_values, lay_out, plan_on_outcomes
 from poolrl.learning.policy import Policy, facts_of, problem_of
 from poolrl.learning.stored import NOTHING_SAID, Report, complete, read_learned, write_learned
 from poolrl.learning.together import drawn_together
@@ -89,14 +89,8 @@ class PrivateModel:
         one comes again. Its products and labels are the model's.
         """
         wanted = self.problem if problem is None else problem
-        self.for_problem(wanted)  # says what does not fit
-        return self.plan_on(lay_out(wanted, values or default_values(wanted, Outcomes())))
-
-    def plan_on(self, where: ValuePoints) -> Policy:
-        """The same, where the points of values are laid out already."""
-        wanted = where.problem
-        assert isinstance(wanted, OutcomeProblem)
-        outcomes = self.for_problem(wanted)
+        outcomes = self.for_problem(wanted)  # says what does not fit
+        where = lay_out(wanted, values or default_values(wanted, Outcomes()))
         rule, report = plan_on_outcomes(
             outcomes,
             where,

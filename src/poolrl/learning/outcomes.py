@@ -150,8 +150,8 @@ class OutcomeDistribution:
 
     def arrays(self) -> dict[str, FloatArray]:
         """What goes into a file."""
-        given = {name: getattr(self, name) for name in STORED}
-        return {name: np.asarray(part, dtype=np.float64) for name, part in given.items() if part is not None}
+        parts = {name: getattr(self, name) for name in STORED}
+        return {name: np.asarray(part, dtype=np.float64) for name, part in parts.items() if part is not None}
 
 
 # Fields of a distribution that a file holds. The side of the feedback is that of the problem.
@@ -168,8 +168,6 @@ def outcomes_from_arrays(arrays: Mapping[str, FloatArray], problem: OutcomeProbl
     for name, shape in zip(STORED, shapes, strict=True):
         if name in parts and parts[name].shape != shape:
             raise ValueError(f"the estimate of outcomes has another shape than the problem: {name}")
-    if not all(part.size and part.dtype == np.float64 and np.isfinite(part).all() for part in parts.values()):
-        raise ValueError("the estimate of outcomes must hold finite numbers")
     numbers: dict[str, Any] = {name: float(part) if part.ndim == 0 else part for name, part in parts.items()}
     return OutcomeDistribution(**numbers, higher=problem.boundary.side == "higher")
 

@@ -17,7 +17,6 @@ from poolrl.geometry.resolution import (
 )
 from poolrl.learning.backward_induction import (
     Bernstein,
-    Solution,
     Visits,
     backward_induction,
     induction_on_axes,
@@ -126,8 +125,8 @@ def plan_on_outcomes(
     """
     if isinstance(where, Partition):
         stages = stages_from_outcomes(outcomes, where, together)
-        solution = backward_induction(where.problem.horizon, stages, where)
-        return GreedyQ(where, solution.q), _report(solution)
+        q, planned = backward_induction(where.problem.horizon, stages, where)
+        return GreedyQ(where, q), Report(planned=planned)
     if isinstance(where, FoundPoints):
         settings = where.settings
         if isinstance(settings, ByCount):
@@ -152,9 +151,5 @@ def plan_on_visits(
     problem = partition.problem
     stages = stages_from_visits(released, partition, settings, trusted_only=pessimism is not None)
     ranges = [problem.reward_range(step) for step in range(problem.horizon)]
-    solution = backward_induction(problem.horizon, stages, partition, pessimism=pessimism, reward_ranges=ranges)
-    return GreedyQ(partition, solution.q), _report(solution)
-
-
-def _report(solution: Solution) -> Report:
-    return Report(planned=Planned(solution.q[0].size, solution.fell_back, solution.clipped))
+    q, planned = backward_induction(problem.horizon, stages, partition, pessimism=pessimism, reward_ranges=ranges)
+    return GreedyQ(partition, q), Report(planned=planned)

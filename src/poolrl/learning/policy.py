@@ -15,12 +15,11 @@ from numpy.typing import ArrayLike
 
 from poolrl.checks import FloatArray, IntArray, as_floats
 from poolrl.geometry.axes import Axes
-from poolrl.geometry.partition import LARGEST_TABLE, Lattice, Nodes, Partition, Rings
+from poolrl.geometry.partition import Grid, Lattice, Partition, Rings
 from poolrl.learning.by_count import CountTable
 from poolrl.learning.fitted import Bent, FittedU
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.stored import NOTHING_SAID, Names, Report, complete, read_learned, write_learned
-from poolrl.npz import Arrays
 from poolrl.privacy.guarantee import Guarantee
 from poolrl.problems.problem import OutcomeProblem, Problem, SeparableProblem
 from poolrl.problems.registry import kind_of
@@ -58,40 +57,16 @@ class GreedyQ:
         return self.where.greedy(step, self.q[step], state)[0]
 
     def arrays(self) -> dict[str, FloatArray]:
-        """Q, and the resolution of the axes or the nodes of every step."""
+        """Q, and the resolution of the axes or the grid, or the points of all rings."""
         if isinstance(self.where, Axes):
             return {"q": self.q, "axes": np.array([self.where.points, self.where.beyond], dtype=np.float64)}
-        found = {"q": self.q}
-        for space, nodes in (("pairs", self.where.pairs), ("states", (self.where.states,))):
-            for name in nodes[0].arrays():
-                found[f"{space}.{name}"] = np.stack([each.arrays()[name] for each in nodes])
-        return found
+        if isinstance(states := self.where.states, Lattice):
+            return {"q": self.q, "grid": np.array([states.bins, states.linear], dtype=np.float64)}
+        pairs = [nodes.corners for nodes in self.where.pairs if isinstance(nodes, Rings)]
+        return {"q": self.q, "pairs": np.stack(pairs), "states": states.corners}
 
 
 Rule = Levels | GreedyQ | FittedU | CountTable
-
-
-def stored_shape(rule: str, arrays: Mapping[str, FloatArray]) -> tuple[int, ...]:
-    """Label values and steps (*labels, H) for which a file holds a rule; nothing is made from them."""
-    one_of_them = _READ.get(rule)
-    if one_of_them is None:
-        raise ValueError(f"the file's rule {rule!r} is not known to this version")
-    name, leading, _ = one_of_them
-    if name not in arrays or not arrays[name].size or not arrays[name].shape[leading]:
-        raise ValueError(f"the file lacks an array that {rule} needs")
-    return arrays[name].shape[leading]
-
-
-def rule_from_arrays(rule: str, problem: Problem, arrays: Mapping[str, FloatArray]) -> Rule:
-    """The inverse of a rule's `arrays`; refuses what does not fit the problem."""
-    stored_shape(rule, arrays)
-    own = {name: array for name, array in arrays.items() if not name.startswith("outcomes.")}
-    if not all(array.dtype == np.float64 and np.isfinite(array).all() for array in own.values()):
-        raise ValueError("the arrays of a rule must hold finite numbers in double precision")
-    try:
-        return _READ[rule][2](problem, own)
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the file lacks an array that {rule} needs") from error
 
 
 def _levels(problem: Problem, arrays: Mapping[str, FloatArray]) -> Levels:
@@ -106,9 +81,12 @@ def _greedy(problem: Problem, arrays: Mapping[str, FloatArray]) -> GreedyQ:
         if not isinstance(problem, SeparableProblem) or points < 2:
             raise ValueError("values on axes need a separable problem and two points or more")
         where = Axes(problem, int(points), bool(beyond))
+    elif "grid" in arrays:
+        bins, linear = _shaped(arrays["grid"], (2,))
+        where = Grid(int(bins), bool(linear)).partition(problem)
     else:
-        pairs = _nodes(arrays, "pairs.", problem.horizon, problem.state_dim + problem.action_dim)
-        where = Partition(problem, pairs, _nodes(arrays, "states.", 1, problem.state_dim)[0])
+        pairs = _rings(arrays["pairs"], problem.boundary.reach)
+        where = Partition(problem, pairs, _rings(arrays["states"][None], np.ones((1, problem.state_dim)))[0])
     return GreedyQ(where, _shaped(arrays["q"], (problem.horizon, *where.q_shape)))
 
 
@@ -125,8 +103,6 @@ def _fitted(problem: Problem, arrays: Mapping[str, FloatArray]) -> FittedU:
     states = _shaped(arrays["states"], (horizon, many, problem.state_dim))
     actions = _shaped(arrays["actions"], (horizon, many, problem.action_dim))
     outcomes = _shaped(arrays["outcomes"], (horizon, arrays["outcomes"].shape[1], problem.outcome_dim))
-    if not many or not outcomes.size:
-        raise ValueError("fitted values need states and outcomes")
     after: list[Bent] = []
     if horizon > 1:
         points = problem.action_dim + (0 if problem.action_sets_state else problem.state_dim)
@@ -137,22 +113,13 @@ def _fitted(problem: Problem, arrays: Mapping[str, FloatArray]) -> FittedU:
     return FittedU(tuple(after), outcomes, states, actions)
 
 
-def _nodes(arrays: Mapping[str, FloatArray], prefix: str, spaces: int, dimensions: int) -> tuple[Nodes, ...]:
-    parts = _beginning_with(prefix, arrays)
-    if "corners" in parts:
-        corners = parts["corners"]
-        _shaped(corners, (spaces, corners.shape[1], dimensions, dimensions))
-        radii = _shaped(parts["radius"], (spaces,))
-        if corners.shape[1] < 1 or (radii <= 0).any() or (np.linalg.matrix_rank(corners) < dimensions).any():
-            raise ValueError("rings need a radius and independent points")
-        return tuple(Rings(each, float(radius)) for each, radius in zip(corners, radii, strict=True))
-    reaches = _shaped(parts["reach"], (spaces, dimensions))
-    bins, linear = (_shaped(parts[name], (spaces,)) for name in ("bins", "linear"))
-    if (reaches <= 0).any() or (bins < 1).any() or (bins > LARGEST_TABLE).any():
-        raise ValueError("a lattice needs a reach and bins")
-    return tuple(
-        Lattice(reach, int(count), bool(smooth)) for reach, count, smooth in zip(reaches, bins, linear, strict=True)
-    )
+def _rings(corners: FloatArray, reaches: FloatArray) -> tuple[Rings, ...]:
+    """Rings with these points (spaces, M, D, D), as far out as the spaces reach, (spaces, D)."""
+    spaces, dimensions = reaches.shape
+    _shaped(corners, (spaces, corners.shape[1], dimensions, dimensions))
+    if (np.linalg.matrix_rank(corners) < dimensions).any():
+        raise ValueError("rings need independent points")
+    return tuple(Rings(each, float(np.linalg.norm(reach))) for each, reach in zip(corners, reaches, strict=True))
 
 
 def _shaped(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
@@ -268,8 +235,12 @@ class Policy:
         """Read what `save` wrote. Your own problem must be passed as `problem`, and must match the file's facts."""
         facts, arrays = read_learned(path, POLICY_FORMAT, "policy")
         with complete(path, "policy"):
-            problem = problem_of(facts["problem"], stored_shape(facts["rule"], arrays), problem)
-            rule, estimate = rule_from_arrays(facts["rule"], problem, arrays), _beginning_with("outcomes.", arrays)
+            if facts["rule"] not in _READ:
+                raise ValueError(f"the file's rule {facts['rule']!r} is not known to this version")
+            name, leading, rule_of = _READ[facts["rule"]]
+            problem = problem_of(facts["problem"], arrays[name].shape[leading], problem)
+            rule, prefix = rule_of(problem, arrays), "outcomes."
+            estimate = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
             outcomes = None
             if estimate and isinstance(problem, OutcomeProblem):
                 outcomes = outcomes_from_arrays(estimate, problem)
@@ -280,10 +251,6 @@ class Policy:
 def facts_of(problem: Problem, guarantee: Guarantee, report: Report) -> dict[str, Any]:
     """What every file says of what was learned."""
     return {"problem": problem.facts(), "guarantee": guarantee.to_dict(), "report": report.to_dict()}
-
-
-def _beginning_with(prefix: str, arrays: Mapping[str, FloatArray]) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def problem_of(facts: Mapping[str, Any], stored: tuple[int, ...], given: Problem | None) -> Problem:

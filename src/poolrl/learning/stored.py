@@ -135,13 +135,17 @@ def as_stated(kind: type[Stated], facts: Any) -> Stated:
 
 
 def write_learned(path: str | PathLike[str], facts: dict[str, Any], arrays: Arrays) -> None:
-    """Write one npz file. `facts["format"]` says what it holds."""
+    """Write one npz file. `facts["format"]` says what it holds; numbers are in double precision."""
+    arrays = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
     text = json.dumps(facts | {"sha256": _checksum(facts, arrays)}, sort_keys=True)
     write_arrays(path, {"facts": np.frombuffer(text.encode(), dtype=np.uint8), **arrays})
 
 
 def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[dict[str, Any], Arrays]:
-    """Facts and arrays of a file in the `wanted` format; refuses one of another format, too large, or changed."""
+    """Facts and arrays of a file in the `wanted` format; refuses one of another format, too large, or changed.
+
+    Every array has entries, which are finite numbers in double precision.
+    """
     try:
         arrays = read_arrays(path, most_bytes=LARGEST_POLICY)
         text = arrays.pop("facts").tobytes()
@@ -156,6 +160,8 @@ def read_learned(path: str | PathLike[str], wanted: str, called: str) -> tuple[d
         raise ValueError(f"{path} is not a poolrl {called}, or is truncated") from error
     if not intact:
         raise ValueError(f"{path} was changed after it was saved: its checksum does not fit its content")
+    if not all(array.size and array.dtype == np.float64 and np.isfinite(array).all() for array in arrays.values()):
+        raise ValueError(f"{path}: its arrays must hold finite numbers in double precision")
     return facts, arrays
 
 

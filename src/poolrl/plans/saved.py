@@ -93,8 +93,8 @@ def load_plan(path: str | PathLike[str]) -> SavedPlan:
         names, labels = as_stated(Names, facts["names"]), Labels(dict(facts["labels"]))
         if not names.products or not names.steps:
             raise ValueError("a plan names its products and steps")
-        if not all(array.size and np.isfinite(array).all() and (array >= 0).all() for array in arrays.values()):
-            raise ValueError("a plan holds finite numbers, and none is negative")
+        if any((array < 0).any() for array in arrays.values()):
+            raise ValueError("no number of a plan is negative")
         return SavedPlan(names, labels, _rule(facts, arrays, labels.count, len(names.steps), len(names.products)))
 
 

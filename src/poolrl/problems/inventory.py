@@ -110,13 +110,10 @@ class Inventory(LevelProblem):
             same = np.ptp(costs, axis=axes) == 0
             return np.where(same, costs.max(axis=axes), (chance[..., None] * costs).sum(axis=axes))
 
-        return type(self)(
-            horizon=self.horizon,
-            products=self.products,
+        return self.changed(
             holding=mean(self.holding),
             shortage=mean(self.shortage),
             demand_max=self.label_bounds.max(axis=axes),
-            boundary=self.share,
             labels={name: v for name, v in zip(names, self.labels.values, strict=True) if name not in unknown},
             scale_profile=mean(self.scale_profile),
         )

@@ -97,10 +97,6 @@ class Rounds(OutcomeProblem):
         takes_place = state >= 0.5
         return takes_place if self.outcome_dim == 1 else np.concatenate([takes_place] * self.outcome_dim, axis=-1)
 
-    def feasible(self, step: int, state: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Any amount."""
-        return state * 0.0 + self.action_low, state * 0.0 + self.action_high
-
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
         own = {name: getattr(self, name) for name in ("horizon", *self.arguments)}
