@@ -33,7 +33,7 @@ reproduce_verb = verb(
     "reproduce",
     examples="""\
   poolrl reproduce --quick                                  a first look, in two minutes
-  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about eight minutes on 2 cores
+  poolrl reproduce --rossmann ~/Downloads/train.csv         everything: about half an hour on 2 cores
   poolrl reproduce rq1 --runs 20
   poolrl reproduce claims                                   the verdicts; runs what is missing
   poolrl reproduce report                                   draw again from the results, run nothing""",

@@ -54,7 +54,7 @@ def check_problem(problem: Problem) -> None:
     show the outcome that led to it, unless it is cut off.
     """
     check_rows(problem)
-    for step in _some_steps(problem):
+    for step in sorted({int(step) for step in np.linspace(0, problem.horizon - 1, MOST_STEPS)}):
         rows = dummy_rows(problem, step)
         for question in _after_release(problem, step, rows):
             _shaped(problem, question, question.ask(*question.arrays))
@@ -98,10 +98,6 @@ def dummy_rows(problem: Problem, step: int) -> DummyRows:
     outcome = problem.outcome_low + shares[:, 1:] * (problem.outcome_high - problem.outcome_low)
     arrived = np.array(problem.next_state(step, state.copy(), action.copy(), outcome.copy()), dtype=np.float64)
     return DummyRows(state, action, arrived, outcome)
-
-
-def _some_steps(problem: Problem) -> list[int]:
-    return sorted({int(step) for step in np.linspace(0, problem.horizon - 1, MOST_STEPS)})
 
 
 def _check_facts(problem: Problem) -> None:

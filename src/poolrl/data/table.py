@@ -33,7 +33,6 @@ from poolrl.data.expressions import (
     at_nearest,
     cells_by_step,
     count_steps,
-    finite,
     harmless,
     recorded_steps,
     row_checks,
@@ -158,13 +157,9 @@ class Table(Log):
         """
         rows = self.placed().rows
         step = rows[self.columns.step]
+        # A step is read like an id: only whole numbers are steps.
+        step = step if step.type().is_integer() else canonical(step.cast("float64"))
         steps = step.between(self.first_step, self.first_step + horizon - 1)
-        if not step.type().is_integer():
-            number = step.cast("float64")
-            steps = finite(number) & steps
-            # Engines may compute a floor as a whole number, so it must not see what no whole number can hold.
-            near = ibis.ifelse(steps, number, float(self.first_step))
-            steps = steps & (near == near.floor())
         # Rows that the filter removes get a step that can be cast too, because engines may filter later.
         place = (ibis.ifelse(steps, step, self.first_step).cast("int64") - self.first_step).cast("int32")
         return self._named(rows.filter(steps).select(**self._id_columns(), step=place, **self._place(rows), **columns))
