@@ -12,7 +12,8 @@ from poolrl.data.sources import opening
 from poolrl.workflow.config.configuration import load_config
 from poolrl.workflow.open_log import open_log
 from tests.helpers.duckdb_files import hostile, write_file
-from tests.helpers.shops import Facts, write_config
+from tests.helpers.ledgers import spent
+from tests.helpers.shops import Facts, Run, message_of_failed_fit, write_config
 from tests.helpers.sources import seen
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -21,8 +22,9 @@ QUERY = "SELECT * FROM x"
 
 
 @pytest.mark.slow
-def test_no_macro_of_a_file_runs_in_a_count(tmp_path: Path, facts: Facts) -> None:
-    """Whatever it is called."""
+def test_no_macro_of_a_file_runs_in_a_count(tmp_path: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is called. This many would be refused by their size, which is not what is tested here."""
+    monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
     expected = seen(tmp_path, facts)
     statements = list(hostile())
     assert len(statements) > 1000
@@ -91,14 +93,40 @@ def test_views_and_macros_that_a_query_can_use_are_told(tmp_path: Path, facts: F
         tmp_path / "log.parquet",
         *(MOST, SALES, *OTHERS),
         'CREATE VIEW "Two ""words" AS FROM sales',
+        # What would hide them, if it were asked. Its name is one of DuckDB's.
+        "CREATE MACRO duckdb_views() AS TABLE SELECT 'nothing' AS sql, false AS internal, 'shop' AS database_name",
     )
-    assert told(tmp_path, facts, "FROM SALES") == (MOST, SALES)
-    assert told(tmp_path, facts, "FROM x") == ()
+    hides, *known = told(tmp_path, facts, "FROM SALES")
+    assert hides.startswith("CREATE MACRO duckdb_views")
+    assert known == [MOST, SALES]
+    assert list(told(tmp_path, facts, "FROM x")) == [hides]
     wide = told(tmp_path, facts, 'FROM "two ""Words"')
     assert {MOST, SALES} < {*wide}
-    assert len(wide) == 3
+    assert len(wide) == 4
     assert not any("Bob" in text for text in wide)
-    assert [text.split(" (")[0] for text in told(tmp_path, facts, "FROM few(900)")] == ["CREATE MACRO few"]
+    assert [text.split(" (")[0] for text in told(tmp_path, facts, "FROM few(900)")][1:] == ["CREATE MACRO few"]
+    # Names that are put together: anything may be used.
+    for query in ("FROM query('FROM sal' || 'es')", "FROM query_table('sal' || 'es')"):
+        assert len(told(tmp_path, facts, query)) == 6
+
+
+def test_macros_that_run_without_their_names_are_told(tmp_path: Path, facts: Facts) -> None:
+    plus, count = 'CREATE MACRO "+" (a, b) AS (a);', "CREATE MACRO count_star () AS (5);"
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", plus, count, *OTHERS)
+    assert told(tmp_path, facts, "SELECT * REPLACE (step+0 AS step) FROM x") == (plus, count)
+
+
+def test_definitions_that_are_too_long_cost_nothing(tmp_path: Path, facts: Facts, run: Run) -> None:
+    long = f"CREATE VIEW long AS SELECT *, '{'y' * 2**18}' AS note FROM x"
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", long)
+    assert "more than 262,144 bytes" in message_of_failed_fit(tmp_path, shop(facts), "FROM long", run)
+    assert spent(tmp_path) == 0
+    assert told(tmp_path, facts, "FROM x") == ()
+
+
+def shop(facts: Facts) -> Facts:
+    facts["log"]["source"] = "shop.duckdb"
+    return facts
 
 
 @pytest.mark.parametrize("name", ["memory", "shop"])

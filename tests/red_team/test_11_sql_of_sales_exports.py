@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from poolrl.data.sources import duckdb as duckdb_files
 from poolrl.data.sources import opening
 from poolrl.privacy.release import release_outcomes
 from poolrl.workflow import sales
 from poolrl.workflow.open_log import open_log
-from tests.helpers.duckdb_files import write_file
+from tests.helpers.duckdb_files import hostile, write_file
 from tests.helpers.exports import configured, export_facts
+from tests.helpers.ledgers import spent
 from tests.helpers.neighbours import Recorder, squared_change
-from tests.helpers.shops import Facts
+from tests.helpers.shops import Facts, Run, message_of_failed_fit
 from tests.helpers.sources import seen
 
 MONDAY, NAN = datetime.date(2025, 3, 3), float("nan")
@@ -41,15 +43,23 @@ def columns(**changed: Sequence[Any]) -> dict[str, Any]:
     return usual | changed
 
 
-def moved(folder: Path, *logs: dict[str, Any]) -> tuple[int, int]:
-    """The squared distance between what two Parquet files release, and what is paid for."""
+def moved(folder: Path, source: str, *logs: dict[str, Any], macro: str = "", weeks: int = 1) -> tuple[int, int]:
+    """The squared distance between what two logs release, and what is paid for."""
     recorders, paid = [], 0
     for log in logs:
-        pq.write_table(pa.table(log), folder / "sales.parquet")
-        facts = export_facts(["bread"], days=1, scale="same weekday, last 1 weeks", scale_floor=0.01)
-        facts["log"]["source"] = "sales.parquet"
+        if source.endswith(".parquet"):
+            pq.write_table(pa.table(log), folder / source)
+        else:
+            (folder / source).unlink(missing_ok=True)
+            pq.write_table(pa.table(log), folder / "rows.parquet")
+            with duckdb.connect(str(folder / source)) as database:
+                database.execute(f"CREATE TABLE sales AS FROM '{folder / 'rows.parquet'}'; {macro}")
+        facts = export_facts(["bread"], days=1, scale=f"same weekday, last {weeks} weeks", scale_floor=0.01)
+        facts["log"]["source"] = source
         facts["problem"]["demand_max"] = 4.0
         facts["privacy"]["weeks_public"] = True
+        if source.endswith(".duckdb"):
+            facts["sales"]["table"] = "sales"
         file = configured(folder, facts)
         recorders.append(Recorder())
         with open_log(file) as opened:
@@ -70,14 +80,14 @@ def test_no_week_decides_how_a_nan_of_another_is_read(
 ) -> None:
     """A Parquet file says that all numbers of a column are equal, and does not count NaN among them."""
     logs = [columns(**{column: every_second(value, last)}) for last in (value, value + 1)]
-    squared, paid = moved(tmp_path, *logs)
+    squared, paid = moved(tmp_path, "sales.parquet", *logs)
     assert squared <= paid
     # As it was: DuckDB believes the file, and takes the question whether a number is one for answered.
     believing = {name: value for name, value in opening.DUCKDB_SETTINGS.items() if name != "disabled_optimizers"}
     monkeypatch.setattr(opening, "DUCKDB_SETTINGS", believing)
     total = sales.unreadable
     monkeypatch.setattr(sales, "unreadable", lambda name: total(name).replace(f"isfinite({name}) AND ", ""))
-    squared, paid = moved(tmp_path, *logs)
+    squared, paid = moved(tmp_path, "sales.parquet", *logs)
     assert squared > paid
 
 
@@ -86,7 +96,49 @@ def test_no_week_decides_how_a_nan_of_another_is_read(
 def test_no_number_makes_the_query_fail(tmp_path: Path, column: str, kind: pa.DataType) -> None:
     for odd in (NAN, float("inf"), 1e30, -1e30, None):
         log = columns(**{column: pa.array([2.0] * (WEEKS - 1) + [odd], kind)})
-        moved(tmp_path, log)
+        moved(tmp_path, "sales.parquet", log)
+
+
+DATEDIFF = "CREATE MACRO datediff(part, a, b) AS date_diff(part, a, b) // 8"
+
+
+def test_a_macro_of_the_file_does_not_lengthen_a_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [columns(sales=[first] + [8.0] * (WEEKS - 1)) for first in (1.0, 40.0)]
+    without = moved(tmp_path, "sales.duckdb", *logs, weeks=2)
+    assert 0 < without[0] <= without[1]
+    assert moved(tmp_path, "sales.duckdb", *logs, weeks=2, macro=DATEDIFF) == without
+    # As it was: the whole query ran where the file's names are known.
+    keep = duckdb_files._keep_answer
+
+    def inside_the_file(query: str, database: Any, inside: str | None, export: str | None = None) -> None:
+        keep(query.replace("FROM log\n", "FROM sales\n"), database, inside)
+
+    monkeypatch.setattr(duckdb_files, "_keep_answer", inside_the_file)
+    squared, paid = moved(tmp_path, "sales.duckdb", *logs, weeks=2, macro=DATEDIFF)
+    assert squared > paid
+
+
+@pytest.mark.slow
+def test_no_macro_of_the_file_runs_in_our_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poolrl.data.sources.duckdb.MOST_DEFINITIONS", 2**30)
+    logs = [columns(), columns(sales=[7.0] * WEEKS)]
+    macros = "; ".join(hostile())
+    assert moved(tmp_path, "sales.duckdb", *logs, macro=macros) == moved(tmp_path, "sales.duckdb", *logs)
+
+
+@pytest.mark.parametrize(
+    "macro", ["regexp_matches(a, b) AS true", "lower(a) AS a", '"||"(a, b) AS a', "poolrl_id(a) AS 1"]
+)
+def test_a_query_with_our_function_needs_a_file_that_leaves_it_alone(
+    tmp_path: Path, facts: Facts, run: Run, macro: str
+) -> None:
+    """`poolrl_id` means one thing. It is refused for what the file defines, so nothing is paid."""
+    write_file(tmp_path / "shop.duckdb", tmp_path / "log.parquet", f"CREATE MACRO {macro}")
+    facts["log"]["source"] = "shop.duckdb"
+    message = message_of_failed_fit(tmp_path, facts, "SELECT *, poolrl_id('7.0') AS same FROM x", run)
+    assert "the query uses poolrl_id, and the file defines" in message
+    assert "give it another name" in message
+    assert spent(tmp_path) == 0
 
 
 def test_our_function_works_in_a_file_without_such_names(tmp_path: Path, facts: Facts) -> None:
@@ -96,28 +148,12 @@ def test_our_function_works_in_a_file_without_such_names(tmp_path: Path, facts: 
     assert seen(tmp_path, facts, source="shop.duckdb", query=query) == expected
 
 
-@pytest.mark.parametrize("table", ["log", "typed", "days", "scaled"])
-def test_a_table_may_be_called_like_a_part_of_our_sql(tmp_path: Path, table: str) -> None:
-    found = []
-    pq.write_table(pa.table(columns()), tmp_path / "sales.parquet")
-    with duckdb.connect(str(tmp_path / "sales.duckdb")) as database:
-        database.execute(f"CREATE TABLE {table} AS FROM '{tmp_path / 'sales.parquet'}'")
-    for source, named in (("sales.parquet", {}), ("sales.duckdb", {"table": table})):
-        facts = export_facts(["bread"], days=1, scale="same weekday, last 2 weeks", scale_floor=0.01)
-        facts["log"]["source"] = source
-        facts["sales"] |= named
-        file = configured(tmp_path, facts)
-        with open_log(file) as opened:
-            found.append(opened.outcome_leaves(file.config.problem.posed, bins=8).tolist())
-    assert found[0] == found[1]
-    assert sum(map(sum, found[0][0])) > 0
-
-
 def test_a_certificate_tells_which_table_was_read(tmp_path: Path) -> None:
     facts = export_facts(["bread"], days=1, table='my "sales"', labels={"promotion": "Aktion"})
     facts["problem"]["labels"] = {"promotion": ["yes", "no"]}
     facts["log"]["source"] = "shop.duckdb"
     query = configured(tmp_path, facts).config.terms(units=1).public.query
     assert query is not None
-    assert 'FROM main."my ""sales"""\n' in query
+    assert query.startswith('WITH log AS (SELECT "shop", "date", "product", ')
+    assert '"Aktion" FROM "my ""sales"""), typed AS (' in query
     duckdb.extract_statements(query)

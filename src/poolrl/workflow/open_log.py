@@ -37,6 +37,7 @@ def open_log(
         config.columns(),
         also=[*also, *(EXPLAINED if explained and sales is not None else ())],
         query=config.query(explained=explained),
+        export=config.export(),
         reads=config.problem.columns_read(config) if sales is None else columns_read(sales, config.columns_of_labels()),
         folder=file.folder,
         csv=CsvFormat(log.delimiter) if sales is None else CsvFormat(sales.delimiter, sales.encoding),

@@ -33,9 +33,9 @@ FLAG_COUNTS = ("flag_out", "flag_out_left", "flag_sold", "flag_sold_not_out")
 def sales_query(
     sales: SalesTable, *, labels: Mapping[str, str], step_labels: Collection[str] = (), explained: bool = False
 ) -> str:
-    """SQL of DuckDB on the export: a row per week, day and product, with shop, monday, amounts, scale and labels.
+    """SQL of DuckDB on the table `log`: a row per week, day and product, with shop, monday, amounts, scale and labels.
 
-    `labels` says which column holds which label. With
+    In a database file `log` is the answer to `export_query`. `labels` says which column holds which label. With
     `explained` a column `why` says what was wrong with a row, for the data holder's eyes.
     """
     named = {LABEL_COLUMN.format(name): column for name, column in labels.items()}
@@ -100,6 +100,13 @@ def columns_read(sales: SalesTable, labels: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys([*read, *labels.values()]))
 
 
+def export_query(sales: SalesTable, labels: Mapping[str, str]) -> str | None:
+    """SQL for these columns in a database file; None for other files."""
+    if sales.table is None:
+        return None
+    return f"SELECT {', '.join(map(quoted_name, columns_read(sales, labels)))} FROM {quoted_name(sales.table)}"
+
+
 def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
     """Every row of the export, its fields read: NULL where one cannot be. `texts` are columns that stay text."""
     plain = {name: f"nullif(trim(CAST({quoted_name(column)} AS VARCHAR)), '')" for name, column in texts.items()}
@@ -110,9 +117,7 @@ def typed_rows(sales: SalesTable, texts: Mapping[str, str]) -> str:
         *(f"{read} AS {name}" for name, read in readings(sales).items()),
         *(f"{read} AS {quoted_name(name)}" for name, read in plain.items()),
     ]
-    # With its schema, because a table may be called like one of our parts.
-    rows = "log" if sales.table is None else f"main.{quoted_name(sales.table)}"
-    return "typed AS (\n  SELECT " + ",\n    ".join(columns) + f"\n  FROM {rows}\n)"
+    return "typed AS (\n  SELECT " + ",\n    ".join(columns) + "\n  FROM log\n)"
 
 
 def field_counts(sales: SalesTable, products: Sequence[str]) -> dict[str, str]:

@@ -4,11 +4,13 @@ A query that fails at rows may reveal one of them, so such a failure costs rho (
 of the query itself must be free. It is found where nothing can be revealed: on empty tables with the same columns, with
 no access to files. EXPLAIN would not do, because functions that read files would read them for it.
 
-A file is attached to a database in memory, the answer is stored there, and the file is detached. So a query may use
-the file's views and macros, and no count does.
+A file's views and macros may have the names of DuckDB's own functions. A query that uses them means them, but our
+counts do not, nor do queries that we write. So a file is attached to a database in memory, the answer is stored there,
+and the file is detached. Of a query of ours only the part that names a table of the file runs before that: `export`.
 
 The certificate tells the views, macros and functions that a query can come through, and no others: these may hold what
-is nobody's business. One is in reach if its name stands anywhere in the query, or in what is in reach.
+is nobody's business. Names decide which ones a query uses, so that too many may be told but never too few: one
+is in reach if its name stands anywhere in the query, or in what is in reach.
 """
 
 from __future__ import annotations
@@ -27,11 +29,17 @@ import sqlglot
 from poolrl.data.ids import canonical
 from poolrl.data.sources.engine import ID_FUNCTION, RowError, interruptible, quoted_name, quoted_text, refused, refusing
 
-ANSWER = "poolrl_answer"
+ANSWER, EXPORT = "poolrl_answer", "poolrl_export"
+SCHEMAS = "poolrl_schema"
 # Names of catalogues that every database in memory has, and one that DuckDB gives to none.
 RESERVED = ("memory", "system", "temp", "main")
 # DuckDB's message when an interrupt signal comes while it works.
 INTERRUPTED = "Query interrupted"
+# Bytes of all definitions in reach, at most. They stand in every certificate.
+MOST_DEFINITIONS = 2**18
+SCHEMA_FILE = "schema.sql"
+# What runs SQL that a query puts together, in DuckDB and in PostgreSQL. The names in it can then be anything.
+_RUN_TEXT = ("query", "query_table", "json_execute_serialized_sql", "query_to_xml", "cursor_to_xml", "execute")
 _IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s."(]+)'
 _CREATED = re.compile(rf"CREATE (?P<kind>VIEW|MACRO|TABLE) (?:{_IDENTIFIER}\.)*(?P<name>{_IDENTIFIER})\s*[\s(]")
 # The only tables that compute something.
@@ -57,7 +65,7 @@ def connected(file: str, settings: dict[str, Any]) -> Iterator[duckdb.DuckDBPyCo
             database.close()
 
 
-def attach(file: Path, name: str, database: duckdb.DuckDBPyConnection) -> None:
+def attach(file: Path, database: duckdb.DuckDBPyConnection, name: str) -> None:
     """Add a file to a database in memory, to be read only. Its names are not in reach before `_keep_answer`."""
     with refusing("DuckDB", duckdb.Error):
         database.execute(f"ATTACH {quoted_text(str(file))} AS {quoted_name(name)} (READ_ONLY)")
@@ -70,11 +78,16 @@ def catalogue_of(file: Path) -> str:
 
 
 def try_query(
-    query: str, names: Collection[str], empty: duckdb.DuckDBPyConnection, inside: str | None = None
+    query: str,
+    names: Collection[str],
+    empty: duckdb.DuckDBPyConnection,
+    inside: str | None = None,
+    export: str | None = None,
 ) -> dict[str, str]:
     """The columns of a query and their types; refuses one that cannot give the named columns.
 
-    `empty` has the tables without rows, in the catalogue `inside` if one is named. It is shut off first.
+    `empty` has the tables without rows, in the catalogue `inside` if one is named. It is shut off first. The answer to
+    `export` is the table `log` of the query, which then sees nothing else of that catalogue.
     """
     try:
         statements = duckdb.extract_statements(query)
@@ -85,10 +98,10 @@ def try_query(
         raise ValueError("the query must be one SELECT (or WITH ... SELECT)")
     shut(empty)
     try:
-        _keep_answer(query, empty, inside)
+        _keep_answer(query, empty, inside, export)
         found = columns_of(ANSWER, empty)
     except duckdb.Error as error:
-        raise ValueError(refused("DuckDB", error, _missing_name(str(error), query))) from None
+        raise ValueError(refused("DuckDB", error, _missing_name(str(error), export or query))) from None
     require_columns(names, found)
     return found
 
@@ -106,29 +119,19 @@ def copy_log_without_rows(database: duckdb.DuckDBPyConnection, empty: duckdb.Duc
         empty.execute("CREATE VIEW log AS FROM poolrl_rows")
 
 
-def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> tuple[Path, list[tuple[str, str]]]:
-    """A file's tables, views and macros without rows, in another file; the names and the SQL of those that compute.
+def copy_without_rows(file: Path, folder: Path, settings: dict[str, Any]) -> Path:
+    """A file's tables, views and functions, without rows, in another file. Their SQL is written to `folder / SCHEMAS`.
 
     Call it before the file is opened for its rows: closing this copy would release a lock on the file.
     """
-    copy, schema = folder / "poolrl_empty.duckdb", folder / "poolrl_schema"
+    copy = folder / "poolrl_empty.duckdb"
     with connected(":memory:", settings) as database, refusing("DuckDB", duckdb.Error):
         database.execute(f"ATTACH {quoted_text(str(file))} AS poolrl_from (READ_ONLY)")
         database.execute(f"ATTACH {quoted_text(str(copy))} AS poolrl_to")
         database.execute("COPY FROM DATABASE poolrl_from TO poolrl_to (SCHEMA)")
         # DuckDB's catalogue does not have the defaults of macros, but this SQL has.
-        database.execute(f"EXPORT DATABASE poolrl_to TO {quoted_text(str(schema))}")
-        return copy, list(_computing((schema / "schema.sql").read_text(encoding="utf-8")))
-
-
-def _computing(schema: str) -> Iterator[tuple[str, str]]:
-    """The name and the SQL of each view, macro and table that computes columns."""
-    for statement in duckdb.extract_statements(schema):
-        sql = statement.query.strip()
-        made = _CREATED.match(sql)
-        if made and (made["kind"] != "TABLE" or _COMPUTED in sql):
-            name = made["name"]
-            yield (name[1:-1].replace('""', '"') if name.startswith('"') else name), sql
+        database.execute(f"EXPORT DATABASE poolrl_to TO {quoted_text(str(folder / SCHEMAS))}")
+    return copy
 
 
 def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
@@ -141,27 +144,41 @@ def shut(database: duckdb.DuckDBPyConnection) -> ibis.BaseBackend:
 
 
 def run_query(
-    query: str, database: duckdb.DuckDBPyConnection, expected: dict[str, str], inside: str | None = None
+    query: str,
+    database: duckdb.DuckDBPyConnection,
+    expected: dict[str, str],
+    inside: str | None = None,
+    export: str | None = None,
 ) -> None:
     """Store the answer, so that every count sees the same rows even if the query draws at random.
 
     A failure from here on may be due to a row. That is so for other columns than without rows, too.
     """
     with refusing("DuckDB", duckdb.Error, RowError):
-        _keep_answer(query, database, inside)
+        _keep_answer(query, database, inside, export)
         kinds = columns_of(ANSWER, database)
     if kinds != expected:
         raise RowError("the query gives other columns, or columns of other types, than it gives without rows")
 
 
-def _keep_answer(query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
-    """Store the answer to a query, and leave the catalogue for good whose names it may use."""
+def _keep_answer(
+    query: str, database: duckdb.DuckDBPyConnection, inside: str | None, export: str | None = None
+) -> None:
+    """Store the answer to a query, and leave the catalogue for good whose names it, or its export, may use."""
+    if export is not None:
+        _store(EXPORT, export, database, inside)
+        database.execute(f"CREATE TEMP VIEW log AS FROM {EXPORT}")
+        inside = None
+    _store(ANSWER, query, database, inside)
+
+
+def _store(table: str, query: str, database: duckdb.DuckDBPyConnection, inside: str | None) -> None:
     rows = query.rstrip().rstrip(";")
     if ID_FUNCTION in query.lower():
         database.execute(f"CREATE TEMP MACRO {ID_FUNCTION}(given) AS {_id_formula()}")
     if inside is not None:
         database.execute(f"USE {quoted_name(inside)}.main")
-    interruptible(lambda: database.execute(f"CREATE TEMP TABLE {ANSWER} AS {rows}\n"), database.interrupt)
+    interruptible(lambda: database.execute(f"CREATE TEMP TABLE {table} AS {rows}\n"), database.interrupt)
     if inside is not None:
         # With its schema, because a file may have a schema called memory.
         database.execute("USE memory.main")
@@ -195,18 +212,58 @@ def _missing_name(message: str, query: str) -> str:
     return f": it asks for {name!r}, which is not there"
 
 
-def in_reach(query: str, made: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    """The SQL of what a query can come through, of all that users have made: its names with their SQL."""
-    texts, found = [query], set[str]()
+def definitions_in_reach(query: str, folder: Path, database: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """The SQL that a query can come through, of the schema that was written to a folder.
+
+    `database` says which functions DuckDB has itself; call it before the names of a file are in reach. A macro's names
+    are looked up where it is called, and the file's own come first there. So with `ID_FUNCTION` in its query a file is
+    refused that has a function of that name, or of a name in it.
+    """
+    with refusing("DuckDB", duckdb.Error):
+        functions = database.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
+        created = list(_created((folder / SCHEMA_FILE).read_text(encoding="utf-8")))
+    own = {name.casefold() for (name,) in functions}
+    definitions = in_reach(query, created, own)
+    shadows = [name for name, _ in created if name.casefold() in {*own, ID_FUNCTION}]
+    if shadows and ID_FUNCTION in query.lower():
+        raise ValueError(
+            f"the query uses {ID_FUNCTION}, and the file defines {shadows[0]!r}, which {ID_FUNCTION} would then call "
+            "instead of DuckDB's own function: give it another name"
+        )
+    return definitions
+
+
+def in_reach(query: str, created: Collection[tuple[str, str]], own: Collection[str] = ()) -> tuple[str, ...]:
+    """The SQL of what a query can come through, of all names with their SQL. `own` are names that run unwritten."""
+    # Operators, count(*) and lists are functions too, so that a macro with such a name runs where no name is written.
+    found = {sql for name, sql in created if name.casefold() in own}
+    texts = [query, *found]
     while texts:
         text = texts.pop().casefold()
-        new = {sql for name, sql in made if _stands_in(text, name.casefold())} - found
+        everything = any(_stands_in(text, word) for word in _RUN_TEXT)
+        new = {sql for name, sql in created if everything or _stands_in(text, name.casefold())} - found
         found |= new
         texts += new
+    if sum(len(sql.encode()) for sql in found) > MOST_DEFINITIONS:
+        raise ValueError(
+            f"the views, macros and functions that the query may use have more than {MOST_DEFINITIONS:,} bytes, and "
+            "each certificate would repeat them: shorten them, or give those that it does not need another name"
+        )
     return tuple(sorted(found))
+
+
+def _created(schema: str) -> Iterator[tuple[str, str]]:
+    """The name and the SQL of each view, macro and table that computes columns."""
+    for statement in duckdb.extract_statements(schema):
+        sql = statement.query.strip()
+        made = _CREATED.match(sql)
+        if made and (made["kind"] != "TABLE" or _COMPUTED in sql):
+            name = made["name"]
+            yield (name[1:-1].replace('""', '"') if name.startswith('"') else name), sql
 
 
 def _stands_in(text: str, name: str) -> bool:
     if re.fullmatch(r"\w+", name):
-        return re.search(rf"\b{name}\b", text) is not None
+        # A digit may stand before it: LIMIT 1sales is LIMIT 1 and a name.
+        return re.search(rf"(?<![^\W\d]){name}(?!\w)", text) is not None
     return name in text or name.replace('"', '""') in text

@@ -14,9 +14,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import duckdb
 import ibis
@@ -71,6 +70,7 @@ def open_source(
     *,
     also: Sequence[str] = (),
     query: str | None = None,
+    export: str | None = None,
     reads: Sequence[str] = (),
     folder: Path = Path(),
     csv: log_files.CsvFormat = log_files.COMMAS,
@@ -79,9 +79,10 @@ def open_source(
     """Open a log with the named columns; paths are relative to `folder`.
 
     Columns that no count uses may be taken `also`, as they are. An answer that is no log has these columns alone.
-    Files other than databases must have the columns that the query `reads`, as far as they are known. `before_rows` is
-    called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores the query's
-    answer.
+    `export` goes with a DuckDB file and a query of ours: it says which rows are the table `log`, and is all that sees
+    the file's own names. Other files must have the columns that the query `reads`, as far as they are known.
+    `before_rows` is called if a query is about to see rows while the log is opened. That is so in DuckDB, which stores
+    the query's answer.
     """
     wanted = _Wanted(columns, also)
     if source.startswith(POSTGRES):
@@ -89,42 +90,46 @@ def open_source(
             yield opened
         return
     where = folder / Path(source).expanduser()
-    make_empty: Callable[[duckdb.DuckDBPyConnection], None]
-    inside, is_csv, whole = None, False, True
-    definitions: tuple[str, ...] = ()
     # DuckDB writes what does not fit into memory to a folder that only this user can read. It is deleted at the end.
     with tempfile.TemporaryDirectory(prefix="poolrl.") as spill:
         settings: dict[str, Any] = DUCKDB_SETTINGS | {"temp_directory": spill}
-        with queries.connected(":memory:", settings) as database:
-            if where.suffix in DUCKDB_ENDINGS:
-                query = _needed(query, "a DuckDB file")
-                if not where.is_file():
-                    raise FileNotFoundError(f"there is no file {where}")
-                inside = queries.catalogue_of(where)
-                without_rows, made = queries.copy_without_rows(where, Path(spill), DUCKDB_SETTINGS)
-                definitions, make_empty = queries.in_reach(query, made), partial(queries.attach, without_rows, inside)
-                queries.attach(where, inside, database)
-            else:
-                files, is_csv = log_files.files_of(where)
+        if where.suffix in DUCKDB_ENDINGS:
+            query = _needed(query, "a DuckDB file")
+            if not where.is_file():
+                raise FileNotFoundError(f"there is no file {where}")
+            name = queries.catalogue_of(where)
+            with queries.connected(":memory:", settings) as empty:
+                queries.attach(queries.copy_without_rows(where, Path(spill), DUCKDB_SETTINGS), empty, name)
+                kinds = queries.try_query(query, wanted.names, empty, name, export)
+            with queries.connected(":memory:", settings) as database:
+                definitions = queries.definitions_in_reach(export or query, Path(spill) / queries.SCHEMAS, database)
+                queries.attach(where, database, name)
+                before_rows()
+                backend = queries.shut(database)
+                queries.run_query(query, database, kinds, name, export)
+                yield Source(_table(backend, database, wanted, name=queries.ANSWER, text_numbers=False), definitions)
+        else:
+            files, is_csv = log_files.files_of(where)
+            with queries.connected(":memory:", settings) as database:
+                whole = True
                 if is_csv:
                     files, csv, whole = log_files.as_utf8(files, csv, Path(spill))
                 reader = log_files.csv_reader(files, csv) if is_csv else log_files.parquet_reader(where, files)
                 _make_log(database, where, files, reader)
                 _require_read(reads, list(queries.columns_of("log", database)), csv.delimiter)
-                make_empty = partial(queries.copy_log_without_rows, database)
-            if query is not None:
-                with queries.connected(":memory:", settings) as empty:
-                    make_empty(empty)
-                    kinds = queries.try_query(query, wanted.names, empty, inside)
-                before_rows()
-                if not whole:
-                    raise RowError(f"{where} cannot be read to its end")
-            backend = queries.shut(database)
-            if query is not None:
-                queries.run_query(query, database, kinds, inside)
-            # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
-            name, as_text = "log" if query is None else queries.ANSWER, is_csv or where.is_dir()
-            yield Source(_table(backend, database, wanted, name=name, text_numbers=as_text), definitions)
+                if query is not None:
+                    with queries.connected(":memory:", settings) as empty:
+                        queries.copy_log_without_rows(database, empty)
+                        kinds = queries.try_query(query, wanted.names, empty)
+                    before_rows()
+                    if not whole:
+                        raise RowError(f"{where} cannot be read to its end")
+                backend = queries.shut(database)
+                if query is not None:
+                    queries.run_query(query, database, kinds)
+                # Text in CSV files and in names of folders is read as numbers row by row. Other text becomes NULL.
+                name, as_text = "log" if query is None else queries.ANSWER, is_csv or where.is_dir()
+                yield Source(_table(backend, database, wanted, name=name, text_numbers=as_text))
 
 
 def count_lines(source: str, folder: Path) -> int | None:
@@ -199,6 +204,24 @@ _TEXTS, _UUID = (19, 25, 1042, 1043), 2950
 # What Ibis calls them. Others are text.
 _IBIS_TYPES = {_BOOLEAN: "boolean", _DATE: "date", **dict.fromkeys(_INTEGERS, "int64")}
 _IBIS_TYPES |= dict.fromkeys(_FLOATS, "float64") | dict.fromkeys(_TIMES, "timestamp")
+# Functions, operators and casts for PostgreSQL's own types that are not its own, but might be taken for such.
+# Casts with numbers from 16384 on are a user's. We use no operator on text such as % of pg_trgm.
+_SHADOWS = """
+WITH own AS (SELECT oid, typcategory FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace),
+  others AS (SELECT oid, nspname FROM pg_namespace WHERE nspname = ANY (%s) AND nspname <> 'pg_catalog')
+SELECT nspname || '.' || proname FROM pg_proc f JOIN others ON f.pronamespace = others.oid
+WHERE NOT EXISTS (SELECT FROM unnest(f.proargtypes) AS kind WHERE kind NOT IN (SELECT oid FROM own))
+  AND EXISTS (SELECT FROM pg_proc g WHERE g.proname = f.proname AND g.pronamespace = 'pg_catalog'::regnamespace)
+UNION ALL
+SELECT nspname || '.' || oprname FROM pg_operator o JOIN others ON o.oprnamespace = others.oid
+  JOIN own AS kind ON o.oprright = kind.oid
+WHERE (o.oprleft = 0 OR o.oprleft IN (SELECT oid FROM own))
+  AND (o.oprname IN ('=', '<>', '<', '<=', '>', '>=', '||', '~')
+    OR (kind.typcategory = 'N' AND o.oprname IN ('+', '-', '*', '/', '%%', '^', '&', '|', '#', '<<', '>>')))
+UNION ALL
+SELECT 'a cast' FROM pg_cast c
+WHERE c.oid >= 16384 AND c.castsource IN (SELECT oid FROM own) AND c.casttarget IN (SELECT oid FROM own)
+"""
 # Everything that computes and that users or extensions have made: views, functions, and the functions behind operators.
 _MADE_BY_USERS = """
 WITH mine AS (SELECT oid, nspname FROM pg_namespace WHERE nspname NOT IN ('pg_catalog', 'information_schema')),
@@ -214,7 +237,11 @@ SELECT oprname::text, pg_get_functiondef(functions.oid) FROM pg_operator JOIN fu
 
 @contextmanager
 def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]:
-    """The answer to a query, as a table that stays on the server."""
+    """The answer to a query, as a table that stays on the server.
+
+    Query and counts are one statement, and so find functions along one search path. A function in a schema of that path
+    may have the name of PostgreSQL's own and fit the counts better. A server where one could is refused.
+    """
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -226,6 +253,7 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         # Whatever the query does, it cannot write, and every count sees the same rows.
         connection.read_only = True
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        _refuse_shadows(connection)
         kinds = _described(connection, f"SELECT * FROM {rows}")
         queries.require_columns(wanted.names, kinds)
         _refuse_ids(connection, {name: kinds[name] for name in wanted.names if name in wanted.ids})
@@ -238,7 +266,9 @@ def _open_postgres(server: str, query: str, wanted: _Wanted) -> Iterator[Source]
         table = backend.sql(f"SELECT {', '.join(chosen)} FROM {rows}", schema=ibis.schema(schema))
         # Ibis may have rewritten the query, so the server checks it again.
         _described(connection, str(backend.compile(table)))
-        yield Source(table, queries.in_reach(query, _asked(connection, lambda: _made_by_users(connection))))
+        # The server's catalogue is read, and no row of a table.
+        made = _asked(connection, lambda: _in_catalogue(connection, _MADE_BY_USERS))
+        yield Source(table, queries.in_reach(query, made))
     finally:
         # The session changed nothing, so nothing is lost if it is already gone.
         with suppress(psycopg.Error):
@@ -254,13 +284,29 @@ def _asked(connection: Connection, work: Callable[[], Answer]) -> Answer:
     return answered
 
 
-def _made_by_users(connection: Connection) -> list[Any]:
-    """The names and the SQL of `_MADE_BY_USERS`. The server's catalogue is read, and no row of a table."""
-    # Names in the SQL then have their schemas.
+def _in_catalogue(connection: Connection, question: LiteralString, *values: Any) -> list[Any]:
+    """Rows of the server's catalogue. No name in the question is found in another schema."""
     connection.execute("SET LOCAL search_path = pg_catalog")
-    found = connection.execute(_MADE_BY_USERS).fetchall()
+    found = connection.execute(question, values or None).fetchall()
     connection.rollback()
     return found
+
+
+def _refuse_shadows(connection: Connection) -> None:
+    """Refuse a search path along which our counts might find anything but PostgreSQL's own functions."""
+
+    def look() -> tuple[list[str], list[str]]:
+        (path,) = connection.execute("SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]").fetchone() or ([],)
+        return path, [name for (name,) in _in_catalogue(connection, _SHADOWS, path)]
+
+    path, shadows = _asked(connection, look)
+    if next((schema for schema in path if not schema.startswith("pg_temp")), "") != "pg_catalog":
+        shadows.append("search_path, where pg_catalog does not come first")
+    if shadows:
+        raise ValueError(
+            f"PostgreSQL has something that counts might take for its own: {shadows[0]}. Add "
+            "?options=-c%20search_path%3Dpg_catalog to the server's address, and name schemas in the query"
+        )
 
 
 def _refuse_ids(connection: Connection, kinds: dict[str, int]) -> None:

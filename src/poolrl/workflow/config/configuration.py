@@ -128,12 +128,21 @@ class Config(Facts):
         )
 
     def query(self, *, explained: bool = False) -> str | None:
-        """The SQL that gives the log's rows; `explained` adds why a row of a sales export is unobserved."""
+        """The SQL that gives the log's rows, from the answer to `export` if there is one.
+
+        `explained` adds why a row of a sales export is unobserved.
+        """
         return self.problem.query(self, explained=explained)
 
     def columns(self) -> Columns:
         """Which column holds what."""
         return self.problem.columns(self)
+
+    def export(self) -> str | None:
+        """The SQL that gives the rows of a sales export in a database file."""
+        from poolrl.workflow.sales import export_query
+
+        return None if self.sales is None else export_query(self.sales, self.columns_of_labels())
 
     def columns_of_labels(self) -> dict[str, str]:
         """Which column of a sales export holds which label."""
@@ -195,6 +204,9 @@ class Config(Facts):
 
     def terms(self, units: int) -> Terms:
         """What a certificate repeats of this file, beside the number of units of the log."""
+        query, export = self.query(), self.export()
+        if query is not None and export is not None:
+            query = query.replace("WITH ", f"WITH log AS ({export}), ", 1)
         posed, trade, unit = self.problem.posed, trade_of(self.problem.posed), self.unit()
         # The record speaks in the words of the trade, where nobody has chosen others.
         said, usual = self.publication, self.problem.usual(trade)
@@ -207,7 +219,7 @@ class Config(Facts):
             columns=[unit.trajectory, *self.columns().names()[1:]],
             unit_column=unit.column,
             clip=self.log.clip,
-            query=self.query(),
+            query=query,
             protects=self.privacy.protects,
             publication=said.model_copy(update=chosen),
             units=units,

@@ -183,6 +183,7 @@ def _count_fields(file: ConfigFile, sales: SalesTable) -> dict[str, int]:
         None,
         also=[f"counted_{name}" for name in counts],
         query=f"WITH {typed_rows(sales, {'spelt': sales.shop})} SELECT {named} FROM typed",
+        export=config.export(),
         reads=columns_read(sales, config.columns_of_labels()),
         folder=file.folder,
         csv=CsvFormat(sales.delimiter, sales.encoding),
