@@ -73,10 +73,9 @@ LIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "another policy": lambda f: f.update(policy_sha256="0" * 64),
     "another bound": lambda f: f["assumed_public"]["problem"].update(demand_max=[1.0, 1.0]),
     "another composition": lambda f: f.update(composition="parallel"),
-    "more left than there was": lambda f: f["ledger"].update(left="5"),
     "a budget that is no number": lambda f: f["ledger"].update(budget="lots"),
     "no query": lambda f: f["assumed_public"].pop("query"),
-    "left over nothing": lambda f: f["ledger"].update(left="1/0"),
+    "a budget of nothing": lambda f: f["ledger"].update(budget="1/0"),
     "another name": lambda f: f["assumed_public"].update(protects="everybody"),
     "a rho that is no number": lambda f: f.update(rho="lots"),
     "a variance of nothing": lambda f: f["mechanisms"][0].update(variance="1/0"),
@@ -120,7 +119,7 @@ def test_other_files_are_found_out(released: Path, tmp_path_factory: pytest.Temp
     ]
     (release / POLICY).write_bytes(b"PK")
     assert "the policy can be read" in bad(released)
-    for content in (b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format": "poolrl certificate 2"}'):
+    for content in (b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format": "poolrl certificate 3"}'):
         (release / CERTIFICATE).write_bytes(content)
         assert bad(released)
 
@@ -165,7 +164,6 @@ def forge(
     policy.save(release / POLICY)
     certificate = Certificate.read((release / CERTIFICATE).read_bytes())
     spent = sum((each.rho for each in mechanisms), Fraction(0))
-    left = max(Fraction(0), 1 - spent)
     forged = certify(
         policy.guarantee,
         issued=certificate.issued,
@@ -173,12 +171,12 @@ def forge(
         config_sha256=certificate.config_sha256,
         public=certificate.assumed_public.model_copy(update=public),
         versions=certificate.versions,
-        ledger=certificate.ledger.model_copy(update={"spent": str(spent), "left": str(left)}),
+        ledger=certificate.ledger.model_copy(update={"spent": str(spent)}),
     )
     (release / CERTIFICATE).write_bytes(forged.canonical())
     (release / LEAFLET).write_text(leaflet(forged))
     (release / RECORD).write_text(registry_record(forged))
-    assert arithmetic_faults(forged) == []
+    assert arithmetic_faults(forged, policy.guarantee) == []
     return bad(folder)
 
 
@@ -271,8 +269,9 @@ def test_a_forged_memory_is_found(released: Path) -> None:
     assert honest.sensitivity_squared > true.sensitivity_squared
     assert forge(released, (honest, left), memory) == [declared]
     assert forge(released, (honest, left)) == shape
-    assert forge(released, (honest, left), memory | {"labels": "public"})[0].startswith(
-        "the policy carries the same declar"
+    assert (
+        forge(released, (honest, left), memory | {"labels": "public"})[0]
+        == "labels are promised as the problem has them"
     )
 
 
@@ -288,7 +287,7 @@ def test_a_guarantee_whose_sensitivity_does_not_fit_its_tables(released: Path) -
     facts["policy_sha256"] = hashlib.sha256((release / POLICY).read_bytes()).hexdigest()
     facts["mechanisms"][0] |= {"sensitivity_squared": str(forged.sensitivity_squared), "variance": str(forged.variance)}
     write_facts(release / CERTIFICATE, facts)
-    assert arithmetic_faults(Certificate.read((release / CERTIFICATE).read_bytes())) == []
+    assert arithmetic_faults(Certificate.read((release / CERTIFICATE).read_bytes()), policy.guarantee) == []
     assert bad(released) == ["counts and sensitivity are those of this problem at this rho"]
 
 

@@ -25,8 +25,6 @@ def release_facts(problem: LostSales, *, spent: Fraction, units: int) -> dict[st
         words=trade_of(problem).words.certified([""] * problem.products, censored=problem.censored),
         units=units,
     )
-    paid = LedgerEntry(
-        data_set="shop", account="", entry=2, seal="", budget=str(spent), spent=str(spent), left=str(Fraction(0))
-    )
+    paid = LedgerEntry(data_set="shop", account="", entry=2, seal="", budget=str(spent), spent=str(spent))
     hashes = {"policy_sha256": "", "config_sha256": ""}
     return hashes | {"issued": "2026-01-01", "public": public, "versions": {}, "ledger": paid}

@@ -114,7 +114,6 @@ class EarlierRelease(Facts):
 
     period: Period
     rho: str
-    units: int = Field(gt=0)
     scale_memory: int = Field(ge=0)
     entry: int
     certificate_sha256: str
@@ -174,20 +173,22 @@ class LedgerEntry(Facts):
     seal: str
     budget: str
     spent: str
-    left: str
+
+    @property
+    def left(self) -> str:
+        """The rest of the budget."""
+        return str(max(Fraction(0), zcdp.written(self.budget) - zcdp.written(self.spent)))
 
     @classmethod
     def of(cls, reservation: Entry, account: Account, unit: ProtectedUnit) -> Self:
         """From the reservation that paid, with what all releases cost one such unit."""
-        spent = account.spent_by(unit)
         return cls(
             data_set=account.data_set,
             account=account.fingerprint,
             entry=reservation.number,
             seal=reservation.seal,
             budget=str(account.budget),
-            spent=str(spent),
-            left=str(max(Fraction(0), account.budget - spent)),
+            spent=str(account.spent_by(unit)),
         )
 
 
@@ -223,7 +224,7 @@ def read_audit(path: Path, config_sha256: str) -> AuditSummary:
 class Certificate(PrivacyLoss):
     """The whole file."""
 
-    format: Literal["poolrl certificate 2"] = "poolrl certificate 2"
+    format: Literal["poolrl certificate 3"] = "poolrl certificate 3"
     issued: str
     private: bool
     in_all: PrivacyLoss  # all releases of the data set together, this one included
@@ -293,23 +294,19 @@ class Certificate(PrivacyLoss):
 
 def certify(guarantee: Guarantee, *, public: AssumedPublic, ledger: LedgerEntry, **facts: Any) -> Certificate:
     """The certificate, from what was paid and what was released; `facts` are its other fields."""
+    entries = derived(guarantee, zcdp.written(ledger.spent), public.words)
+    return Certificate(assumed_public=public, ledger=ledger, **entries, **facts)
+
+
+def derived(guarantee: Guarantee, spent: Fraction, words: CertifiedWords) -> dict[str, Any]:
+    """The entries that follow from what was released, from the sum of all spends, and from words."""
     rho = zcdp.compose(each.rho for each in guarantee.mechanisms)
     if not guarantee.private or isinstance(rho, float):
         raise ValueError("only a private release can be certified: secure noise and a finite rho")
-    return Certificate(
-        mechanisms=[CertifiedMechanism.of(each) for each in guarantee.mechanisms],
-        assumed_public=public,
-        ledger=ledger,
-        **derived(rho, Fraction(ledger.spent), public.words),
-        **{name: getattr(guarantee, name) for name in STORED},
-        **facts,
-    )
-
-
-def derived(rho: Fraction, spent: Fraction, words: CertifiedWords) -> dict[str, Any]:
-    """The entries that follow from the cost of the mechanisms, the sum of all spends, and words."""
     return {
         "private": True,
+        **{name: getattr(guarantee, name) for name in STORED},
+        "mechanisms": [CertifiedMechanism.of(each) for each in guarantee.mechanisms],
         **dict(PrivacyLoss.of(rho)),
         "in_all": PrivacyLoss.of(spent),
         "composition": COMPOSITION,
@@ -350,26 +347,20 @@ def post_processing(words: CertifiedWords) -> list[str]:
     ]
 
 
-def arithmetic_faults(certificate: Certificate) -> list[str]:
-    """Which numbers of a certificate do not follow from its mechanisms."""
-    ledger, audit = certificate.ledger, certificate.audit
+def arithmetic_faults(claim: Certificate, guarantee: Guarantee) -> list[str]:
+    """Which entries of a certificate do not follow from a policy's guarantee and from each other."""
     try:
-        # A mechanism refuses to have no cells and no sensitivity, and costs infinitely much without noise.
-        stated = [Mechanism.from_dict(each.model_dump()) for each in certificate.mechanisms]
-        rho = zcdp.compose(each.rho for each in stated)
-        spent, budget = zcdp.written(ledger.spent), zcdp.written(ledger.budget)
-        if isinstance(rho, float) or spent < rho:
-            return ["a mechanism has no noise, or less was spent than its cost"]
-        again = derived(rho, spent, certificate.assumed_public.words)
+        spent, _ = zcdp.written(claim.ledger.spent), zcdp.written(claim.ledger.budget)
+        again = derived(guarantee, spent, claim.assumed_public.words)
     except (ValueError, ZeroDivisionError, OverflowError):
-        return ["a number is missing or cannot be read"]
-    again["mechanisms"] = [CertifiedMechanism.of(each) for each in stated]
-    again["ledger"] = ledger.model_copy(update={"left": str(max(Fraction(0), budget - spent))})
-    faults = [f"{name} does not follow from the rest" for name in again if getattr(certificate, name) != again[name]]
-    if audit is not None:
-        same = audit.config_sha256 == certificate.config_sha256 and audit.claimed_rho == float(rho)
-        if not same or audit.poolrl != certificate.versions.get("poolrl"):
-            faults.append("the audit is one of another configuration, budget or version")
+        return ["the noise is not secure, or a number is missing or cannot be read"]
+    faults = [f"{name} does not follow from the rest" for name in again if getattr(claim, name) != again[name]]
+    if spent < Fraction(again["rho"]):
+        faults.append("less was spent than it cost")
+    audit, issuer = claim.audit, claim.versions.get("poolrl")
+    audited = claim.config_sha256, float(Fraction(again["rho"])), issuer
+    if audit is not None and (audit.config_sha256, audit.claimed_rho, audit.poolrl) != audited:
+        faults.append("the audit is one of another configuration, budget or version")
     return faults
 
 

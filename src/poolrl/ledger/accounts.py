@@ -243,9 +243,6 @@ def _is_date(text: str) -> bool:
         return False
 
 
-ENTRY_KINDS = ("open", "budget", "reserve", "read", "void", "commit", "key")
-
-
 class OverspendError(ValueError):
     """The budget does not allow a spend."""
 
@@ -341,49 +338,46 @@ def replay(entries: Iterable[Entry]) -> dict[str, Account]:
 
 def apply(entry: Entry, accounts: dict[str, Account]) -> None:
     """Add one entry to the accounts. An entry that breaks a rule is refused, and changes nothing."""
-    where = f"entry {entry.number}"
-    if entry.kind not in ENTRY_KINDS:
-        raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
+    where, account = f"entry {entry.number}", accounts.get(entry.account)
     if entry.kind == "key":
         if entry.account or entry.rho is not None or not isinstance(entry.note.get("public"), str):
             raise ValueError(f"{where} is not a signing key")
-        return
-    account = accounts.get(entry.account)
-    if (entry.kind == "open") != (account is None):
+    elif (entry.kind == "open") != (account is None):
         raise ValueError(f"{where} opens an account twice, or belongs to no account")
-    if account is not None and entry.kind in STAGES:
+    elif account is not None and entry.kind in STAGES:
         before, after = STAGES[entry.kind]
         spend = account.spends.get(entry.refers or 0)
         if spend is None or spend.stage != before:
             stage = "unknown" if spend is None else spend.stage
             raise ValueError(f"{where} continues entry {entry.refers}, which is {stage}, not {before}")
         account.spends[entry.refers or 0] = replace(spend, stage=after, sketch=entry.note.get("sketch", spend.sketch))
-    else:
-        _spend(entry, account, accounts)
-
-
-def _spend(entry: Entry, account: Account | None, accounts: dict[str, Account]) -> None:
-    if entry.rho is None or entry.rho <= 0:
-        raise ValueError(f"entry {entry.number} has no positive rho")
-    if account is None:
+    elif entry.rho is None or entry.rho <= 0:
+        raise ValueError(f"{where} has no positive rho")
+    elif account is None:
         accounts[entry.account] = Account(entry.account, str(entry.note["data_set"]), entry.rho)
-        return
-    if entry.kind == "budget":
+    elif entry.kind == "budget":
         account.budget = entry.rho
-        return
+    elif entry.kind == "reserve":
+        account.spends[entry.number] = _reserved(entry, entry.rho, account)
+    else:
+        raise ValueError(f"{where} has the unknown kind {entry.kind!r}")
+
+
+def _reserved(entry: Entry, rho: Fraction, account: Account) -> Spend:
+    """The spend that an entry reserves; refused where the budget does not allow it."""
     try:
         unit = ProtectedUnit(**entry.note["unit"])
         period = Period.from_note(entry.note["period"]) if "period" in entry.note else None
     except (LookupError, TypeError):  # the seal of an earlier version's entry holds as well
         raise ValueError(f"entry {entry.number} does not say whom it protects, or which period it reads") from None
     try:
-        spent = account.with_spend(entry.rho, unit, period)
+        spent = account.with_spend(rho, unit, period)
     except UnitsError as error:
         raise UnitsError(f"the account {account.data_set!r} cannot pay for this release: {error}") from None
     if spent > account.budget:
         left = f"only {float(account.left):g} of {float(account.budget):g} is left"
-        if spent != account.spent + entry.rho:
+        if spent != account.spent + rho:
             left = f"one {unit.name} would then have lost {float(spent):g} of {float(account.budget):g}"
-        asked = f"the budget of {account.data_set!r} does not allow rho = {float(entry.rho):g}"
+        asked = f"the budget of {account.data_set!r} does not allow rho = {float(rho):g}"
         raise OverspendError(f"{asked}: {left} (entry {entry.number})")
-    account.spends[entry.number] = Spend(entry.rho, "reserved", unit, period)
+    return Spend(rho, "reserved", unit, period)

@@ -88,12 +88,12 @@ class Released:
     earlier_fit: Settled | None = None  # what became of the draft of a fit that was killed
 
     @classmethod
-    def load(cls, folder: Path, *, earlier_fit: Settled | None = None, problem: Problem | None = None) -> Released:
+    def load(cls, folder: Path, *, problem: Problem | None = None) -> Released:
         """From a folder that holds a release; with its `problem`, where that is one of the user's own."""
         if not (folder / CERTIFICATE).exists():
             raise ValueError(f"{folder} is not a release: it has no {CERTIFICATE}. 'poolrl fit' makes one")
         certificate = Certificate.read((folder / CERTIFICATE).read_bytes())
-        return cls(folder, Policy.load(folder / POLICY, problem=problem), certificate, earlier_fit)
+        return cls(folder, Policy.load(folder / POLICY, problem=problem), certificate)
 
     @cached_property
     def trees(self) -> FadedTrees:
@@ -107,7 +107,6 @@ class Released:
         last = EarlierRelease(
             period=claim.period,
             rho=claim.rho,
-            units=claim.assumed_public.units,
             scale_memory=claim.scale_memory,
             entry=claim.ledger.entry,
             certificate_sha256=hashlib.sha256(claim.canonical()).hexdigest(),
@@ -134,7 +133,8 @@ def fit_release(
         refuse_existing(folder)  # another fit may have made it meanwhile
         earlier_fit = settle(draft, folder, file.ledger, file.sha256)
         if earlier_fit == "finished":
-            return Released.load(folder, earlier_fit=earlier_fit, problem=own_problem(file.config.problem.posed))
+            finished = Released.load(folder, problem=own_problem(file.config.problem.posed))
+            return replace(finished, earlier_fit=earlier_fit)
         require_account(file, new_account=new_account)
         draft.mkdir(mode=DRAFT_MODE)
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
@@ -17,13 +17,7 @@ from typing import cast
 import numpy as np
 
 from poolrl import __version__
-from poolrl.certificate.certificate import (
-    Certificate,
-    CertifiedMechanism,
-    Terms,
-    arithmetic_faults,
-    period_faults,
-)
+from poolrl.certificate.certificate import Certificate, LedgerEntry, Terms, arithmetic_faults, period_faults
 from poolrl.certificate.leaflet import leaflet, registry_record
 from poolrl.certificate.release_files import (
     CERTIFICATE,
@@ -40,11 +34,11 @@ from poolrl.learning.model import MODEL_FORMAT, PrivateModel
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.policy import POLICY_FORMAT, Policy
 from poolrl.learning.stored import PeriodRead, read_learned, says_it_is
-from poolrl.ledger.accounts import Entry, ProtectedUnit, normal_name, replay
+from poolrl.ledger.accounts import Entry, normal_name, replay
 from poolrl.ledger.ledger import Ledger
 from poolrl.ledger.signing import PublicKey, Signature
 from poolrl.privacy import sensitivity
-from poolrl.privacy.guarantee import STORED, Guarantee
+from poolrl.privacy.guarantee import Guarantee
 from poolrl.privacy.sensitivity import TableLayout
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import ConfigFile, load_config, parse_config
@@ -65,10 +59,9 @@ class VerifyCheck:
     why: str = ""
 
     @classmethod
-    def without(cls, faults: Iterable[str], what: str) -> VerifyCheck:
+    def without(cls, faults: list[str], what: str) -> VerifyCheck:
         """It is good where nothing speaks against it."""
-        why = "; ".join(faults)
-        return cls(what, not why, why)
+        return cls(what, not faults, "; ".join(faults))
 
 
 def load_verified(folder: Path, trusted: ConfigFile | None = None, *, ledger: Path | None = None) -> Released:
@@ -116,10 +109,9 @@ def verify_folder(
             return [VerifyCheck(what, False, f"there is no {POLICY} beside the certificate to compare it with")]
         checks.append(VerifyCheck(what, *made_again(policy, source)))
         policy = source
-    faults, apart = arithmetic_faults(claim), period_faults(claim)
+    apart = period_faults(claim)
     checks += [
         VerifyCheck("the certificate is in canonical form", canonical),
-        VerifyCheck.without(faults, "rho, epsilon and the attack follow from the mechanisms"),
         VerifyCheck("the policy file has the certified hash", sha256(policy) == claim.policy_sha256),
     ]
     if claim.period is not None or apart:
@@ -128,12 +120,16 @@ def verify_folder(
         same = sha256(folder / TREES) == claim.trees_sha256
         checks.append(VerifyCheck("the released trees have the certified hash", same))
     try:
-        checks += _against_policy(claim, Policy.load(policy, problem=problem))
+        released = Policy.load(policy, problem=problem)
+        faults = arithmetic_faults(claim, released.guarantee)
+        what = "rho, epsilon, the attack and the promise follow from what the policy says was released"
+        checks += [VerifyCheck.without(faults, what), *_against_policy(claim, released)]
     except (ValueError, ArithmeticError) as error:
-        checks.append(VerifyCheck("the policy can be read", False, str(error)))
+        faults = [str(error)]
+        checks.append(VerifyCheck.without(faults, "the policy can be read"))
     # A configuration counts as the release's own where the leaflet or the record lies beside it too.
-    released = (folder / LEAFLET).exists() or (folder / RECORD).exists()
-    own = folder / CONFIG if released and (folder / CONFIG).exists() else None
+    has_papers = (folder / LEAFLET).exists() or (folder / RECORD).exists()
+    own = folder / CONFIG if has_papers and (folder / CONFIG).exists() else None
     if made_with := config or own:
         # The release's own configuration may name the same code as the one that the user has given.
         with nullcontext() if trusted is None or problem is None else code_beside(trusted.path):
@@ -188,18 +184,13 @@ def _papers(claim: Certificate, folder: Path) -> list[VerifyCheck]:
 
 
 def _against_policy(claim: Certificate, policy: Policy) -> list[VerifyCheck]:
-    problem, guarantee, public, names = policy.problem, policy.guarantee, claim.assumed_public, policy.names
-    promised = [getattr(claim, name) == getattr(guarantee, name) for name in STORED]
+    problem, public, names = policy.problem, claim.assumed_public, policy.names
     decided = problem.facts(), policy.report.units, names.products, names.steps
     periods = [each.period for each in claim.earlier] + ([] if claim.period is None else [claim.period])
     named = tuple(PeriodRead(*astuple(period)) for period in periods)
-    mechanisms = [CertifiedMechanism.of(each) for each in guarantee.mechanisms]
     words = trade_of(problem).words.certified(public.products, censored=getattr(problem, "censored", True))
     checks = {
-        "the policy says that its noise was secure": guarantee.private,
-        "the policy carries the same mechanisms": claim.mechanisms == mechanisms,
-        "the policy carries the same declarations about unit, scale and labels": all(promised)
-        and bool(problem.labels) == (claim.labels != "none"),
+        "labels are promised as the problem has them": bool(problem.labels) == (claim.labels != "none"),
         "the policy decides the certified problem, from as many units": decided
         == (public.problem, public.units, public.products, public.steps),
         "counts and sensitivity are those of this problem at this rho": tables_hold(policy, claim),
@@ -234,19 +225,20 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
             return [VerifyCheck.without(faults, "the ledger is unbroken")]
         entries, accounts = ledger.state()
         keys = {key.fingerprint for key in ledger.public_keys()}
-    named, unit = claim.ledger, claim.protects
+    named = claim.ledger
     spends = accounts[named.account].spends if named.account in accounts else {}
-    spend, seals = spends.get(named.entry), {entry.number: entry.seal for entry in entries}
-    paid = spend is not None and (str(spend.rho), spend.period) == (claim.rho, claim.period)
+    spend = spends.get(named.entry)
+    paid = spend is not None and (str(spend.rho), spend.period, spend.unit) == (claim.rho, claim.period, claim.protects)
     read = next((each.number for each in entries if each.kind == "read" and each.refers == named.entry), 0)
-    then, now = (_spent_after(entries[:last], named.account, unit) for last in (read, len(entries)))
-    since = f"since then more was spent, {float(now):g} in all" if now is not None and now != then else ""
+    then, now = (_payment(claim, entries, last) for last in (read, len(entries)))
+    since = ""
+    if now and then and now.spent != then.spent:
+        since = f"since then more was spent, {float(Fraction(now.spent)):g} in all"
     committed = {entry.refers: entry.note for entry in entries if entry.kind == "commit"}
     checks = [
         VerifyCheck("the ledger is unbroken", True),
-        VerifyCheck("the ledger has the payment", paid and seals[named.entry] == named.seal, since),
-        VerifyCheck("the ledger paid for the same unit", spend is not None and spend.unit == unit),
-        VerifyCheck("certificate and ledger agree on what one unit has lost in all", str(then) == named.spent),
+        VerifyCheck("the ledger has the payment", paid, since),
+        VerifyCheck("certificate and ledger agree on the account, and on what one unit has lost", then == named),
         VerifyCheck("the ledger has committed these very files", committed.get(named.entry) == hashes),
     ]
     if claim.earlier:
@@ -263,12 +255,12 @@ def _against_ledger(claim: Certificate, path: Path, hashes: dict[str, str]) -> l
     return checks
 
 
-def _spent_after(entries: list[Entry], account: str, unit: ProtectedUnit) -> Fraction | None:
-    """What one unit had lost after these entries; None where it cannot be known."""
+def _payment(claim: Certificate, entries: list[Entry], last: int) -> LedgerEntry | None:
+    """What the ledger said of a certificate's payment when the last entry was written; None where that is not known."""
     try:
-        books = replay(entries).get(account)
-        return None if books is None else books.spent_by(unit)
-    except ValueError:
+        account = replay(entries[:last])[claim.ledger.account]
+        return LedgerEntry.of(entries[claim.ledger.entry - 1], account, claim.protects)
+    except (ValueError, LookupError):
         return None
 
 
