@@ -34,6 +34,11 @@ def test_a_name_has_one_meaning(name: str, meaning: str) -> None:
     assert {each: names for each, names in meanings_of([name]).items() if names} == {meaning: [name]}
 
 
+def test_a_column_without_a_name_means_nothing() -> None:
+    """Not even a label that no list of words knows."""
+    assert meanings_of(["", "?"], {"colour": "", "shop": "shop,"}) == {"colour": [], "shop": []}
+
+
 def test_no_word_has_two_meanings() -> None:
     for meaning, words in MEANINGS.items():
         for word in words.split(","):

@@ -69,7 +69,7 @@ def meanings_of(names: Iterable[str], meanings: Mapping[str, str] = MEANINGS) ->
     given = list(names)
     found: dict[str, list[str]] = {}
     for meaning, words in meanings.items():
-        known = {_comparable_name(word) for word in words.split(",")}
+        known = {_comparable_name(word) for word in words.split(",")} - {""}
         found[meaning] = [name for name in given if _comparable_name(name) in known]
     return found
 

@@ -65,12 +65,11 @@ def propose_columns(source: Path, *, delimiter: str | None, encoding: str) -> Pr
     files, is_csv = files_of(source)
     if not is_csv:
         return Proposal(",", meanings_of(pq.read_schema(files[0]).names))
-    proposals = []
-    for mark in DELIMITERS if delimiter is None else (delimiter,):
-        names = header_of(files[0], CsvFormat(mark, encoding))
-        columns = meanings_of(names)
-        proposals.append((sum(map(bool, columns.values())), len(names), Proposal(mark, columns)))
-    return max(proposals, key=lambda each: each[:2])[2]
+    marks = DELIMITERS if delimiter is None else (delimiter,)
+    headers = {mark: header_of(files[0], CsvFormat(mark, encoding)) for mark in marks}
+    found = {mark: meanings_of(names) for mark, names in headers.items()}
+    best = max(headers, key=lambda mark: (sum(map(bool, found[mark].values())), len(headers[mark])))
+    return Proposal(best, found[best])
 
 
 def asked_keys(trade: Trade | None = None, *, sales: bool) -> list[Key]:
