@@ -33,12 +33,11 @@ class CostEstimate:
 
 @dataclass(frozen=True)
 class ProductCosts:
-    """One product: its three costs, and what empty shelves and λ hid of it."""
+    """One product: what it costs today and by the policy, and what empty shelves and λ hid of it."""
 
     product: str
     today: float | None
     policy: float | None
-    best: float | None
     binds: list[str]  # steps at which the level stands at λ
     untried: list[str]  # steps at which past orders seldom went as far as the level
     beyond: float  # estimated chance that demand exceeds the level of its step
