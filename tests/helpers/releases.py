@@ -84,6 +84,5 @@ def made_up_forecast(release: Released) -> Forecast:
         verdict="switch",
         because="With these levels a week costs 41 less than today, in nine cases out of ten between 5 and 80 less.",
         products=products,
-        noise_dominated=False,
         warning="",
     )

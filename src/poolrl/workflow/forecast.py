@@ -55,8 +55,7 @@ class Forecast:
     verdict: SwitchVerdict = CANNOT_TELL
     because: str
     lost: float | None = None  # the share of what could be earned that noise and sampling take
-    noise_dominated: bool = False
-    warning: str = ""
+    warning: str = ""  # that noise takes much of what the log could teach
     products: list[ProductCosts] = field(default_factory=list)
 
 

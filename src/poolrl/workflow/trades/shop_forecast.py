@@ -74,7 +74,7 @@ def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast
     rehearsal = Rehearsal(policy)
     families, trials = rehearsal.on_families(), [rehearsal.on_estimate(seed) for seed in range(REPETITIONS)]
     if warning := _noise_warning(families, trials):
-        return replace(_without_numbers(policy, NOISE_HIDES), noise_dominated=True, warning=warning)
+        return replace(_without_numbers(policy, NOISE_HIDES), warning=warning)
     costs = EstimatedCosts.of(policy)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(policy, follows)
