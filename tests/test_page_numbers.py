@@ -248,7 +248,7 @@ def test_the_first_numbers_are_the_costs(verdict: Any) -> None:
 
 def test_a_warning_is_not_said_twice_in_one_place() -> None:
     release = made_up_release(["bread"])
-    said = replace(made_up_forecast(release), noise_dominated=True, warning="Much noise.")
+    said = replace(made_up_forecast(release), warning="Much noise.")
     assert release_page(release, said).count("Much noise.") == 2  # before the levels, and beside the budget
     assert release_page(release, replace(said, because="Much noise.")).count("Much noise.") == 2
 

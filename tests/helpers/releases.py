@@ -72,7 +72,7 @@ def made_up_forecast(release: Released) -> Forecast:
     names, many = release.policy.names, len(release.policy.names.products)
     products = [
         ProductCosts(
-            name, 4.0 + i % 7, 3.0 + i % 5, 2.5, names.steps[:1] * (i % 4 == 0), names.steps[-1:], 0.1 + i / many / 5
+            name, 4.0 + i % 7, 3.0 + i % 5, names.steps[:1] * (i % 4 == 0), names.steps[-1:], 0.1 + i / many / 5
         )
         for i, name in enumerate(names.products)
     ]
@@ -84,6 +84,5 @@ def made_up_forecast(release: Released) -> Forecast:
         verdict="switch",
         because="With these levels a week costs 41 less than today, in nine cases out of ten between 5 and 80 less.",
         products=products,
-        noise_dominated=False,
         warning="",
     )

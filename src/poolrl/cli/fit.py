@@ -115,12 +115,12 @@ def print_release(console: Console, release: Released, forecast: Forecast) -> No
     if (epsilon := release.certificate.in_all.epsilon["1e-06"]) > MEANINGLESS_EPSILON:
         warnings.append(f"There is no meaningful protection. {meaningless(epsilon)}")
     if observed is not None and observed < MOSTLY_OBSERVED:
-        noise = "Noise may have hidden the rest. " if forecast.noise_dominated else ""
+        noise = "Noise may have hidden the rest. " if forecast.warning else ""
         warnings.append(
             f"By the released counts only {observed:.0%} of the log was observed. {noise}Rows beyond lambda are "
             "unobserved, and so are those in which 'poolrl check' finds a fault."
         )
-    if forecast.noise_dominated:
+    if forecast.warning:
         warnings.append(forecast.warning)
     for warning in warnings:
         console.print(f"[bold red]{warning}[/]\n", highlight=False)

@@ -33,12 +33,11 @@ class CostEstimate:
 
 @dataclass(frozen=True)
 class ProductCosts:
-    """One product: its three costs, and what empty shelves and λ hid of it."""
+    """One product: what it costs today and by the policy, and what empty shelves and λ hid of it."""
 
     product: str
     today: float | None
     policy: float | None
-    best: float | None
     binds: list[str]  # steps at which the level stands at λ
     untried: list[str]  # steps at which past orders seldom went as far as the level
     beyond: float  # estimated chance that demand exceeds the level of its step
@@ -56,8 +55,7 @@ class Forecast:
     verdict: SwitchVerdict = CANNOT_TELL
     because: str
     lost: float | None = None  # the share of what could be earned that noise and sampling take
-    noise_dominated: bool = False
-    warning: str = ""
+    warning: str = ""  # that noise takes much of what the log could teach
     products: list[ProductCosts] = field(default_factory=list)
 
 

@@ -74,7 +74,7 @@ def release_page(release: Released, forecast: Forecast) -> str:
     trade, seen = trade_of(policy.problem), seen_in(certificate)
     page = trade.page(policy, forecast)
     # Where noise hides the model, nothing is said of other costs.
-    what_if = None if forecast.noise_dominated else what_if_section(policy)
+    what_if = None if forecast.warning else what_if_section(policy)
     loader = PackageLoader("poolrl.workflow", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     environment.filters |= {"words": _with_code, "money": money}

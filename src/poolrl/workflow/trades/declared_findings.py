@@ -64,16 +64,15 @@ def _habits(words: Words, problem: OutcomeProblem, log: Table) -> Iterator[LogFi
         # Things of another label are other things: each decision beside those of its own label.
         rows = rows.mutate(decision=rows.decision / rows.decision.mean().over(group_by=by).nullif(0.0))
     edges: dict[str, Any] = {f"q{q}": rows.decision.quantile(q / 30) for q in (3, 10, 20, 27)}
-    (at,) = answer(rows.aggregate(**edges)).to_pylist()
+    (at,) = answer(rows.aggregate(**edges, hit=rows.hit.mean())).to_pylist()
     if any(value is None for value in at.values()):
         return
     varied = at["q27"] > HARDLY_VARIES * max(at["q3"], 1e-12)
     # In words: a quantile would be a value of the log.
     hardly = f"they hardly vary, so nothing is known of other {words.decisions}; vary some by lot first"
     yield LogFinding(f"{words.decisions} tried", "good" if varied else "note", "they vary" if varied else hardly)
-    (hit,) = answer(rows.aggregate(share=rows.hit.mean())).to_pylist()
-    if not NEARLY_NONE < hit["share"] < 1 - NEARLY_NONE:
-        often = "succeeds" if hit["share"] > 0.5 else "fails"
+    if not NEARLY_NONE < at["hit"] < 1 - NEARLY_NONE:
+        often = "succeeds" if at["hit"] > 0.5 else "fails"
         says = f"nearly every {words.step} {often}: are the others missing from the table? A fit needs them"
         yield LogFinding("successes", "bad", says)
         return

@@ -81,8 +81,7 @@ def forecast_rounds(policy: Policy, trees: FadedTrees | None = None, progress: P
         policy=ours,
         because=f"The released numbers do not tell past {words.past}, so nothing is compared with today.",
         lost=float(np.clip(1 - truths.mean() / predicted, 0.0, 1.0)) if predicted > 0 else 0.0,
-        noise_dominated=bool(noisy),
-        warning=NOISY,
+        warning=NOISY if noisy else "",
     )
     if played.today is None:
         return forecast

@@ -8,7 +8,6 @@ enough, because each of them errs on its own. Nothing is read but the policy, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -75,7 +74,7 @@ def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast
     rehearsal = Rehearsal(policy)
     families, trials = rehearsal.on_families(), [rehearsal.on_estimate(seed) for seed in range(REPETITIONS)]
     if warning := _noise_warning(families, trials):
-        return replace(_without_numbers(policy, NOISE_HIDES), noise_dominated=True, warning=warning)
+        return replace(_without_numbers(policy, NOISE_HIDES), warning=warning)
     costs = EstimatedCosts.of(policy)
     if follows := orders_follow_demand(policy, costs):
         return _without_numbers(policy, follows)
@@ -83,8 +82,8 @@ def make_forecast(policy: Policy, trees: object, progress: Progress) -> Forecast
 
 
 def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials: list[Trial]) -> Forecast:
-    policy_error = relative_error(trials, lambda trial: (trial.policy, trial.true_policy), costs.columns)
-    best_error = relative_error(trials, lambda trial: (trial.best, trial.true_best), costs.columns)
+    policy_error = relative_error([(trial.policy, trial.true_policy) for trial in trials], costs.columns)
+    best_error = relative_error([(trial.best, trial.true_best) for trial in trials], costs.columns)
     ours = float(costs.policy.sum())
     unseen = costs.unseen > MOST_UNSEEN * ours
     # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
@@ -93,11 +92,11 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
     tail = TAIL_DOUBT * costs.unseen
     # How much a fit overestimates shows where the laws are known, and are not those of an estimate.
     wide = 1 + min(max(families.overestimate, 0.0), MOST_TAKEN_OFF)
-    shown_policy, shown_best, best = costs.policy / wide, of_knowing / wide, float(of_knowing.sum())
+    shown_policy, best = costs.policy / wide, float(of_knowing.sum())
     why = f"The cost of past orders is not known: {costs.why_not}"
     forecast = Forecast(
         policy=estimate(float(shown_policy.sum()), ours * policy_error, ours * MODEL_ERROR, tail),
-        best=estimate(float(shown_best.sum()), best * best_error, best * MODEL_ERROR, tail),
+        best=estimate(float((of_knowing / wide).sum()), best * best_error, best * MODEL_ERROR, tail),
         unknown=why,
         because=why,
     )
@@ -109,8 +108,8 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
         return replace(nothing, gain=forecast.gain, verdict=forecast.verdict, because=forecast.because)
     hidden = hidden_from(policy)
     today = [None] * len(hidden) if costs.today is None or forecast.today is None else costs.today.tolist()
-    rows = zip(hidden, today, shown_policy.tolist(), shown_best.tolist(), strict=True)
-    return replace(forecast, products=[replace(row, today=a, policy=b, best=c) for row, a, b, c in rows])
+    rows = zip(hidden, today, shown_policy.tolist(), strict=True)
+    return replace(forecast, products=[replace(row, today=now, policy=ours) for row, now, ours in rows])
 
 
 def _beside_today(forecast: Forecast, costs: EstimatedCosts, now: float, policy_error: float) -> Forecast:
@@ -348,12 +347,11 @@ class Rehearsal:
         )
 
 
-def relative_error(trials: list[Trial], of: Callable[[Trial], tuple[FloatArray, FloatArray]], columns: int) -> float:
-    """The root mean square of (estimated − true) / true, for a sum over this many columns.
+def relative_error(pairs: list[tuple[FloatArray, FloatArray]], columns: int) -> float:
+    """The root mean square of (estimated − true) / true, for a sum over this many columns. Pairs are of one trial.
 
     A part of the error is common to all columns, and the rest averages out.
     """
-    pairs = [of(trial) for trial in trials]
     ratios = np.concatenate([np.log(np.maximum(a, 1e-12) / np.maximum(b, 1e-12)) for a, b in pairs])
     shares = np.concatenate([b for _, b in pairs])
     if shares.sum() <= 0:

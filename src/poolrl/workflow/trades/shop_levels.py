@@ -63,7 +63,7 @@ def hidden_from(policy: Policy) -> list[ProductCosts]:
         return [name for name, share in zip(names.steps, shares, strict=True) if share >= 0.5]
 
     return [
-        ProductCosts(product, None, None, None, steps(binds[:, i]), steps(untried[:, i]), float(often[:, i].mean()))
+        ProductCosts(product, None, None, steps(binds[:, i]), steps(untried[:, i]), float(often[:, i].mean()))
         for i, product in enumerate(names.products)
     ]
 
@@ -131,10 +131,7 @@ def shop_page(policy: Policy, forecast: Forecast) -> TradePage:
 def _costs_of_products(forecast: Forecast) -> list[list[float | None]]:
     """Cost today, with this policy, and how often demand exceeds the level, for the table's columns."""
     return [
-        [
-            None if cost is None or math.isnan(cost) else float(f"{cost:.4g}")
-            for cost in (product.today, product.policy, product.beyond)
-        ]
+        [None if cost is None else float(f"{cost:.4g}") for cost in (product.today, product.policy, product.beyond)]
         for product in forecast.products
     ]
 
@@ -151,31 +148,30 @@ def _hidden(policy: Policy, forecast: Forecast) -> PageSection:
     def some(names: list[str]) -> str:
         return "always" if len(names) == steps else ", ".join(names) or "no"
 
-    def point(title: str, count: int, why: str) -> tuple[str, str]:
-        return title, f": {count:,} of {len(products):,} products, on some days. {why}"
-
-    worst = sorted(marked, key=lambda product: -np.nan_to_num(product.beyond))[:MOST_HIDDEN]
-    often = ["" if math.isnan(one.beyond) else percent(one.beyond) for one in worst]
-    rows = [[one.product, some(one.binds), some(one.untried), share] for one, share in zip(worst, often, strict=True)]
-    header = ("product", "never tried more", "seldom tried this much", "demand exceeds the level")
-    caption = f"Products whose demand was hidden{' most' if len(marked) > len(rows) else ''}"
+    never, seldom = (
+        f": {sum(map(bool, named)):,} of {len(products):,} products, on some days. "
+        for named in ([product.binds for product in products], [product.untried for product in products])
+    )
+    worst = sorted(marked, key=lambda product: -product.beyond)[:MOST_HIDDEN]
     return PageSection(
         "hidden",
         "What empty shelves hid",
         f"{text}Two kinds of levels deserve a second look:",
         points=[
-            point(
+            (
                 "We never tried ordering more than this",
-                sum(bool(product.binds) for product in products),
-                "More might pay, but nothing is known beyond the declared limit of orders (λ).",
+                f"{never}More might pay, but nothing is known beyond the declared limit of orders (λ).",
             ),
-            point(
+            (
                 "We seldom tried ordering this much",
-                sum(bool(product.untried) for product in products),
-                "Fewer than one past order in ten went this far. Order this much for a while, and fit again.",
+                f"{seldom}Fewer than one past order in ten went this far. Order this much for a while, and fit again.",
             ),
         ],
-        table=PageTable(header, rows, caption),
+        table=PageTable(
+            ("product", "never tried more", "seldom tried this much", "demand exceeds the level"),
+            [[one.product, some(one.binds), some(one.untried), percent(one.beyond)] for one in worst],
+            f"Products whose demand was hidden{' most' if len(marked) > MOST_HIDDEN else ''}",
+        ),
         link="Empty shelves",
     )
 
