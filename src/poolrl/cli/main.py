@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import NoReturn
 
@@ -36,8 +37,8 @@ def main() -> None:
         except KeyboardInterrupt:
             _refuse("stopped", STOPPED)
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                # What is still to be written is thrown away, or Python's end would fail again.
+            if isinstance(error, BrokenPipeError) and _reader_is_gone():
+                # The rest of the output is thrown away, or Python's end would fail again.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise SystemExit(READER_GONE) from None
             what = "there is no file" if isinstance(error, FileNotFoundError) else error.strerror
@@ -51,6 +52,13 @@ def main() -> None:
                 raise
             # The message is not printed, because it might quote the log.
             _refuse(f"stopped by an unexpected {type(error).__name__}: a defect of poolrl", 1)
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads standard output any more. Another pipe may have broken, which is a fault."""
+    waiting = select.poll()
+    waiting.register(sys.stdout.fileno(), 0)
+    return any(state & select.POLLERR for _, state in waiting.poll(0))
 
 
 def _refuse(message: str, code: int) -> NoReturn:

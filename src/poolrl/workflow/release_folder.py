@@ -13,6 +13,7 @@ paid for and becomes the release; any other is removed, and its cost stays spent
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -238,7 +239,9 @@ def _release(
             raise ValueError(f"{why}. {_stays_spent(reservation, ledger)}") from None
     with deferred():
         try:
-            ledger.commit(reservation, hashes_of(draft))
+            if len(hashes := hashes_of(draft)) < 2:
+                raise ValueError(f"{draft} was changed while it was written")
+            ledger.commit(reservation, hashes)
         except (ValueError, OSError) as error:
             raise ValueError(f"{error}. {_stays_spent(reservation, ledger)}") from None
         publish(draft, folder)
@@ -387,10 +390,7 @@ def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settl
     if hashes and ledger.exists():
         with Ledger.existing(ledger) as books:
             entries, accounts = books.state()
-    try:
-        claim = Certificate.read((draft / CERTIFICATE).read_bytes())
-    except (OSError, ValueError):  # it is not there, or cut off
-        claim = None
+    claim = _certificate(draft / CERTIFICATE)
     committed = [entry.note for entry in entries if entry.kind == "commit"]
     if claim is not None and claim.config_sha256 == config_sha256 and hashes in committed:
         publish(draft, folder)
@@ -406,6 +406,19 @@ def settle(draft: Path, folder: Path, ledger: Path, config_sha256: str) -> Settl
         )
     shutil.rmtree(draft)
     return "removed"
+
+
+def _certificate(path: Path) -> Certificate | None:
+    """The certificate of a draft; None if it is not there, or cut off."""
+    try:
+        content = path.read_bytes()
+        json.loads(content)
+    except (OSError, ValueError, RecursionError):
+        return None
+    try:
+        return Certificate.read(content)
+    except ValueError as error:
+        raise _in_the_way(path.parent, f"may be a release that was paid for, of another version ({error})") from None
 
 
 def _in_the_way(draft: Path, why: str) -> ValueError:
