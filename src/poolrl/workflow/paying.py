@@ -11,9 +11,9 @@ from poolrl.learning.dependence import TELLING_ERROR, expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
-from poolrl.pool import ON_TOP
 from poolrl.privacy import zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
+from poolrl.privacy.sensitivity import ON_TOP
 from poolrl.workflow.config.configuration import Config
 
 # The share of ρ that pays for each table beside the trees.
