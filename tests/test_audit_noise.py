@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from poolrl.audit.noise import FACTORS, by_lag, largest_sum, noise_parts, products, stretch_hashes, stretches
+from poolrl.audit.noise import FACTORS, largest_sum, noise_parts, products, stretch_hashes, stretches
 from tests.helpers.noisy import discrete, noise_faults
 
 SHARED = "two numbers share noise, or its size"
@@ -92,7 +92,7 @@ def test_sums_of_products_are_those_of_plain_loops() -> None:
     x, y = rng.normal(size=(2, 2, 5, 7)).astype(np.float32)
     sums = products(x, y)
     for kind in (0, 1):
-        for lag, total in zip(range(-6, 7), by_lag(sums, 7)[kind], strict=True):
+        for lag, total in zip(range(-6, 7), sums["lags"][kind], strict=True):
             pairs = [(i, i + lag) for i in range(7) if 0 <= i + lag < 7]
             assert total == pytest.approx(sum(float(x[kind, :, i] @ y[kind, :, j]) for i, j in pairs), abs=1e-4)
     assert sums["places"] == pytest.approx(np.einsum("kri,krj->kij", x, y), abs=1e-4)

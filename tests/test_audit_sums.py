@@ -293,7 +293,7 @@ def test_a_label_that_is_paid_for_once_is_flagged(monkeypatch: Plant) -> None:
         layout = honest(problem, per_unit=per_unit)
         return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
 
-    monkeypatch.setattr(sensitivity, "left_sums", one_side)
+    monkeypatch.setitem(sensitivity.ON_TOP, "left_over", one_side)
     found = attack_case(LABELLED, releases=200)
     assert "one unit moves more than was paid for" in found.faults
     assert [float(each.share) for each in found.tables] == [1.0, 2.0]
@@ -372,7 +372,7 @@ def test_pairs_with_the_noise_of_half_a_row_are_flagged(monkeypatch: Plant) -> N
         layout = honest(problem, per_unit=per_unit)
         return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
 
-    monkeypatch.setattr(sensitivity, "pair_sums", one_side)
+    monkeypatch.setitem(sensitivity.ON_TOP, "together", one_side)
     assert "one unit moves more than was paid for" in attack_case(PAIRED, releases=200).faults
 
 

@@ -113,13 +113,10 @@ def test_a_draw_of_opendp_takes_its_words_too() -> None:
     assert sampler._stream.take(0) == 6
     assert (noisy.shape, noisy.dtype) == ((2, 3), np.int64)
     assert (np.abs(noisy - counts) < 40 * math.sqrt(MOST)).all()
-    sampler._stream._owner._process = (0, 0)  # as in a fork
-    with pytest.raises(RuntimeError, match="belongs to the process that began it"):
-        sampler.add(counts, MOST + 1)
-    other = OpenDPNoise().begin()
-    other._owner._process = (0, 0)  # type: ignore[attr-defined]
-    with pytest.raises(RuntimeError, match="belongs to the process that began it"):
-        other.add(counts, Fraction(1))
+    for begun, variance in ((sampler, MOST + 1), (OpenDPNoise().begin(), Fraction(1))):
+        begun._stream._process = (0, 0)  # type: ignore[attr-defined]  # as in a fork
+        with pytest.raises(RuntimeError, match="belongs to the process that began it"):
+            begun.add(counts, variance)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 10, 11])
@@ -208,15 +205,15 @@ def test_words_are_reserved_in_one_turn_of_the_lock() -> None:
 
 def test_every_fork_is_another_process(monkeypatch: Plant) -> None:
     """Even if the system gives it the number of its parent."""
-    owner = secure.OneProcess()
-    owner.check()
+    stream = Stream()
+    stream.take(1)
     monkeypatch.setattr(secure, "_forks", secure._forks)  # restored afterwards
     before = secure._forks
     for forks in (1, 2):
         secure._count_fork()
         assert secure._forks == before + forks
         with pytest.raises(RuntimeError, match="begin another after a fork"):
-            owner.check()
+            stream.take(1)
 
 
 def test_words_are_taken_in_whole_blocks() -> None:

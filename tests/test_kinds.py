@@ -273,7 +273,7 @@ def test_every_kind_but_shops_is_audited() -> None:
 
 def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: noise for a quarter of what a trajectory moves, while the certificate says ρ = 1."""
-    from poolrl.privacy import release, sensitivity
+    from poolrl.privacy import sensitivity
 
     plain = sensitivity.outcome_trees
 
@@ -281,7 +281,7 @@ def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.Monke
         layout = plain(*arguments, **known)
         return type(layout)(layout.name, layout.cells, layout.sensitivity_squared / 16)
 
-    monkeypatch.setattr(release.sensitivity, "outcome_trees", cheap)
+    monkeypatch.setattr(sensitivity, "outcome_trees", cheap)
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
     case = next(each for each in CASES if not each.problem.action_sets_state)
     found = attack_case(case, rho=1.0, releases=1_000)
@@ -290,7 +290,7 @@ def test_the_audit_notices_a_kind_that_pays_too_little(monkeypatch: pytest.Monke
 
 def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: the joint table of a kind forgets its steps, so its noise is too small."""
-    from poolrl.privacy import release, sensitivity
+    from poolrl.privacy import sensitivity
 
     plain = sensitivity.joint_table
 
@@ -300,7 +300,7 @@ def test_the_audit_notices_a_joint_table_that_pays_too_little(monkeypatch: pytes
 
     case = next(each for each in CASES if each.dependence)
     assert case.problem.horizon > 1
-    monkeypatch.setattr(release.sensitivity, "joint_table", cheap)
+    monkeypatch.setitem(sensitivity.ON_TOP, "dependence", cheap)
     monkeypatch.setattr("poolrl.audit.faults._counted_faults", lambda *_: [])  # engines have no part in it
     assert attack_case(case, rho=1.0, releases=1_000).verdict == "FLAGGED"
 

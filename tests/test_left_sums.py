@@ -123,7 +123,7 @@ def test_a_label_that_moves_and_is_paid_for_once_is_caught(monkeypatch: Plant) -
         layout = honest(problem, per_unit=per_unit)
         return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
 
-    monkeypatch.setattr(sensitivity, "left_sums", one_side)
+    monkeypatch.setitem(sensitivity.ON_TOP, "left_over", one_side)
     with pytest.raises(AssertionError):
         paid_for(*moves(labels=True))
 

@@ -151,7 +151,7 @@ def test_pairs_that_are_paid_for_once_are_caught(monkeypatch: Plant) -> None:
         layout = honest(problem, per_unit=per_unit)
         return sensitivity.TableLayout(layout.name, layout.cells, layout.sensitivity_squared / 2)
 
-    monkeypatch.setattr(sensitivity, "pair_sums", one_side)
+    monkeypatch.setitem(sensitivity.ON_TOP, "together", one_side)
     with pytest.raises(AssertionError):
         paid_at_some_edges(*moves())
 

@@ -29,11 +29,8 @@ from poolrl.privacy.noise.secure import SecureNoise
 from poolrl.privacy.noise.source import NoiseSource
 from poolrl.privacy.release import admit, release_outcomes, release_visits
 from poolrl.privacy.released import PrivateOutcomes, PrivateVisits
-from poolrl.privacy.sensitivity import joint_table, left_sums, moved_trajectories, pair_sums
+from poolrl.privacy.sensitivity import ON_TOP, moved_trajectories
 from poolrl.problems.problem import OutcomeProblem, Problem
-
-# Tables that may be released beside the trees, by the share of ρ that each gets: how far one unit moves them.
-ON_TOP = {"dependence": joint_table, "left_over": left_sums, "together": pair_sums}
 
 
 @dataclass(frozen=True)

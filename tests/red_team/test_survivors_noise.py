@@ -19,7 +19,7 @@ from poolrl.checks import IntArray
 from poolrl.privacy import release
 from poolrl.privacy.noise import inversion as tables
 from poolrl.privacy.noise import secure as noise
-from poolrl.privacy.noise.secure import OneProcess, SecureNoise, Stream, key_stream
+from poolrl.privacy.noise.secure import SecureNoise, Stream, key_stream
 from poolrl.problems.inventory import LostSales
 from tests.helpers.noisy import noise_faults
 
@@ -216,7 +216,7 @@ def test_words_without_a_fork_guard(monkeypatch: Plant) -> None:
         assert "a forked process can continue a release" in construction_faults(Fraction(12))
         assert "a forked process can continue a release" in attack_case(DEFAULT, releases=100).faults
     with monkeypatch.context() as patch:
-        patch.setattr(OneProcess, "check", lambda self: None)
+        patch.setattr(Stream, "_refuse_forks", lambda self: None)
         assert can_be_continued()
 
 
@@ -246,7 +246,7 @@ def test_words_are_refused_in_a_fork() -> None:
 
     assert b"begin another after a fork" in in_child(words)
     assert len(stream.words(first, 4)) == 4
-    assert os.getpid() == stream._owner._process[0]
+    assert os.getpid() == stream._process[0]
 
 
 @pytest.mark.parametrize(

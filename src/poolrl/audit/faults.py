@@ -28,7 +28,7 @@ from poolrl.audit.cases import AuditCase
 from poolrl.audit.noise import Rows
 from poolrl.checks import FloatArray, IntArray
 from poolrl.data.log import Log
-from poolrl.pool import ON_TOP, OnVisits, Prepared
+from poolrl.pool import OnVisits, Prepared
 from poolrl.privacy import zcdp
 from poolrl.privacy.guarantee import Mechanism
 from poolrl.privacy.noise import secure
@@ -36,6 +36,7 @@ from poolrl.privacy.noise.inversion import inversion
 from poolrl.privacy.noise.secure import OpenDPNoise, SecureNoise, Stream, sampler_faults
 from poolrl.privacy.noise.seeded import SeededNoise
 from poolrl.privacy.noise.source import NoiseSource, RandomWords, Sampler
+from poolrl.privacy.sensitivity import ON_TOP
 
 # A seeded dry run gets another seed for every release. With one seed all its releases would be equal.
 NOISE: dict[str, Callable[[int], NoiseSource]] = {

@@ -151,25 +151,17 @@ def products(one: NDArray[np.float32], other: NDArray[np.float32]) -> Sums:
 
     Both are (kinds, releases, numbers), and each kind has its own sums.
     """
-    # Single precision errs by less than a millionth.
-    length = _length(one.shape[2])
+    numbers = one.shape[2]
+    # Long enough that no lag comes round again. Single precision errs by less than a millionth.
+    length = fft.next_fast_len(2 * numbers, real=True)
     first, second = fft.rfft(one, n=length), fft.rfft(other, n=length)
-    few = one.shape[2] <= MOST_PAIRED
+    lags = fft.irfft((first.conj() * second).sum(axis=1, dtype=np.complex128), n=length)
+    few = numbers <= MOST_PAIRED
     return {
         "rows": one.shape[1],
-        "lags": (first.conj() * second).sum(axis=1, dtype=np.complex128),
+        "lags": lags[:, np.arange(1 - numbers, numbers)],
         "places": (one.transpose(0, 2, 1) @ other if few else np.einsum("krn,krn->kn", one, other)).astype(np.float64),
     }
-
-
-def _length(numbers: int) -> int:
-    # Long enough that no lag comes round again.
-    return int(fft.next_fast_len(2 * numbers, real=True))
-
-
-def by_lag(sums: Sums, numbers: int) -> FloatArray:
-    """Σ x[i] y[i + lag] for every lag from 1 − numbers to numbers − 1."""
-    return np.asarray(fft.irfft(sums["lags"], n=_length(numbers))[:, np.arange(1 - numbers, numbers)])
 
 
 def stretches(rows: Rows, parts: list[Part], releases: int) -> RandomWords:
@@ -239,8 +231,8 @@ def _linked(names: tuple[str, ...], sums: Sums, _: list[Part], luck: float) -> b
     """Whether two numbers go together, or all that are a lag apart, where few releases show what they share."""
     for name in [name for name in names if name in sums]:
         rows, places = sums[name]["rows"], sums[name]["places"]
-        numbers = places.shape[1]
-        lag, lags = np.arange(1 - numbers, numbers), by_lag(sums[name], numbers)
+        lags, numbers = sums[name]["lags"], places.shape[1]
+        lag = np.arange(1 - numbers, numbers)
         if name == "release":
             # A number goes with itself.
             lags, places = lags * (lag != 0), np.triu(places, 1) if places.ndim == 3 else 0 * places

@@ -33,7 +33,6 @@ from poolrl.audit.attack import (
     releases_needed,
 )
 from poolrl.audit.cases import CASES, AuditCase
-from poolrl.audit.noise import CHECKS
 from poolrl.checks import one_of, whole
 from poolrl.cli.verbs import AsJson, verb
 from poolrl.data.log import Log
@@ -114,7 +113,6 @@ def audit(
         "began": when,
         "private": noise != "seeded",
         "attacked": attacked,
-        "noise_checks": [*CHECKS],
         "audits": [_audit_facts(finding) for finding in found],
     }
     # A certificate can carry an audit of its own budget and noise alone.

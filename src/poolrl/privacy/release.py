@@ -82,15 +82,10 @@ def release_outcomes(
     trees = sensitivity.outcome_trees(
         problem, level_sizes=level_sizes, per_unit=moved, complete=complete, labels_public=log.labels_public
     ).mechanism(rho)
-    formulas = {
-        "dependence": sensitivity.joint_table,
-        "left_over": sensitivity.left_sums,
-        "together": sensitivity.pair_sums,
-    }
-    asked = sorted((name for name, budget in on_top.items() if budget), key=[*formulas].index)
+    asked = [name for name in sensitivity.ON_TOP if on_top.get(name)]
     if "together" in asked and edges is None:
         raise ValueError("together needs edges: say where pairs are compared")
-    tables = {name: formulas[name](problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
+    tables = {name: sensitivity.ON_TOP[name](problem, per_unit=moved).mechanism(on_top[name]) for name in asked}
     log.check(problem)
     counts = count_outcomes(log, problem, level_sizes=level_sizes)
     public_root = sensitivity.root_is_public(problem, level_sizes=level_sizes, complete=complete)

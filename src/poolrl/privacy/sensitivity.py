@@ -133,6 +133,10 @@ def pair_sums(problem: Problem, *, per_unit: int) -> TableLayout:
     return TableLayout("products that sell together", problem.horizon * 3, Fraction(moved))
 
 
+# Tables that may be released beside the trees, by the name of the budget of each, in the order of their release.
+ON_TOP = {"dependence": joint_table, "left_over": left_sums, "together": pair_sums}
+
+
 def visit_tables(problem: Problem, *, pairs: int, states: int, per_unit: int) -> tuple[TableLayout, TableLayout]:
     """The paper's two tables: visits of N pair nodes, and transitions from them to S state nodes.
 

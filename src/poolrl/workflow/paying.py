@@ -10,9 +10,9 @@ from poolrl.learning.dependence import TELLING_ERROR, expected_error_of_effect
 from poolrl.learning.outcomes import Outcomes
 from poolrl.learning.stored import LARGEST_POLICY
 from poolrl.learning.together import USEFUL_ERROR, expected_error
-from poolrl.pool import ON_TOP
 from poolrl.privacy import sensitivity, zcdp
 from poolrl.privacy.noise.secure import TABLED, require_sampler
+from poolrl.privacy.sensitivity import ON_TOP
 from poolrl.problems.problem import OutcomeProblem
 from poolrl.workflow.config.configuration import Config
 

@@ -49,31 +49,19 @@ def _this_process() -> tuple[int, int]:
     return os.getpid(), _forks
 
 
-class OneProcess:
-    """A guard for what must not be continued in a fork of the process that made it."""
-
-    def __init__(self) -> None:
-        self._process = _this_process()
-
-    def check(self) -> None:
-        """Refuse any other process."""
-        if _this_process() != self._process:
-            raise RuntimeError("a release belongs to the process that began it: begin another after a fork")
-
-
 class Stream:
     """Uniform 64-bit words, each given once."""
 
     def __init__(self) -> None:
         # Straight from the system: nothing in between can make the key shorter.
         self._key = urandom(KEY_BYTES)
-        self._owner = OneProcess()
+        self._process = _this_process()
         self._taken = 0
         self._lock = threading.Lock()
 
     def take(self, count: int) -> int:
         """Reserve `count` words, and return the place of the first. Any thread may read them with `words`."""
-        self._owner.check()
+        self._refuse_forks()
         with self._lock:
             first = self._taken
             # A block of AES is two words, so the next place is even.
@@ -83,8 +71,12 @@ class Stream:
     def words(self, first: int, count: int) -> RandomWords:
         """The words at first, first + 1, ...; `first` is even."""
         # Here too: a fork may come between `take` and this.
-        self._owner.check()
+        self._refuse_forks()
         return key_stream(self._key, first // 2, count)
+
+    def _refuse_forks(self) -> None:
+        if _this_process() != self._process:
+            raise RuntimeError("a release belongs to the process that began it: begin another after a fork")
 
     def __reduce_ex__(self, protocol: object) -> str:
         """Refuse: a copy would draw the same words."""
@@ -104,17 +96,20 @@ def key_stream(key: bytes, block: int, count: int) -> RandomWords:
 
 
 class _SecureSampler:
-    """One release: a stream with a key of its own, which every table of the release continues."""
+    """One release: a stream with a key of its own, which every table of the release continues.
 
-    def __init__(self) -> None:
-        self._stream = Stream()
+    OpenDP draws what no table is made for, or all of it.
+    """
+
+    def __init__(self, *, by_opendp: bool = False) -> None:
+        self._stream, self._by_opendp = Stream(), by_opendp
 
     def add(self, counts: IntArray, variance: Fraction) -> IntArray:
         if variance == 0:
             return counts.copy()
         # For OpenDP's sampler too, because `take` refuses to continue after a fork.
         first = self._stream.take(counts.size)
-        if not TABLED[0] <= variance <= TABLED[1]:
+        if self._by_opendp or not TABLED[0] <= variance <= TABLED[1]:
             require_sampler(variance)
             return _add_by_opendp(counts, variance)
         # Here, because Numba takes half a second to import.
@@ -284,16 +279,7 @@ class OpenDPNoise:
     def begin(self) -> Sampler:
         """A new release; OpenDP keeps no state between releases."""
         _require_opendp("OpenDPNoise")
-        return _OpenDPSampler()
-
-
-class _OpenDPSampler:
-    def __init__(self) -> None:
-        self._owner = OneProcess()
-
-    def add(self, counts: IntArray, variance: Fraction) -> IntArray:
-        self._owner.check()
-        return counts.copy() if variance == 0 else _add_by_opendp(counts, variance)
+        return _SecureSampler(by_opendp=True)
 
 
 def _add_by_opendp(counts: IntArray, variance: Fraction) -> IntArray:
