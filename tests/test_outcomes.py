@@ -16,7 +16,16 @@ from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.outcomes import OutcomeDistribution, equal_bins
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import SPREADS, Cells, borrowed_share, consistent_masses, kaplan_meier, refined, upward
+from poolrl.learning.trees import (
+    SPREADS,
+    USUAL_SPLIT_SPREAD,
+    Cells,
+    borrowed_share,
+    consistent_masses,
+    kaplan_meier,
+    refined,
+    upward,
+)
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.released import PrivateOutcomes
 from poolrl.privacy.sensitivity import every_level
@@ -67,9 +76,9 @@ def test_a_share_is_the_posterior_mean() -> None:
     The parent's 40 slots are a sample around the law's split, of variance s = 40/4 = 10. It counts as far as noise
     exceeds it: 60 + 60 · 10 / (60 + 10).
     """
-    parent, x, variance, centre, spread = 40.0, 31.0, 60.0, 0.5, 0.3
+    parent, x, variance, centre = 40.0, 31.0, 60.0, 0.5
     deviation = math.sqrt(60 + 60 * 10 / 70)
-    weights = np.exp(-SPREADS / spread)
+    weights = np.exp(-SPREADS / USUAL_SPLIT_SPREAD)
     shares = np.linspace(-6, 7, 200_001)
     numerator = denominator = 0.0
     for weight, tau in zip(weights, SPREADS, strict=True):
@@ -80,17 +89,15 @@ def test_a_share_is_the_posterior_mean() -> None:
         density = stats.norm.pdf(shares, centre, tau) * stats.norm.pdf(x, parent * shares, deviation)
         numerator += weight * np.trapezoid(shares * density, shares)
         denominator += weight * np.trapezoid(density, shares)
-    found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), spread)
+    found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]))
     assert found == pytest.approx(numerator / denominator, rel=1e-5)
 
 
 def test_a_share_is_its_own_without_noise_and_the_laws_under_noise() -> None:
     parent, x, centre = np.full(50, 100.0), np.linspace(0, 100, 50), np.full(50, 0.3)
-    assert borrowed_share(parent, x, 0.0, centre, 0.5) == pytest.approx(x / 100)
-    assert borrowed_share(parent, x, 1e12, centre, 0.5) == pytest.approx(centre, abs=1e-6)
-    assert borrowed_share(np.zeros(3), np.ones(3), 1.0, np.array([0.1, 0.5, 0.9]), 0.5) == pytest.approx(
-        [0.1, 0.5, 0.9]
-    )
+    assert borrowed_share(parent, x, 0.0, centre) == pytest.approx(x / 100)
+    assert borrowed_share(parent, x, 1e12, centre) == pytest.approx(centre, abs=1e-6)
+    assert borrowed_share(np.zeros(3), np.ones(3), 1.0, np.array([0.1, 0.5, 0.9])) == pytest.approx([0.1, 0.5, 0.9])
 
 
 def release(
@@ -120,11 +127,11 @@ def test_masses_are_never_negative_and_add_up(seed: int, rho: float, kind: type,
     centre = rng.dirichlet(np.ones(kinds * 16), size=4).reshape(4, kinds, 16)
     totals = rng.uniform(0, 40, 4)
     cells = Cells(levels, released.variance, totals, np.zeros(len(totals), dtype=bool))
-    masses = consistent_masses(cells, centre, 0.5)
+    masses = consistent_masses(cells, centre)
     assert (masses >= 0).all()
     assert masses.sum(axis=(1, 2)) == pytest.approx(totals)
     weights = kaplan_meier(masses, np.full((4, 16), 1 / 16))
-    estimate = estimate_outcomes(released, problem, Outcomes())
+    estimate = estimate_outcomes(released, problem)
     for law in (weights, estimate.weights, estimate.cutoffs if kinds == 2 else estimate.weights):
         assert law is not None
         assert (law >= 0).all()
@@ -140,7 +147,7 @@ def test_without_noise_the_masses_are_the_counts() -> None:
     log = problem.simulate_log(rng.uniform(0, 10, (40, 3, 2)), rng=rng)
     levels = [level.reshape(6, 2, -1).astype(float) for level in release(problem, log, math.inf, bins=32).levels]
     cells = Cells(levels, 0.0, np.full(6, 40.0), np.zeros(6, dtype=bool))
-    masses = consistent_masses(cells, np.full((6, 2, 32), 1 / 64), 0.5)
+    masses = consistent_masses(cells, np.full((6, 2, 32), 1 / 64))
     assert masses == pytest.approx(levels[-1], abs=1e-9)
 
 
@@ -182,7 +189,7 @@ def test_without_noise_it_is_kaplan_meier_as_far_as_the_log_looked() -> None:
         demand.clip(0, [10, 40]), rng=rng, behaviour=lambda h, x, r: r.uniform(0, [6, 24], x.shape)
     )
     released = release(problem, log, math.inf, bins=1024)
-    estimate = estimate_outcomes(released, problem, Outcomes())
+    estimate = estimate_outcomes(released, problem)
     for step in range(2):
         for i, top in enumerate((10.0, 40.0)):
             oracle = plain_kaplan_meier(log, step, i, top, 1024)
@@ -222,7 +229,7 @@ def test_rows_that_tell_nothing_do_not_bend_the_estimate() -> None:
     released = release(problem, owned, 20.0, bins=64)
     assert released.unobserved is not None
     assert (released.unobserved / released.total > 0.35).all()
-    estimate = estimate_outcomes(released, problem, Outcomes())
+    estimate = estimate_outcomes(released, problem)
     for step, reach in enumerate((0.8, 0.5, 1.0)):
         for at in (0.2, 0.4, 0.45):
             if at < reach:
@@ -245,7 +252,7 @@ def test_vanishing_budget_gives_the_prior(top: float) -> None:
     prior = np.arange(1, 513) / 512
 
     def distance(rho: float, seed: int) -> float:
-        estimate = estimate_outcomes(release(problem, log, rho, bins=8, seed=seed), problem, Outcomes())
+        estimate = estimate_outcomes(release(problem, log, rho, bins=8, seed=seed), problem)
         assert estimate.points[:, -1] == pytest.approx(10, abs=0.02)
         return float(np.abs(np.cumsum(estimate.weights, axis=-1) - prior).max())
 
@@ -318,5 +325,3 @@ def test_bins_follow_public_quantities() -> None:
 def test_bad_settings(bins: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Outcomes(bins=bins)
-    with pytest.raises(ValueError, match=r"spread must be positive, got -0\.1"):
-        Outcomes(spread=-0.1)

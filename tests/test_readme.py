@@ -28,7 +28,7 @@ def test_the_readmes_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guide", "examples"), [("workflow.md", 6), ("large-logs.md", 7), ("architecture.md", 44), ("plans.md", 42)]
+    ("guide", "examples"), [("workflow.md", 6), ("large-logs.md", 7), ("architecture.md", 43), ("plans.md", 42)]
 )
 def test_the_guides_examples(guide: str, examples: int) -> None:
     results = doctest.testfile(str(ROOT / "docs" / guide), module_relative=False)

@@ -156,7 +156,7 @@ def test_isotonic_regression_by_hand() -> None:
     levels = [np.stack([before, 1e6 - before])[None]]
     flat, totals = np.full((1, 64), 1 / 64), np.array([4e6])
     cells = Cells(levels, 0.0, totals, np.ones(1, dtype=bool))
-    laws = isotonic_laws(cells, flat, flat, np.zeros(1, dtype=np.int64), 0.5)
+    laws = isotonic_laws(cells, flat, flat, np.zeros(1, dtype=np.int64))
     below = np.concatenate([[0.0], np.cumsum(laws[0])])
     assert below[[8, 24, 40, 56]] == pytest.approx([0.2, 0.5, 0.5, 0.9], abs=0.01)
     assert (np.diff(below) >= 0).all()
@@ -168,7 +168,7 @@ def test_without_rows_the_shape_remains() -> None:
     levels = [np.zeros((1, 2, 4))]
     even = np.full((1, 4), 0.25)
     cells = Cells(levels, 9.0, np.zeros(1), np.ones(1, dtype=bool))
-    np.testing.assert_allclose(isotonic_laws(cells, law, even, np.zeros(1, dtype=np.int64), 0.5), law)
+    np.testing.assert_allclose(isotonic_laws(cells, law, even, np.zeros(1, dtype=np.int64)), law)
 
 
 def test_outcomes_at_even_shares_keep_their_law() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from poolrl import DynamicPricing, FirstPriceBidding, Outcomes, SeededNoise, simulate_log
+from poolrl import DynamicPricing, FirstPriceBidding, SeededNoise, simulate_log
 from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning import estimation
@@ -19,7 +19,6 @@ from poolrl.learning.estimation import (
     SIZE_SPREADS,
     SIZES_IN_LOGS,
     USUAL_SIZE_SPREAD,
-    AllCells,
     at_own_size,
     estimate_outcomes,
     resized,
@@ -28,7 +27,7 @@ from poolrl.learning.estimation import (
 )
 from poolrl.learning.outcomes import OutcomeDistribution, outcomes_from_arrays
 from poolrl.learning.shapes import expected_shares
-from poolrl.learning.trees import SPREADS, Cells, borrowed_share
+from poolrl.learning.trees import SPREADS, USUAL_SPLIT_SPREAD, Cells, borrowed_share
 from poolrl.privacy.release import release_outcomes
 from poolrl.privacy.zcdp import budget
 
@@ -121,7 +120,7 @@ def test_a_season_counts_as_far_as_it_explains_its_rounds() -> None:
 
 def test_rows_are_a_sample_of_what_rounds_share() -> None:
     """As `test_a_share_is_the_posterior_mean`, but the 40 slots' own variance 40/4 counts in full."""
-    weights, shares = np.exp(-SPREADS / 0.3), np.linspace(-6, 7, 200_001)
+    weights, shares = np.exp(-SPREADS / USUAL_SPLIT_SPREAD), np.linspace(-6, 7, 200_001)
     parent, x, centre = 40.0, 31.0, 0.5
     for variance in (60.0, 0.0):
         deviation = math.sqrt(variance + 10)
@@ -131,7 +130,7 @@ def test_rows_are_a_sample_of_what_rounds_share() -> None:
             density = stats.norm.pdf(shares, centre, spread) * stats.norm.pdf(x, parent * shares, deviation)
             numerator += weight * np.trapezoid(shares * density, shares)
             denominator += weight * np.trapezoid(density, shares)
-        found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), 0.3, a_sample=True)
+        found = borrowed_share(np.array([parent]), np.array([x]), variance, np.array([centre]), a_sample=True)
         assert found == pytest.approx(numerator / denominator, rel=1e-3)
 
 
@@ -145,9 +144,9 @@ def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeyp
         rng = np.random.default_rng(seed)
         outcomes = (rng.lognormal(-0.1, 0.45, (seasons, ROUNDS, 1)) * sizes[:, None]).clip(0, 4)
         log = simulate_log(problem, outcomes, rng=rng)
-        noise, settings = SeededNoise(seed), Outcomes()
+        noise = SeededNoise(seed)
         released = release_outcomes(log, problem, level_sizes=(4, 8, 16, 32), rho=budget(1.0), noise=noise)
-        found = estimate_outcomes(released, problem, settings)
+        found = estimate_outcomes(released, problem)
         truth = stats.lognorm.cdf(places / sizes[:, None], 0.45, scale=math.exp(-0.1))  # (H, places)
         below = [np.interp(places, found.points[0], np.cumsum(law)) for law in found.weights[:, 0]]
         return float(np.abs(np.array(below) - truth).mean())
@@ -157,9 +156,7 @@ def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeyp
     with monkeypatch.context() as without:
         # The planted bug: every round by itself.
         original = estimation._step_laws
-        without.setattr(
-            estimation, "_step_laws", lambda cells, one, settings, season: original(cells, one, settings, None)
-        )
+        without.setattr(estimation, "_step_laws", lambda cells, one, season: original(cells, one, None))
         apart, by_itself = (np.mean([off(sizes, many, seed) for seed in range(4)]) for sizes, many in worlds)
     assert together < part * apart
     assert different < 1.1 * by_itself
@@ -167,7 +164,7 @@ def test_a_season_knows_more_than_its_rounds(feedback: str, part: float, monkeyp
 
 def test_a_season_adds_up_its_rounds() -> None:
     counts = np.arange(2 * 3 * 1 * 2 * 4, dtype=np.float64).reshape(2, 3, 1, 2, 4)
-    cells = AllCells([counts.reshape(-1, 2, 4)], 5.0, np.arange(6.0), np.zeros(6, dtype=bool), (2, 3, 1))
+    cells = Cells([counts.reshape(-1, 2, 4)], 5.0, np.arange(6.0), np.zeros(6, dtype=bool), (2, 3, 1))
     season = cells.whole_season()
     np.testing.assert_array_equal(season.levels[0], counts.sum(axis=1).reshape(2, 2, 4))
     assert (season.variance, season.shape, season.totals.tolist()) == (15.0, (2, 1, 1), [3.0, 12.0])

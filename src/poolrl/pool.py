@@ -167,7 +167,7 @@ class OnOutcomes:
         """Where pairs are compared: from released trees alone."""
         if self.fixed_edges is not None:
             return self.fixed_edges
-        return choose_edges(self.problem, estimate_outcomes(released, self.problem, self.counts))
+        return choose_edges(self.problem, estimate_outcomes(released, self.problem))
 
     def learn(self, released: PrivateOutcomes) -> Policy:
         """Distributions of outcomes, then a plan on them."""
@@ -175,7 +175,7 @@ class OnOutcomes:
 
     def model(self, released: PrivateOutcomes) -> PrivateModel:
         """Distributions of outcomes."""
-        outcomes = estimate_outcomes(released, self.problem, self.counts)
+        outcomes = estimate_outcomes(released, self.problem)
         joint, pairs = released.dependence, released.together
         # A table refuses no row, so the report says how much was observed, by released numbers (docs/large-logs.md).
         report = Report(

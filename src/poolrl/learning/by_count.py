@@ -45,10 +45,6 @@ class CountTable:
     actions: FloatArray
     values: FloatArray
 
-    def __post_init__(self) -> None:
-        # A decision changed by hand would keep the old guarantee.
-        self.actions.flags.writeable = False
-
     def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
         """The action of each row's label cell and count, or the nearest allowed one, (m, 1) for states (m, 1)."""
         low, high = problem.allowed(step, state)

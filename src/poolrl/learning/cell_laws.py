@@ -153,7 +153,7 @@ def _levels_tried(cells: Cells, laws: FloatArray) -> FloatArray:
     both = [level.sum(axis=1, keepdims=True) for level in cells.levels]
     fine, bins = both[-1].shape[-1], laws.shape[-1]
     even = np.repeat(laws, fine // bins, axis=-1)[:, None] * bins / fine
-    masses = consistent_masses(replace(cells, levels=both, variance=2 * cells.variance), even, 0.5)
+    masses = consistent_masses(replace(cells, levels=both, variance=2 * cells.variance), even)
     found = coarser(masses[:, 0], bins)
     total = found.sum(axis=-1, keepdims=True)
     # A cell without a slot has tried nothing, and its shape remains.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -38,7 +38,6 @@ from poolrl.learning.outcomes import (
     EXPLORED,
     EXPLORED_BY_CHOICE,
     OutcomeDistribution,
-    Outcomes,
     bin_middles,
     continued,
     equal_bins,
@@ -48,6 +47,7 @@ from poolrl.learning.outcomes import (
 from poolrl.learning.shapes import LEAST_LEAF_VARIANCE, MISFIT, Observed, beyond, expected_shares
 from poolrl.learning.trees import (
     SPREADS,
+    USUAL_SPLIT_SPREAD,
     Cells,
     consistent_masses,
     kaplan_meier,
@@ -60,52 +60,16 @@ from poolrl.privacy.released import PrivateOutcomes
 from poolrl.problems.problem import OutcomeProblem
 
 
-@dataclass(frozen=True)
-class AllCells(Cells):
-    """The cells of one `shape` (*labels, H, k)."""
-
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, released: PrivateOutcomes, problem: OutcomeProblem, totals: FloatArray) -> AllCells:
-        """As they were released."""
-        levels = [level.reshape(-1, *level.shape[-2:]).astype(np.float64) for level in released.levels]
-        status = np.isin(np.indices(totals.shape)[-1].ravel(), problem.current_status)
-        return cls(levels, released.variance, totals.ravel(), status, totals.shape)
-
-    @property
-    def same_season(self) -> IntArray:
-        """One number for all steps of a label cell and coordinate, (cells,)."""
-        places = np.indices(self.shape).reshape(len(self.shape), -1)
-        return np.asarray(np.ravel_multi_index((*places[:-2], places[-1]), (*self.shape[:-2], self.shape[-1])))
-
-    def whole_season(self) -> AllCells:
-        """All steps of a label cell and coordinate as one: counts add up, and so do the variances of their noise."""
-        steps = self.shape[-2]
-        levels = [
-            level.reshape(*self.shape, *level.shape[-2:]).sum(axis=-4).reshape(-1, *level.shape[-2:])
-            for level in self.levels
-        ]
-        totals = self.totals.reshape(self.shape).sum(axis=-2).ravel()
-        status = self.status.reshape(self.shape)[..., 0, :].ravel()
-        return AllCells(levels, self.variance * steps, totals, status, (*self.shape[:-2], 1, self.shape[-1]))
-
-    def of_each_step(self, season: FloatArray) -> FloatArray:
-        """Laws of a season, given to each of its steps, (cells, F)."""
-        laws = season.reshape(*self.shape[:-2], 1, self.shape[-1], -1)
-        return np.array(np.broadcast_to(laws, (*self.shape, laws.shape[-1]))).reshape(len(self.totals), -1)
-
-
-def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settings: Outcomes) -> OutcomeDistribution:
+def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem) -> OutcomeDistribution:
     """Trees → shapes → consistent masses around them → Kaplan-Meier → equal bins, as far as outcomes reach.
 
     Where rows show only on which side an outcome lies, isotonic regression stands in the place of Kaplan-Meier.
     """
     totals = observed_slots(released)
-    cells, season = AllCells.of(released, problem, totals), None
+    cells, season = Cells.of(released, problem, totals), None
     if problem.one_season and problem.horizon > 1:
-        season = cells.of_each_step(_season_laws(cells.whole_season(), problem, settings))
-    weights, tried = _step_laws(cells, problem, settings, season)
+        season = cells.of_each_step(_season_laws(cells.whole_season(), problem))
+    weights, tried = _step_laws(cells, problem, season)
     # From here on bins lie in their natural order.
     higher = problem.boundary.side == "higher"
     weights = weights.reshape(*cells.shape, -1)[..., :: -1 if higher else 1]
@@ -126,44 +90,44 @@ def estimate_outcomes(released: PrivateOutcomes, problem: OutcomeProblem, settin
     )
 
 
-def _season_laws(cells: AllCells, problem: OutcomeProblem, settings: Outcomes) -> FloatArray:
+def _season_laws(cells: Cells, problem: OutcomeProblem) -> FloatArray:
     """The law that all rounds of a season have together, (cells, F)."""
     laws = _explained(cells, problem)
-    found, _ = _by_kaplan_meier(cells, problem, settings, laws)
+    found, _ = _by_kaplan_meier(cells, problem, laws)
     # Where only sides are seen, steps correct the shape together anyway (`isotonic_laws`).
     found[cells.status] = laws.outcomes[cells.status]
     return found
 
 
 def _step_laws(
-    cells: AllCells, problem: OutcomeProblem, settings: Outcomes, season: FloatArray | None
+    cells: Cells, problem: OutcomeProblem, season: FloatArray | None
 ) -> tuple[FloatArray, FloatArray | None]:
     """Laws of outcomes and of values that were tried, (cells, F), around the laws of their season (cells, F)."""
     laws = _explained(cells, problem)
-    weights, tried = _around(laws, cells, problem, settings)
+    weights, tried = _around(laws, cells, problem)
     if season is None or tried is None or laws.cutoffs is None:
         return weights, tried
     sized = at_own_size(season, laws.cutoffs, cells, higher=problem.boundary.side == "higher")
     part = shared_part(sized, laws.outcomes, laws.cutoffs, cells, cells.same_season)[:, None]
-    shared, tried_too = _around(replace(laws, outcomes=sized), cells, problem, settings, around_season=True)
+    shared, tried_too = _around(replace(laws, outcomes=sized), cells, problem, around_season=True)
     assert tried_too is not None
     return part * shared + (1 - part) * weights, part * tried_too + (1 - part) * tried
 
 
 def _around(
-    laws: CellLaws, cells: AllCells, problem: OutcomeProblem, settings: Outcomes, *, around_season: bool = False
+    laws: CellLaws, cells: Cells, problem: OutcomeProblem, *, around_season: bool = False
 ) -> tuple[FloatArray, FloatArray | None]:
     """The trees around their shapes: Kaplan-Meier, or isotonic regression where only sides are seen."""
-    weights, tried = _by_kaplan_meier(cells, problem, settings, laws, around_season=around_season)
+    weights, tried = _by_kaplan_meier(cells, problem, laws, around_season=around_season)
     if tried is not None and (sides := cells.status).any():
         assert laws.cutoffs is not None
         tried[sides] = laws.cutoffs[sides]
         known = laws.outcomes[sides], laws.cutoffs[sides], cells.same_season[sides]
-        weights[sides] = isotonic_laws(cells.some(sides), *known, settings.spread)
+        weights[sides] = isotonic_laws(cells.some(sides), *known)
     return weights, tried
 
 
-def _explained(cells: AllCells, problem: OutcomeProblem) -> CellLaws:
+def _explained(cells: Cells, problem: OutcomeProblem) -> CellLaws:
     """The shapes of all cells."""
     higher = problem.boundary.side == "higher"
     return explain(
@@ -178,11 +142,11 @@ def _explained(cells: AllCells, problem: OutcomeProblem) -> CellLaws:
 
 
 def _by_kaplan_meier(
-    cells: AllCells, problem: OutcomeProblem, settings: Outcomes, laws: CellLaws, *, around_season: bool = False
+    cells: Cells, problem: OutcomeProblem, laws: CellLaws, *, around_season: bool = False
 ) -> tuple[FloatArray, FloatArray | None]:
     """Laws of outcomes and of cut-off levels, (cells, F): the trees around their shapes, or around their season."""
     bins = cells.levels[-1].shape[-1]
-    masses = consistent_masses(cells, laws.expected(bins), settings.spread, a_sample=around_season)
+    masses = consistent_masses(cells, laws.expected(bins), a_sample=around_season)
     weights = refined(kaplan_meier(masses, coarser(laws.outcomes, bins)), laws.outcomes)
     if laws.cutoffs is None:
         return weights, None
@@ -312,7 +276,7 @@ LEAST_SAMPLED = 0.25
 LEAST_WEIGHT = 1e-9
 
 
-def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntArray, spread: float) -> FloatArray:
+def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntArray) -> FloatArray:
     """Laws (cells, F) from trees whose kinds are outcomes before and beyond the values that were tried.
 
     `laws` (cells, F) are what the shapes explain, and `tried` (cells, F) are the laws of tried values. Cells of one
@@ -324,11 +288,11 @@ def isotonic_laws(cells: Cells, laws: FloatArray, tried: FloatArray, alike: IntA
     for counts, noise in zip(*upward(cells.levels, cells.variance), strict=True):
         bins = counts.shape[-1]
         if bins >= FEWEST_STATUS_BINS and totals.mean() / bins >= max(ROWS_OF_BIN, NOISES_OF_BIN * noise**0.5):
-            found = _corrected(found, replace(cells, levels=[counts], variance=noise), tried, alike, spread)
+            found = _corrected(found, replace(cells, levels=[counts], variance=noise), tried, alike)
     return found
 
 
-def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArray, spread: float) -> FloatArray:
+def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArray) -> FloatArray:
     """Laws (cells, F), moved to the shares of the bins of one level, with counts (cells, 2, bins)."""
     (counts,), totals, variance = cells.levels, cells.totals, cells.variance
     bins, fine = counts.shape[-1], laws.shape[-1]
@@ -344,8 +308,8 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     groups, group = np.unique(alike, return_inverse=True)
     together = (alike == groups[:, None]).astype(np.float64)  # (groups, cells)
     precision = together @ (1 / error)
-    common = _leaning(together @ (off / error) / precision, 1 / precision, spread)[group]
-    share = np.clip(expected + common + _leaning(off - common, error, spread), 0.0, 1.0)
+    common = _leaning(together @ (off / error) / precision, 1 / precision)[group]
+    share = np.clip(expected + common + _leaning(off - common, error), 0.0, 1.0)
     moved = np.stack([_rising(each, weight) for each, weight in zip(share, rows, strict=True)]) - expected
     place, middles = (np.arange(fine + 1) / fine) * bins, np.arange(bins) + 0.5
     found = np.empty_like(laws)
@@ -357,7 +321,7 @@ def _corrected(laws: FloatArray, cells: Cells, tried: FloatArray, alike: IntArra
     return found
 
 
-def _leaning(off: FloatArray, error: FloatArray, spread: float) -> FloatArray:
+def _leaning(off: FloatArray, error: FloatArray) -> FloatArray:
     """How far shares really lie off, where off by `off` with variance `error` was measured.
 
         real ~ Σ_j π_j N(0, τ_j²),    off | real ~ N(real, error)
@@ -366,7 +330,7 @@ def _leaning(off: FloatArray, error: FloatArray, spread: float) -> FloatArray:
     """
     total = SPREADS**2 + error[..., None]
     likelihood = np.exp(-0.5 * (off[..., None] ** 2 / total)) / np.sqrt(total)
-    first = np.exp(-SPREADS / spread)
+    first = np.exp(-SPREADS / USUAL_SPLIT_SPREAD)
     usual = weights = first / first.sum()
     for _ in range(EM_ROUNDS):
         each = weights * likelihood

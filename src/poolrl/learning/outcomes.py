@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from poolrl.checks import BoolArray, FloatArray, IntArray, positive, whole
+from poolrl.checks import BoolArray, FloatArray, IntArray, whole
 from poolrl.geometry.bins import bin_edges, outward_edges
 from poolrl.geometry.resolution import FEWEST_BINS, MOST_BINS, PLANNING_BINS
 from poolrl.problems.problem import OutcomeProblem
@@ -86,19 +86,16 @@ def _quantiles(below: FloatArray, edges: FloatArray, shares: FloatArray) -> Floa
 class Outcomes:
     """Learn from private outcome counts, the default where the problem declares outcomes.
 
-    `bins` leaves of each tree, a power of two, by default as many as the noise allows (`level_sizes`). `spread` is how
-    far a split is expected to differ from the split of the cell's law, before any data.
+    `bins` are the leaves of each tree, a power of two, by default as many as the noise allows (`level_sizes`).
     """
 
     bins: int | None = None
-    spread: float = 0.5
 
     def __post_init__(self) -> None:
         if self.bins is not None:
             whole(bins=self.bins, at_least=2)
             if self.bins & (self.bins - 1):
                 raise ValueError(f"bins must be a power of two, got {self.bins}")
-        positive(spread=self.spread)
 
     def level_sizes(self, problem: OutcomeProblem, *, slots: int, per_unit: int, rho: float) -> tuple[int, ...]:
         """How many nodes the released levels of each tree have, from public quantities alone.

@@ -31,10 +31,6 @@ class Levels:
 
     levels: FloatArray
 
-    def __post_init__(self) -> None:
-        # A level changed by hand would keep the old guarantee.
-        self.levels.flags.writeable = False
-
     def act(self, problem: Problem, step: int, state: FloatArray, cell: IntArray | int = 0) -> FloatArray:
         """The level of each row's label cell, or the nearest allowed action, (m, d) for states (m, w)."""
         low, high = problem.allowed(step, state)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from poolrl.problems.problem import OutcomeProblem
 Pair = tuple[FloatArray, FloatArray]
 # The standard deviations τ that a split may have around its centre, from zero to any split.
 SPREADS = np.concatenate([[0.0], 0.01 * 2.0 ** np.arange(0.0, 6.5, 0.5)])
+# How far a split is expected to differ from its centre, before any data.
+USUAL_SPLIT_SPREAD = 0.5
 # Of a count that is a sample: a split that is sure to be empty is not infinitely well known.
 LEAST_SPLIT_VARIANCE = 0.25
 # Mass so small that data always outweighs it, but enough to continue where no mass is at risk any more.
@@ -32,13 +35,22 @@ WHISPER = 1e-6
 class Cells:
     """Trees of cells: levels (cells, kinds, size) with noise of `variance`, and slots `totals` (cells,).
 
-    `status` (cells,) says where only the side of an outcome is seen.
+    `status` (cells,) says where only the side of an outcome is seen. All cells of a release have the `shape`
+    (*labels, H, k).
     """
 
     levels: list[FloatArray]
     variance: float
     totals: FloatArray
     status: BoolArray
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, released: PrivateOutcomes, problem: OutcomeProblem, totals: FloatArray) -> Self:
+        """As they were released."""
+        levels = [level.reshape(-1, *level.shape[-2:]).astype(np.float64) for level in released.levels]
+        status = np.isin(np.indices(totals.shape)[-1].ravel(), problem.current_status)
+        return cls(levels, released.variance, totals.ravel(), status, totals.shape)
 
     @property
     def resolved(self) -> int:
@@ -49,12 +61,34 @@ class Cells:
         """Those that are chosen."""
         return Cells([level[chosen] for level in self.levels], self.variance, self.totals[chosen], self.status[chosen])
 
+    @property
+    def same_season(self) -> IntArray:
+        """One number for all steps of a label cell and coordinate, (cells,)."""
+        places = np.indices(self.shape).reshape(len(self.shape), -1)
+        return np.asarray(np.ravel_multi_index((*places[:-2], places[-1]), (*self.shape[:-2], self.shape[-1])))
 
-def consistent_masses(cells: Cells, centre: FloatArray, spread: float, *, a_sample: bool = False) -> FloatArray:
+    def whole_season(self) -> Cells:
+        """All steps of a label cell and coordinate as one: counts add up, and so do the variances of their noise."""
+        steps = self.shape[-2]
+        levels = [
+            level.reshape(*self.shape, *level.shape[-2:]).sum(axis=-4).reshape(-1, *level.shape[-2:])
+            for level in self.levels
+        ]
+        totals = self.totals.reshape(self.shape).sum(axis=-2).ravel()
+        status = self.status.reshape(self.shape)[..., 0, :].ravel()
+        return Cells(levels, self.variance * steps, totals, status, (*self.shape[:-2], 1, self.shape[-1]))
+
+    def of_each_step(self, season: FloatArray) -> FloatArray:
+        """Laws of a season, given to each of its steps, (cells, F)."""
+        laws = season.reshape(*self.shape[:-2], 1, self.shape[-1], -1)
+        return np.array(np.broadcast_to(laws, (*self.shape, laws.shape[-1]))).reshape(len(self.totals), -1)
+
+
+def consistent_masses(cells: Cells, centre: FloatArray, *, a_sample: bool = False) -> FloatArray:
     """Masses of every leaf, (cells, kinds, B).
 
-    `centre` (cells, kinds, B) are the shares that each cell's law expects, and `spread` is how far a split is expected
-    to differ from them, before any data. `a_sample` says that slots are a sample of a law that others share.
+    `centre` (cells, kinds, B) are the shares that each cell's law expects. `a_sample` says that slots are a sample of a
+    law that others share.
     """
     totals, (estimates, variances) = cells.totals, upward(cells.levels, cells.variance)
     top = estimates[0][..., 0]  # (cells, kinds)
@@ -67,7 +101,7 @@ def consistent_masses(cells: Cells, centre: FloatArray, spread: float, *, a_samp
         both = law[0] + law[1]
         share = np.where(both > 0, law[0] / np.where(both > 0, both, 1.0), 0.5)
         x = children[0] + (parent - children[0] - children[1]) * 0.5
-        return parent * borrowed_share(parent, x, variance * 0.5, share, spread, a_sample=a_sample)
+        return parent * borrowed_share(parent, x, variance * 0.5, share, a_sample=a_sample)
 
     # The law's shares of all nodes, root first.
     expected = [centre]
@@ -110,13 +144,13 @@ def upward(levels: Sequence[FloatArray | IntArray], variance: float) -> tuple[li
 
 
 def borrowed_share(
-    parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, spread: float, *, a_sample: bool = False
+    parent: FloatArray, x: FloatArray, variance: float, centre: FloatArray, *, a_sample: bool = False
 ) -> FloatArray:
     """The posterior mean of shares x/m around their centres θ, clipped to [0, 1].
 
         share ~ N(θ, τ²),   x | share ~ N(m · share, v + vs / (v + s)):   E = θ + g (x/m − θ),   g = m²τ² / (m²τ² + ...)
 
-    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / spread}. The m slots of a parent are a
+    with τ unknown but common to all, weighted by its likelihood and by e^{−τ / USUAL_SPLIT_SPREAD}. The m slots are a
     sample, with variance s = m θ (1 − θ) around the law's split. It counts as far as noise exceeds it, so that without
     noise the share is exactly x/m. As `a_sample` of a law that many share it counts in full: v + s.
     """
@@ -134,7 +168,7 @@ def borrowed_share(
         joint = np.empty(len(SPREADS))
         for i, tau in enumerate(SPREADS):
             expected = squares * tau**2 + noise
-            joint[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected) - tau / spread
+            joint[i] = -0.5 * np.sum(np.log(expected) + deviation**2 / expected) - tau / USUAL_SPLIT_SPREAD
         chance = np.exp(joint - joint.max())
         gain = np.zeros_like(deviation)
         for weight, tau in zip(chance / chance.sum(), SPREADS, strict=True):

@@ -21,7 +21,7 @@ from poolrl.checks import FloatArray
 from poolrl.geometry.bins import bin_edges
 from poolrl.learning.estimation import estimate_outcomes
 from poolrl.learning.model import PrivateModel
-from poolrl.learning.outcomes import OutcomeDistribution, Outcomes
+from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.learning.policy import Policy
 from poolrl.learning.trees import observed_slots
 from poolrl.ledger.accounts import normal_name
@@ -195,7 +195,7 @@ def decisions_that_moved(earlier: Released, made: Released, forgetting: float) -
     assert new is not None
     last = made.trees.alone(earlier.trees, forgetting)
     released = last.to_learn_from(PrivateOutcomes((), None, 1, 0.0, policy.guarantee))
-    alone = estimate_outcomes(released, problem, Outcomes())
+    alone = estimate_outcomes(released, problem)
     # The earlier estimate has its own noise and chance: as much smaller as it rests on more.
     known = max((earlier.trees.noise / last.noise) ** 2 if last.noise > 0 else 0.0, last.slots / earlier.trees.slots)
     deviation = _deviation(released, problem, alone) * math.sqrt(1 + known)
