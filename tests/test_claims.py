@@ -225,7 +225,7 @@ def test_ten_percent_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(write_up, "AUDITED_RELEASES", 200)
     found = privacy_verdicts()
     assert {v.verdict for v in found} == {"does not hold"}
-    assert all("noise does not follow from the key" in v.worst.about for v in found)
+    assert all("a known key does not draw its noise" in v.worst.about for v in found)
 
 
 def test_the_bounds() -> None:
