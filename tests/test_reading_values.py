@@ -7,17 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 
 from poolrl import Backlog, Grid, LostSales, Zones
 from poolrl.data import trajectories
-from poolrl.geometry.axes import Axes
+from poolrl.geometry.axes import Axes, _range_maxima
 from poolrl.geometry.partition import Partition
 from poolrl.learning.backward_induction import expected_on_axes
 from poolrl.learning.outcomes import OutcomeDistribution
 from poolrl.problems.problem import Problem
-from tests.helpers.own_problems import PostedPrice
+from tests.helpers.own_problems import OrderQuantity, PostedPrice
 from tests.helpers.processes import environment, program
 from tests.helpers.programs.seeded_fits import fit_digests
+
+
+@given(npst.arrays(np.float64, st.integers(1, 40), elements=st.floats(-5, 5)), st.data())
+def test_range_maxima(values: Any, data: Any) -> None:
+    ends = st.integers(0, len(values))
+    ranges = data.draw(st.lists(st.tuples(ends, ends), min_size=1, max_size=20))
+    first, end = (np.array(side) for side in zip(*ranges, strict=True))
+    expected = [values[a:b].max() if a < b else -np.inf for a, b in ranges]
+    np.testing.assert_array_equal(_range_maxima(values, first, end), expected)
 
 
 def by_reading(partition: Partition, step: int, q: Any, state: Any) -> tuple[Any, Any]:
@@ -74,6 +86,23 @@ def test_a_backup_is_the_expectation_outcome_by_outcome(problem: LostSales) -> N
             reward = 0.4 * (level - left) - 0.2 * left
             expected += weight * (reward + np.interp(left, axes.state_axis()[:, i], value[i]))
         assert found[i, action] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LostSales(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 30.0], boundary=[[0.6], [1.0]]),
+        Backlog(horizon=2, products=2, holding=0.2, shortage=0.4, demand_max=[10.0, 30.0], boundary=0.8),
+        OrderQuantity(2, 2, 0.2, 0.4, cap=60.0),
+    ],
+    ids=["lost sales", "backlog", "state matters"],
+)
+@pytest.mark.parametrize("beyond", [False, True])
+def test_values_of_states_are_the_best_of_greedy(problem: Any, beyond: bool) -> None:
+    axes = Axes(problem, 21, beyond)
+    q = np.random.default_rng(3).normal(size=axes.q_shape)
+    for step in range(2):
+        np.testing.assert_array_equal(axes.state_values(step, q), axes.greedy(step, q, axes.state_axis())[1].T)
 
 
 def test_a_fit_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,28 @@ class Axes:
 
     def state_values(self, step: int, q: FloatArray) -> FloatArray:
         """V_h on the state axis, (k, P)."""
-        return np.ascontiguousarray(self.greedy(step, q, self.state_axis())[1].T)
+        state = self.state_axis()
+        if not self.problem.action_sets_state:
+            return np.ascontiguousarray(self.greedy(step, q, state)[1].T)
+        # Q is a curve over the action alone, and V is its maximum over the allowed interval. `greedy` would find the
+        # same, but would try every point in every state.
+        axis, (low, high) = self.action_axis(step), self.problem.allowed(step, state)
+        curve = self.read(step, q, state, axis)
+        best = np.where(axis[0] <= low, self.read(step, q, state, low), -np.inf)
+        best = np.maximum(best, np.where(axis[-1] >= high, self.read(step, q, state, high), -np.inf))
+        for i in range(axis.shape[1]):
+            first = np.searchsorted(axis[:, i], low[:, i], side="left")
+            end = np.searchsorted(axis[:, i], high[:, i], side="right")
+            best[:, i] = np.maximum(best[:, i], _range_maxima(curve[:, i], first, end))
+        return np.ascontiguousarray(best.T)
+
+
+def _range_maxima(values: FloatArray, first: IntArray, end: IntArray) -> FloatArray:
+    """max(values[first : end]) for many ranges, −∞ for empty ones."""
+    ranges = np.stack([first, end], axis=-1).ravel()
+    # `reduceat` takes the maximum between neighbouring entries; every second one is a range.
+    maxima = np.maximum.reduceat(np.append(values, -np.inf), ranges)[::2]
+    return np.where(first < end, maxima, -np.inf)
 
 
 def position_on(values: FloatArray, axis: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from poolrl.checks import BoolArray, FloatArray, IntArray, fraction
-from poolrl.geometry.axes import Axes, position_on
+from poolrl.geometry.axes import Axes
 from poolrl.geometry.partition import Partition
 from poolrl.geometry.resolution import FINER_POINTS, OUTCOME_DRAWS
 from poolrl.learning.outcomes import OutcomeDistribution
@@ -195,16 +195,16 @@ def expected_on_axes(
     outcomes: OutcomeDistribution, axes: Axes, step: int, state: FloatArray, action: FloatArray, value: FloatArray
 ) -> FloatArray:
     """Σ w (r + V) over every coordinate's outcomes at states and actions, (N, k): V is linear between axis points."""
-    problem, axis, column = axes.problem, axes.state_axis(), np.arange(axes.problem.state_dim)
+    problem, axis = axes.problem, axes.state_axis()
     drawn, sums = outcomes.points.T, np.empty(action.shape)  # (B, k)
     block = max(1, CACHED_NUMBERS // drawn.size)
     for start in range(0, len(action), block):
         here, chosen = (part[start : start + block, None] for part in (state, action))
         arrived = problem.next_state(step, here, chosen, drawn[None])  # (rows, B, k)
         reward = problem.coordinate_reward(step, here, chosen, arrived)
-        lower, part = position_on(arrived, axis)
-        future = (1 - part) * value[column, lower] + part * value[column, lower + 1]
-        sums[start : start + block] = np.einsum("fbk,kb->fk", reward + future, outcomes.weights[step])
+        for i in range(problem.state_dim):
+            future = np.interp(arrived[..., i], axis[:, i], value[i])
+            sums[start : start + block, i] = (reward[..., i] + future) @ outcomes.weights[step, i]
     return sums
 
 
