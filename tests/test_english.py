@@ -34,7 +34,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 # The main verb behind a clause is singular. "Costs" and its like are also nouns, so they may not follow an article.
-AUXILIARIES = words_of("is was has had does did may might can cannot could must will would should")
+AUXILIARIES = words_of("came is was has had does did may might can cannot could must will would should")
 VERBS = words_of(
     """adds asks becomes begins belongs buys calls changes comes costs counts decides declares depends earns ends enters
     errs fails falls finds fits follows gets gives goes grows guesses helps holds keeps knows learns leaves lies loses
@@ -55,6 +55,7 @@ JOINERS = words_of(
     when where wherever whether which while who whoever whom whose why"""
 )
 LATER_JOINERS = words_of("and he it one or she there they we you")
+TIMES = words_of("after before beyond since until")
 
 
 def clause_as_subject(sentence: str) -> bool:
@@ -73,7 +74,9 @@ def _goes_on(sentence: str) -> bool:
     words = re.findall(r"[\w'’%-]+", re.split(end, sentence[opener.end() :])[0].lower())
     has_verb, joined = False, False
     for before, word, after in zip(["", *words], words, [*words[1:], ""], strict=False):
-        if word in JOINERS or (has_verb and word in LATER_JOINERS and after != "not"):
+        # "What came before counts", "in one round": no clause begins there.
+        begins = not (word in TIMES and after in VERBS) and (word != "one" or after in AUXILIARIES | VERBS)
+        if begins and (word in JOINERS or (has_verb and word in LATER_JOINERS and after != "not")):
             joined = True
         elif word in AUXILIARIES or (
             word in VERBS | PLURAL_VERBS and before not in BEFORE_NOUNS and not before.endswith("'s")
@@ -189,6 +192,8 @@ def test_prose_is_plain(place: Path) -> None:
         ("What is reserved and not void counts as spent.", "a clause as the subject"),
         ("What a shelf that ran empty would have sold is estimated.", "a clause as the subject"),
         ("Whoever can read the file sees names.", "a clause as the subject"),
+        ("What came before counts twice.", "a clause as the subject"),
+        ("What was tried in one round tells of all.", "a clause as the subject"),
         ("Whether a row can be read, and whether it fits, must follow from public facts.", "a clause as the subject"),
         ("How many trajectories each period has is public.", "a clause as the subject"),
         ("So when a trajectory begins is not protected.", "a clause as the subject"),

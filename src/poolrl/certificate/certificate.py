@@ -1,6 +1,6 @@
 """Certificate: the claim of one release as canonical JSON, complete enough to be checked by somebody else.
 
-Amounts are exact fractions, written as text. What is derived from them (ε, the power of an attack) is rounded up to
+Amounts are exact fractions, written as text. Numbers derived from them (ε, the power of an attack) are rounded up to
 four decimals, so that the same release gives the same bytes on every machine and never claims too little.
 """
 

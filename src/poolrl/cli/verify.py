@@ -64,6 +64,6 @@ def verify(
         else:
             console.print("Everything holds." if good else "[red]Do not rely on this certificate.[/]")
         if good and key is None:
-            console.print("Who made it was not checked: --key FILE, with the owner's public key.")
+            console.print("It was not checked who made it: give --key FILE, with the owner's public key.")
     if not good or ledger is None:
         raise SystemExit(1 if not good else UNPAID)

@@ -169,7 +169,7 @@ _IGNORED = (
 )
 # A mark below a Greek letter. In capitals it is a letter of its own.
 _IOTA_BELOW = 0x345
-# Capital and small i, with and without a dot. Which of them are one letter depends on the language, so all are.
+# Capital and small i, with and without a dot. Languages differ about which of them are one letter. Here all are.
 _TURKISH = {"\u0130": "i", "\u0131": "i"}
 # Written as two letters in capitals.
 SHARP_S = "\u00df\u1e9e"

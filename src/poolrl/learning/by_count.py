@@ -95,7 +95,7 @@ def tried_range(outcomes: OutcomeDistribution, problem: OutcomeProblem) -> Float
     limits = np.stack([np.full(shape, -np.inf), np.full(shape, np.inf)])
     if outcomes.cutoffs is None:
         return limits
-    # What was tried in one round tells of all of them.
+    # A decision that was tried in one round counts as tried in all of them.
     slots = np.ones(shape) if outcomes.slots is None else np.maximum(outcomes.slots[..., 0], LEAST_ROUND)
     laws = (outcomes.cutoffs[..., 0, :] * slots[..., None]).sum(axis=-2, keepdims=True)
     below = np.cumsum(laws, axis=-1) / laws.sum(axis=-1, keepdims=True)

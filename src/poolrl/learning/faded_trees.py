@@ -1,4 +1,4 @@
-"""Released trees of several periods, added up. What came before counts γ times as much with every period that passes.
+"""Released trees of several periods, added up. With every period that passes, all earlier ones count γ times as much.
 
     S_t = Y_t + γ S_{t−1}     nodes, unobserved slots and public totals;  n_t alike
     V_t = v_t + γ² V_{t−1}    the variance of their noise;                q_t = n_t + γ² q_{t−1} alike

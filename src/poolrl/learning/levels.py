@@ -51,7 +51,6 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
     labels = len(problem.labels.shape)
     largest = problem.scale_profile.max(axis=(*changing, labels), keepdims=True)
     profile = (problem.scale_profile / largest).reshape(per_step)
-    holding, shortage = problem.holding.reshape(per_step), problem.shortage.reshape(per_step)
     limits = problem.share * problem.demand_max * problem.bound_share.reshape(cells, 1, products)
     limits = np.minimum(limits, CLIMB * outcomes.explored.reshape(per_step))
     weights = outcomes.weights.reshape(*per_step, bins)
@@ -61,7 +60,7 @@ def plan_shops(problem: LevelProblem, outcomes: OutcomeDistribution, step_labels
     for step in reversed(range(horizon)):
         size = profile[:, step]
         demand = on_axis(weights[:, step], points, size, tops)
-        cost = expected_cost_on(demand, edges, holding[:, step], shortage[:, step]) + carried(demand, value)
+        cost = expected_cost_on(problem, step, demand, edges) + carried(demand, value)
         cap = np.maximum((edges <= (limits[:, step] * size)[..., None] * (1 + 1e-12)).sum(axis=-1) - 1, 0)
         allowed = np.where(np.arange(bins + 1) <= cap[..., None], cost, np.inf)
         levels[:, step] = np.minimum(_lowest_place(cost, allowed.argmin(axis=-1), edges) / size, limits[:, step])
@@ -121,8 +120,7 @@ def _sales_ratio(problem: LevelProblem, outcomes: OutcomeDistribution, levels: F
     # E min(D, Y) = ∫ P(D > t) P(Y > t) dt
     looks, lasts = (1 - np.cumsum(law, axis=-1) + law / 2 for law in (outcomes.cutoffs, weights))
     old = (looks * lasts).sum(axis=-1) * 2 * points[..., 0]
-    every = range(len(problem.labels.shape))
-    axes = tuple(i for i in every if not (np.ptp(problem.holding, i).any() or np.ptp(problem.shortage, i).any()))
+    axes = tuple(label for label in range(len(problem.labels.shape)) if not problem.costs_differ(label))
     counts = np.maximum(outcomes.slots, 0.0)
     sold, usual = ((part * counts).sum(axis=axes, keepdims=True) for part in (new, old))
     # A day on which hardly anything is sold has no scale to follow.
@@ -140,13 +138,15 @@ def on_axis(weights: FloatArray, points: FloatArray, size: FloatArray, tops: Flo
     return np.diff(read_at(cumulative(weights), np.minimum(np.arange(bins + 1) * ratio[..., None], bins)), axis=-1)
 
 
-def expected_cost_on(demand: FloatArray, edges: FloatArray, holding: FloatArray, shortage: FloatArray) -> FloatArray:
-    """h E(y − D)⁺ + b E(D − y)⁺ on the edges y, with demand in the middles of the bins."""
+def expected_cost_on(problem: LevelProblem, step: int, demand: FloatArray, edges: FloatArray) -> FloatArray:
+    """h E(y − D)⁺ + b E(D − y)⁺ on the edges y, (cells, products, B + 1), with demand in the middles of the bins."""
     middles = (edges[..., :-1] + edges[..., 1:]) / 2
     below, amount = cumulative(demand), cumulative(demand * middles)
     left = edges * below - amount
     missing = (amount[..., -1:] - amount) - edges * (below[..., -1:] - below)
-    return holding[..., None] * left + shortage[..., None] * missing
+    labelled = (*problem.labels.shape, *edges.shape[1:])
+    cost = problem.of_leftovers(np.s_[..., step, :, None], left.reshape(labelled), missing.reshape(labelled))
+    return cost.reshape(edges.shape)
 
 
 def carried(demand: FloatArray, value: FloatArray) -> FloatArray:
@@ -186,7 +186,6 @@ def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels
     per_step, bins = (cells, horizon, products), outcomes.points.shape[-1]
     points = outcomes.points.reshape(cells, products, bins)
     profile = problem.scale_profile.reshape(per_step)
-    holding, shortage = problem.holding.reshape(per_step), problem.shortage.reshape(per_step)
     weights, wanted = outcomes.weights.reshape(*per_step, bins), levels.reshape(per_step) * profile
     # Demand and stock of every step fit on one axis.
     reach = (points[..., -1] + points[..., 0])[:, None] * profile
@@ -195,7 +194,7 @@ def costs_of_levels(problem: LevelProblem, outcomes: OutcomeDistribution, levels
     value = np.zeros_like(edges)
     for step in reversed(range(horizon)):
         demand = on_axis(weights[:, step], points, profile[:, step], tops)
-        after = expected_cost_on(demand, edges, holding[:, step], shortage[:, step]) + carried(demand, value)
+        after = expected_cost_on(problem, step, demand, edges) + carried(demand, value)
         value = read_at(after, np.maximum(np.arange(bins + 1.0), (wanted[:, step] / tops * bins)[..., None]))
     return np.asarray(value[..., 0].reshape(*problem.labels.shape, products))
 
@@ -228,5 +227,4 @@ def unseen_demand(outcomes: OutcomeDistribution) -> FloatArray:
 
 def step_costs(problem: LevelProblem, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
     """h × left + b × missing over all steps, (*labels, k), from means (*labels, H, k)."""
-    costs = (problem.holding * left + problem.shortage * missing) * problem.scale_profile
-    return np.asarray(costs.sum(axis=-2))
+    return np.asarray((problem.of_leftovers(..., left, missing) * problem.scale_profile).sum(axis=-2))

@@ -142,7 +142,7 @@ class OutcomeDistribution:
             return np.take_along_axis(points, first[..., None], -1)[..., 0] - points[..., 0]
         place = np.maximum(looked_at(self.cutoffs).sum(axis=-1) - 1, 0)
         end = np.take_along_axis(points, place[..., None], -1)[..., 0] + points[..., 0]
-        # Who looked beyond the last point looked further than outcomes reach.
+        # Levels beyond the last point looked further than outcomes reach.
         return np.where(place == last, np.inf, end)
 
     def arrays(self) -> dict[str, FloatArray]:
@@ -187,7 +187,7 @@ def reaches(weights: FloatArray) -> FloatArray:
 def equal_bins(weights: FloatArray, tops: FloatArray) -> FloatArray:
     """Weights (*labels, H, k, F) of the bins of `bin_edges`, moved to PLANNING_BINS equal bins from 0 to `tops`.
 
-    Inside a bin outcomes are spread evenly. What lies beyond the top stands in the last bin.
+    Inside a bin outcomes are spread evenly. The last bin also holds all that lies beyond the top.
     """
     wanted = tops[..., None, :, None] * (np.arange(PLANNING_BINS + 1) / PLANNING_BINS)
     reached = share_up_to(weights, wanted)

@@ -2,8 +2,8 @@
 
 Upwards, a node's own count and the sum of its children are combined by inverse variance. Downwards, from the cell's
 total, which is public or estimated from the roots, each parent's mass is split between its children. A noise-dominated
-split is moved towards the split that the cell's law expects (`shapes`). How far is learned from the released numbers
-too (empirical Bayes), at no cost in ρ.
+split is moved towards the split that the cell's law expects (`shapes`). The size of this move is learned from the
+released numbers too (empirical Bayes), at no cost in ρ.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class ProtectedUnit:
     @property
     def kind(self) -> tuple[object, ...]:
         """Budgets for units of one kind add up as they are."""
-        # How much of a unit is used (max_per_unit, scale_memory) is paid for in noise. It does not change the promise.
+        # Noise pays for all of a unit that is used (max_per_unit, scale_memory). That does not change the promise.
         return (self.column, None if self.column is not None else self.trajectory, self.labels_kept, self.adjacency)
 
 

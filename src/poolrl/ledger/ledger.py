@@ -229,7 +229,7 @@ class Ledger:
         return self._present_key()
 
     def rotate_key(self, reason: str) -> PublicKey:
-        """Replace the signing key, by an entry that gives the reason. What was signed before stays signed."""
+        """Replace the signing key, by an entry that gives the reason. Earlier signatures stay good."""
         if not reason.strip():
             raise ValueError("reason must say why the key changes")
         with self._chain.writing():

@@ -151,7 +151,7 @@ def _workers_ignore_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def lokys_thread_ends_quietly() -> Iterator[None]:
-    """How loky's own thread ends after Ctrl-C is not printed.
+    """Print nothing of the end of loky's own thread after Ctrl-C.
 
     That thread takes back all work, kills the workers, and may then look for a piece of work that it has just taken
     back. It would have ended in the next line. Any other exception of any thread is printed as ever.

@@ -80,7 +80,7 @@ class UnitLaws:
         terms, demand = self.terms, self.drawn(step, len(level), rng)
         left, missing = np.maximum(level - demand, 0.0), np.maximum(demand - level, 0.0)
         cost = terms.fixed[:, step] * (order > 0) + terms.purchase[:, step] * order
-        return left, cost + terms.holding[:, step] * left + terms.shortage[:, step] * missing
+        return left, cost + terms.of_leftovers((slice(None), step), left, missing)
 
 
 def unit_laws(

@@ -49,7 +49,7 @@ class Inventory(LevelProblem):
         self.shortage = public_array("shortage", shortage, per_step)
         self.scale_profile = public_array("scale_profile", scale_profile, per_step)
         self.label_bounds = public_array("demand_max", demand_max, (*self.labels.shape, products))
-        for name in ("holding", "shortage"):
+        for name in self.costs:
             if (getattr(self, name) < 0).any():
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name).min():g}")
         for name, values in (("demand_max", self.label_bounds), ("scale_profile", self.scale_profile)):
@@ -93,9 +93,8 @@ class Inventory(LevelProblem):
     def coordinate_cost(self, step: int, action: FloatArray, outcome: FloatArray, cell: IntArray) -> FloatArray:
         """h (y − D)⁺ + b (D − y)⁺ of each product, (..., k), with the costs of its label cell, (..., 1) or (..., k)."""
         left, missing = np.maximum(action - outcome, 0.0), np.maximum(outcome - action, 0.0)
-        shape, products = (self.labels.count, self.horizon, self.products), np.arange(self.products)
-        holding, shortage = (costs.reshape(shape)[cell, step, products] for costs in (self.holding, self.shortage))
-        return np.asarray(holding * left + shortage * missing)
+        labelled = np.unravel_index(cell, self.labels.shape) if self.labels else ()
+        return self.of_leftovers((*labelled, step, np.arange(self.products)), left, missing)
 
     def without_boundary(self) -> Self:
         """The same shop with λ = 1: no limit on orders, and every row is observed."""
@@ -111,11 +110,9 @@ class Inventory(LevelProblem):
             return np.where(same, costs.max(axis=axes), (chance[..., None] * costs).sum(axis=axes))
 
         return self.changed(
-            holding=mean(self.holding),
-            shortage=mean(self.shortage),
+            **{name: mean(getattr(self, name)) for name in (*self.costs, "scale_profile")},
             demand_max=self.label_bounds.max(axis=axes),
             labels={name: v for name, v in zip(names, self.labels.values, strict=True) if name not in unknown},
-            scale_profile=mean(self.scale_profile),
         )
 
     def why_unknown(self, other: OutcomeProblem) -> str:
@@ -137,7 +134,7 @@ class Inventory(LevelProblem):
         require_stored(facts, stored)
         cells, products, horizon = stored[:-1], facts["products"], stored[-1]
         whole(products=products)
-        for name in ("holding", "shortage", "scale_profile", "demand_max", "boundary"):
+        for name in (*cls.costs, "scale_profile", "demand_max", "boundary"):
             last = (products,) if name == "demand_max" else (horizon, products)
             labels = () if name == "boundary" else cells
             if name in facts and not _spreads_to(shape := as_floats(name, facts[name]).shape, labels, last):
@@ -147,7 +144,7 @@ class Inventory(LevelProblem):
     def facts(self) -> dict[str, Any]:
         """The constructor's arguments: enough to build the problem again."""
         axes = len(self.labels.shape)
-        arrays = {name: _collapsed(getattr(self, name), axes).tolist() for name in ("holding", "shortage")}
+        arrays = {name: _collapsed(getattr(self, name), axes).tolist() for name in self.costs}
         sizes = {"kind": type(self).__name__, "horizon": self.horizon, "products": self.products}
         bounds = {"demand_max": _collapsed(self.label_bounds, axes).tolist(), "boundary": self.share.tolist()}
         # Only what is not the default, so that files of shops without labels stay as they were.
@@ -213,7 +210,7 @@ class Backlog(Inventory):
     def coordinate_reward(self, step: int, state: FloatArray, action: FloatArray, next_state: FloatArray) -> FloatArray:
         """−(h x′⁺ + b x′⁻)."""
         left, missing = np.maximum(next_state, 0.0), np.maximum(-next_state, 0.0)
-        return -(self.holding[step] * left + self.shortage[step] * missing)
+        return -self.of_leftovers(step, left, missing)
 
     def reward_range(self, step: int) -> tuple[float, float]:
         """At worst everything is left, or everything is missing."""

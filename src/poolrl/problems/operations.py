@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from poolrl.checks import BoolArray, FloatArray, public_array
-from poolrl.problems.problem import LevelProblem
+from poolrl.problems.problem import LeftoverCosts, LevelProblem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +17,9 @@ class Operations:
     """Costs and orders beyond those of the paper's shop, each a number, or an array that spreads to (*labels, H, k).
 
     An order costs `fixed`, however large, and `purchase` for each unit. A missed sale loses the `price`, on top of the
-    problem's `shortage`; its purchase is saved, so that the margin is lost. What is left after a step costs `holding`,
-    and the share `spoilage` of it is gone the next morning. After the last step a unit that is left brings `salvage`.
+    problem's `shortage`; its purchase is saved, so that the margin is lost. A unit that is left after a step costs
+    `holding`, and the share `spoilage` of such units is gone the next morning. After the last step a unit that is left
+    brings `salvage`.
     Profit is price · E(demand) minus cost.
 
     Orders are whole packs of `pack` units (0: any amount) and at least `minimum`, on steps with `deliveries`.
@@ -78,7 +79,7 @@ class Operations:
 
 
 @dataclass(frozen=True)
-class ShopTerms:
+class ShopTerms(LeftoverCosts):
     """The same for C columns (label cells times products) and H steps, as planners need it."""
 
     holding: FloatArray  # (C, H), as all that follow but for salvage and pack (C,)
@@ -99,10 +100,6 @@ class ShopTerms:
         """Some columns of it."""
         arrays: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: v[chosen] for name, v in arrays.items() if isinstance(v, np.ndarray)})  # type: ignore[arg-type]
-
-    def of_leftovers(self, place: Any, left: FloatArray, missing: FloatArray) -> FloatArray:
-        """h (y − D)⁺ + b (D − y)⁺ of the columns and steps at a place of the tables."""
-        return np.asarray(self.holding[place] * left + self.shortage[place] * missing)
 
     def require_plain_cycle(self, what: str) -> None:
         """Refuse all that planners of orders that arrive later do not know."""

@@ -356,16 +356,25 @@ class SeparableProblem(OutcomeProblem):
         return inside[..., : self.state_dim] & inside[..., self.state_dim :]
 
 
-class LevelProblem(SeparableProblem):
+class LeftoverCosts:
+    """What a step of a shop costs: a unit that is left costs `holding`, a missing one `shortage`."""
+
+    holding: FloatArray
+    shortage: FloatArray
+
+    def of_leftovers(self, place: Any, left: FloatArray | float, missing: FloatArray | float) -> FloatArray:
+        """h (y − D)⁺ + b (D − y)⁺, by both amounts, at a place of the tables of costs."""
+        return np.asarray(self.holding[place] * left + self.shortage[place] * missing)
+
+
+class LevelProblem(LeftoverCosts, SeparableProblem):
     """A separable problem of products in stock, whose best plan orders up to a level.
 
-    A unit that is left costs `holding`, a missing one `shortage`. Tomorrow knows what is left, and nothing else.
+    Tables of costs are (*labels, H, k). Tomorrow knows what is left, and nothing else.
     """
 
     products: int  # k
-    holding: FloatArray  # (*labels, H, k), as are the next two
-    shortage: FloatArray
-    scale_profile: FloatArray  # how large the scale of each step usually is; only ratios matter
+    scale_profile: FloatArray  # (*labels, H, k) how large the scale usually is; only ratios matter
     label_bounds: FloatArray  # (*labels, k) the most demand of each label cell
     demand_max: FloatArray  # (k,) of all of them
     share: FloatArray  # (H, k) λ as a share of it
@@ -381,6 +390,10 @@ class LevelProblem(SeparableProblem):
     def needs_own_planner(self) -> bool:
         """Formulas know neither labels nor a scale profile."""
         return bool(self.labels) or bool((self.scale_profile != 1).any())
+
+    def costs_differ(self, label: int) -> bool:
+        """Whether costs differ along a label, which is named by its number."""
+        return bool(np.ptp(self.holding, label).any() or np.ptp(self.shortage, label).any())
 
     @abstractmethod
     def without_boundary(self) -> Self:

@@ -166,7 +166,7 @@ class TreeLaws:
     def _on_leaves(self, law: FloatArray, bins: int) -> FloatArray:
         below = cumulative(law)
         reached = read_at(below, np.minimum(bin_edges(bins * FINER) / self.tops[:, None], 1.0) * law.shape[-1])
-        # What lies beyond the top stands at it.
+        # The last bin holds all that lies beyond the top.
         reached[..., -1] = below[..., -1]
         return np.diff(reached, axis=-1)
 

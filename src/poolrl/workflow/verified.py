@@ -314,7 +314,7 @@ def _holds(path: Path, wanted: str, again: Policy | PrivateModel, tolerance: flo
         own = Path(folder) / path.name
         again.save(own)
         (facts, arrays), (own_facts, own_arrays) = (read_learned(each, wanted, "file") for each in (path, own))
-    # What a guarantee derives is computed, and may differ between machines.
+    # Numbers that a guarantee derives are computed, and may differ between machines.
     promised, own_promised = facts.pop("guarantee"), own_facts.pop("guarantee")
     same_facts = facts == own_facts and promised.keys() == own_promised.keys()
     shapes = [{name: array.shape for name, array in each.items()} for each in (arrays, own_arrays)]

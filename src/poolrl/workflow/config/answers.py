@@ -169,7 +169,7 @@ class Interview:
             raise ValueError(f"init needs {', '.join(wanted)} as well{more}")
 
     def _refuse_decimal_comma(self) -> None:
-        """A comma separates products here. Whoever writes decimal commas in the export may mean one number."""
+        """A comma separates products here. But people whose export has decimal commas may mean one number."""
         for name in AMOUNTS if self._text("decimal") in (",", "comma") else ():
             text = self._text(name)
             if ONE_COMMA.fullmatch(text):

@@ -1,9 +1,9 @@
 """The earnings of past decisions and of the policy, played on the released model: so they are free.
 
-A model flatters the plan that was made on it. So a whole fit is rehearsed on logs that are drawn from the model: by how
-much its prediction misses what it then earns is taken off, and its spread gives the interval. What people earn today is
-counted, where released counts tell it. Where past decisions followed what only people knew, nothing can be predicted,
-and nothing is.
+A model flatters the plan that was made on it. So a whole fit is rehearsed on logs that are drawn from the model. Its
+prediction then misses what it earns: the mean miss is taken off, and the spread of misses gives the interval. Today's
+earnings are counted, where released counts tell them. Where past decisions followed what only people knew, nothing can
+be predicted, and nothing is.
 """
 
 from __future__ import annotations

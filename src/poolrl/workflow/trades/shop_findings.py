@@ -347,7 +347,7 @@ def _reason_in_words(config: Config, name: str) -> tuple[str, str]:
 
 
 def orders_against_demand(log: Table, file: ConfigFile) -> LogFinding:
-    """Test the log as it is. Whoever mends its orders as the file's own words say checks again."""
+    """Test the log as it is, and say in the words of its file what would mend its orders."""
     problem, what = file.config.problem.posed, habits_of(trade_of(file.config.problem.posed).words)
     try:
         tested = exact_dependence(log, problem)

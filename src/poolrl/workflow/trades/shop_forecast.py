@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from rich.progress import Progress
@@ -86,11 +87,11 @@ def _with_numbers(policy: Policy, costs: EstimatedCosts, families: Trial, trials
     best_error = relative_error([(trial.best, trial.true_best) for trial in trials], costs.columns)
     ours = float(costs.policy.sum())
     unseen = costs.unseen > MOST_UNSEEN * ours
-    # A plan is always best by its own estimate. What noise took from it shows where the laws are known.
+    # A plan is always best by its own estimate. Its loss to noise shows where the laws are known.
     gap = max(0.0, float(np.mean([trial.gap for trial in trials])))
     of_knowing = np.minimum(costs.best, costs.policy / (1 + gap))
     tail = TAIL_DOUBT * costs.unseen
-    # How much a fit overestimates shows where the laws are known, and are not those of an estimate.
+    # The overestimate of a fit shows where the laws are known, and are not those of an estimate.
     wide = 1 + min(max(families.overestimate, 0.0), MOST_TAKEN_OFF)
     shown_policy, best = costs.policy / wide, float(of_knowing.sum())
     why = f"The cost of past orders is not known: {costs.why_not}"
@@ -199,7 +200,8 @@ class EstimatedCosts:
         else:
             today = np.maximum(average(outcomes.left[0], 0.0 if cut is None else cut[1]) - cautious, 0.0)
             shares = cell_shares(outcomes)[..., None, None] * problem.scale_profile
-            of_past["left_error"] = float(np.sqrt(((shares * problem.holding * outcomes.left[1]) ** 2).sum()))
+            of_holding = shares * problem.of_leftovers(..., outcomes.left[1], 0.0)
+            of_past["left_error"] = float(np.sqrt((of_holding**2).sum()))
             if cut is not None:
                 of_left = float(np.sqrt(((shares * outcomes.left[1]) ** 2).sum()))
                 left, independent = (float((shares * amount).sum()) for amount in (outcomes.left[0], cut[0]))
@@ -289,14 +291,13 @@ class Rehearsal:
             flat = values.reshape(cells, horizon, products, *values.shape[len(problem.labels.shape) + 2 :])
             return np.ascontiguousarray(flat[cell, :, product].swapaxes(0, 1))
 
+        tables: dict[str, Any] = {name: taken(getattr(problem, name)) for name in (*problem.costs, "scale_profile")}
         self.shop = type(problem)(
             horizon=horizon,
             products=count,
-            holding=taken(problem.holding),
-            shortage=taken(problem.shortage),
+            **tables,
             demand_max=problem.label_bounds.reshape(cells, products)[cell, product],
             boundary=problem.share[:, product],
-            scale_profile=taken(problem.scale_profile),
         )
         self.points = outcomes.points.reshape(cells, products, -1)[cell, product]
         self.weights = taken(outcomes.weights)
